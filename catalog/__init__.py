@@ -1,0 +1,1 @@
+"""What users keep in the meta storage."""

@@ -1,0 +1,1 @@
+"""What was agreed: the revisioned key-value state machine. Knows no network and no Raft."""

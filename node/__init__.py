@@ -1,0 +1,1 @@
+"""The process: wiring, HTTP and stream servers, command line, client."""

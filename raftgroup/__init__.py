@@ -1,0 +1,1 @@
+"""How the cluster agrees: PySyncObj made safe. Knows no keys."""

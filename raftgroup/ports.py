@@ -1,0 +1,218 @@
+"""The world that a Raft group is given: clock, random source, journal, network, state machine.
+
+The real ones are wired in `node/`; tests and the simulator hand in their own. Every implementation of a port
+passes the same contract tests (`tests/contracts/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+
+class Clock(Protocol):
+    """Elapsed time that also runs while the machine is suspended (CLOCK_BOOTTIME), and wall time for stamps."""
+
+    def now(self) -> float:
+        """Seconds since an arbitrary start; never goes back. The only clock that safety depends on."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Unix time in milliseconds; may jump, so nothing but the labels of revisions depends on it."""
+        ...
+
+
+class Random(Protocol):
+    """Randomness handed in, so that a run can be repeated from its seed."""
+
+    def random(self) -> float: ...
+
+
+class Entry(NamedTuple):
+    """One entry of the Raft log, in the order of fields that PySyncObj expects."""
+
+    command: bytes
+    index: int
+    term: int
+
+
+class Journal(Protocol):
+    """Log, term and vote on disk.
+
+    Everything but `sync` is immediate and in memory. What is not synced may vanish in a crash, whole and from
+    the end; a crash never leaves a part of an entry. `entries` is contiguous; the first one is the *base*: an
+    entry that is known to be committed and applied, kept for its index and term only.
+    """
+
+    @property
+    def first(self) -> Entry: ...
+    @property
+    def last(self) -> Entry: ...
+    @property
+    def term(self) -> int: ...
+    @property
+    def vote(self) -> str | None: ...
+    @property
+    def synced_index(self) -> int:
+        """Every entry up to this index is on disk."""
+        ...
+
+    @property
+    def dirty(self) -> bool:
+        """Whether something waits for a sync."""
+        ...
+
+    def term_at(self, index: int) -> int | None:
+        """The term of the entry at `index`, or None where the journal does not hold it."""
+        ...
+
+    def slice(self, start: int, stop: int) -> Sequence[Entry]:
+        """The entries with start <= index < stop that the journal holds.
+
+        Raises JournalCorrupt when a stored entry fails its checksum.
+        """
+        ...
+
+    def append(self, entry: Entry) -> None: ...
+    def truncate_from(self, index: int) -> None:
+        """Remove every entry at or above `index` (a conflict)."""
+        ...
+
+    def compact_to(self, index: int) -> None:
+        """Make `index` the base: remove every entry below it."""
+        ...
+
+    def reset(self, index: int, term: int) -> None:
+        """Forget the whole log; the base is now (index, term), from a snapshot."""
+        ...
+
+    def set_term(self, term: int, vote: str | None) -> None: ...
+    def get_meta(self, name: str) -> bytes | None: ...
+    def set_meta(self, name: str, value: bytes) -> None:
+        """A small durable value (membership at the base, storage incarnation); synced with the rest."""
+        ...
+
+    async def sync(self) -> None:
+        """Return when everything that was written before the call is on disk. Raises NodeFailed when it can't."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotMeta:
+    """What a snapshot stands for. `id` names one byte-exact stream of `chunks` pieces."""
+
+    id: str
+    index: int
+    term: int
+    size_bytes: int | None
+
+
+class SnapshotReader(Protocol):
+    """A consistent state of the machine, read piece by piece while the machine goes on."""
+
+    @property
+    def meta(self) -> SnapshotMeta: ...
+    def chunk(self, number: int) -> bytes | None:
+        """The piece with this number (0-based; about 1 MiB), None past the end. The last one may be asked again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SnapshotWriter(Protocol):
+    """Where a received snapshot is put together. Nothing of it is visible before `finish`."""
+
+    @property
+    def next_chunk(self) -> int:
+        """The number of the piece that is needed next (greater than 0 when an earlier transfer is resumed)."""
+        ...
+
+    def write(self, number: int, data: bytes) -> None: ...
+    async def finish(self) -> None:
+        """Check the whole, make it durable, and make it the state of the machine: `applied` is meta's afterwards.
+
+        Raises SnapshotInvalid, and the machine is as it was, when the pieces do not make up a whole.
+        """
+        ...
+
+    def abort(self) -> None: ...
+
+
+class SnapshotInvalid(Exception):
+    """A received snapshot is not whole or not of this format; it is thrown away and asked for again."""
+
+
+class StateMachine(Protocol):
+    """What the group replicates. `apply` is called in the order of the log, exactly once per index and process."""
+
+    @property
+    def applied(self) -> tuple[int, int]:
+        """(index, term) of the last applied entry."""
+        ...
+
+    @property
+    def durable(self) -> tuple[int, int]:
+        """(index, term) of the last applied entry that is on disk: the log may be compacted up to it."""
+        ...
+
+    def lead(self, now: float, wall_ms: int) -> None:
+        """This node has become leader: `stamp` is called on it from now on. Times are the node's clock."""
+        ...
+
+    def stamp(self, now: float, wall_ms: int) -> Any:
+        """What the leader adds to every batch so that replicas need no clock (msgpack types only)."""
+        ...
+
+    def apply(self, index: int, term: int, stamp: Any, commands: Sequence[bytes]) -> list[Any]:
+        """Apply one batch; one result (msgpack types only) per command. Any exception stops the node."""
+        ...
+
+    def skip(self, index: int, term: int) -> None:
+        """The entry at `index` holds no command (no-op, membership)."""
+        ...
+
+    async def open_snapshot(self) -> SnapshotReader: ...
+    def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotWriter: ...
+
+
+class Peers(Protocol):
+    """The network between the members. Delivery is best effort, in order per connection, and authenticated."""
+
+    def send(self, member: str, kind: int, body: Any) -> bool:
+        """Queue a message (msgpack types). False when there is no connection; never raises, never blocks."""
+        ...
+
+    def queued_bytes(self, member: str) -> int: ...
+    def connected(self) -> frozenset[str]: ...
+    def set_members(self, addresses: dict[str, str]) -> None:
+        """Whom to keep connected: member id -> 'host:port'. Connections to others are closed."""
+        ...
+
+    async def start(self, receiver: Receiver) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Receiver(Protocol):
+    """What the transport tells the group."""
+
+    def greeting(self) -> dict[str, Any]:
+        """What this node says of itself in the handshake: cluster, member, incarnation, and more of the group's own."""
+        ...
+
+    def greet(self, greeting: dict[str, Any]) -> str | None:
+        """Judge the greeting of the other side: None to accept it, or the reason of the refusal."""
+        ...
+
+    def on_connected(self, member: str, greeting: dict[str, Any]) -> None: ...
+    def on_disconnected(self, member: str) -> None: ...
+    def on_message(self, member: str, kind: int, body: Any) -> None: ...
+    def on_refused(self, member: str, reason: str) -> None:
+        """The other side refused our greeting, and why."""
+        ...
+
+
+Schedule = Callable[[], None]
+Chunks = AsyncIterator[bytes]
