@@ -1,0 +1,174 @@
+"""What can be asked of the meta storage: frozen values, checked against the limits before they are proposed.
+
+Keys and values are bytes. A range is [key, range_end): `range_end` empty means the single key, b"\\0" means every
+key from `key` on (etcd's convention, so that both APIs share it); a prefix is a range that ends at the prefix + 1.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+FROM_KEY = b"\0"
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """The first key after every key with this prefix; FROM_KEY when there is none."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else FROM_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class RequestId:
+    """Makes a write exactly-once (M3): the client's own id, and a sequence that the client never uses twice."""
+
+    client: str
+    sequence: int
+
+
+class SortTarget(enum.IntEnum):
+    KEY = 0
+    VERSION = 1
+    CREATE = 2
+    MOD = 3
+    VALUE = 4
+
+
+class SortOrder(enum.IntEnum):
+    NONE = 0
+    ASCEND = 1
+    DESCEND = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    key: bytes
+    value: bytes = b""
+    lease: int = 0
+    prev_kv: bool = False
+    ignore_value: bool = False
+    ignore_lease: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRange:
+    key: bytes
+    range_end: bytes = b""
+    prev_kv: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A read. `revision` 0 reads the newest state; `limit` 0 means no limit (count is of all that match)."""
+
+    key: bytes
+    range_end: bytes = b""
+    limit: int = 0
+    revision: int = 0
+    sort_order: SortOrder = SortOrder.NONE
+    sort_target: SortTarget = SortTarget.KEY
+    serializable: bool = False
+    keys_only: bool = False
+    count_only: bool = False
+    min_mod_revision: int = 0
+    max_mod_revision: int = 0
+    min_create_revision: int = 0
+    max_create_revision: int = 0
+
+
+class CompareTarget(enum.IntEnum):
+    VERSION = 0
+    CREATE = 1
+    MOD = 2
+    VALUE = 3
+    LEASE = 4
+
+
+class CompareResult(enum.IntEnum):
+    EQUAL = 0
+    GREATER = 1
+    LESS = 2
+    NOT_EQUAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Holds for a key, or for every key of a range (`range_end`). An absent key has 0 everywhere and no value."""
+
+    key: bytes
+    target: CompareTarget
+    result: CompareResult
+    operand: int | bytes
+    range_end: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Txn:
+    """All of `success` if every compare holds, else all of `failure`; one revision for all writes of it."""
+
+    compare: tuple[Compare, ...] = ()
+    success: tuple[Put | DeleteRange | Range | Txn, ...] = ()
+    failure: tuple[Put | DeleteRange | Range | Txn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGrant:
+    """`id` 0 lets the store choose one. `ttl_s` in seconds, at least 1."""
+
+    ttl_s: int
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRevoke:
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseKeepAlive:
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseExpire:
+    """Proposed by the leader: those of `ids` whose time has run out by the stamp of this command vanish (M5)."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictResults:
+    """Proposed by the leader: forget the remembered results of clients idle since before `clock_ms` (M3)."""
+
+    clock_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DisarmAlarm:
+    """Clear the quota alarm, if the store is below its quota again (M8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Advances the replicated clock while leases run and nothing else is written (M5)."""
+
+
+Write = Put | DeleteRange | Txn | Compact | LeaseGrant | LeaseRevoke | LeaseKeepAlive | LeaseExpire
+Command = Write | EvictResults | DisarmAlarm | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """`start_revision` 0 starts after the present revision."""
+
+    key: bytes
+    range_end: bytes = b""
+    start_revision: int = 0
+    prev_kv: bool = False
+    progress_notify: bool = False
+    filters: frozenset[str] = field(default_factory=frozenset)  # "put" and/or "delete" are left out
