@@ -1,0 +1,64 @@
+"""What the state machine of the meta storage is built on: a few tables of sorted bytes.
+
+`MemoryMap` and `LmdbStore` pass the same contract tests (`tests/contracts/`). A map promises:
+
+- `get` and `scan` see every earlier `put` and `delete` of this map, at once.
+- `scan` runs in the order of the bytes of the keys; `end` is exclusive, None means the end of the table; with
+  `reverse` the same keys come in the opposite order. The table must not change before the iterator is
+  done with, and it is not kept over an `await`: the next step then raises RuntimeError, it never mixes states.
+- Keys have 1 to `KEY_BYTES_MAX` bytes; values may be empty. There is no transaction here: whole batches are
+  applied in one turn of the loop, and what is stored on disk is always the state between two turns.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Protocol
+
+import msgpack
+
+KEY_BYTES_MAX = 8 * 1024
+"""Longest key of a table: a user's key (4 KiB at most) with what its table adds to it."""
+
+APPLIED_KEY = b"applied"
+"""In META: [index, term] of the last applied entry, as `encode_applied` writes it. It moves with the data."""
+
+
+class Table(enum.IntEnum):
+    """The tables. The numbers are part of the disk format: only ever extended."""
+
+    META = 0
+    REVISION = 1
+    KEY = 2
+    HISTORY = 3
+    LEASE = 4
+    LEASE_KEY = 5
+    CLIENT = 6
+
+
+class OrderedMap(Protocol):
+    def get(self, table: Table, key: bytes) -> bytes | None: ...
+    def put(self, table: Table, key: bytes, value: bytes) -> None: ...
+    def delete(self, table: Table, key: bytes) -> None:
+        """Remove the key; nothing happens where it does not exist."""
+        ...
+
+    def scan(
+        self, table: Table, start: bytes, end: bytes | None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """(key, value) with start <= key < end; the whole table is `scan(table, b"", None)`."""
+        ...
+
+
+def encode_applied(index: int, term: int) -> bytes:
+    packed: bytes = msgpack.packb([index, term])
+    return packed
+
+
+def decode_applied(value: bytes | None) -> tuple[int, int]:
+    """(index, term); (0, 0) for a store to which nothing was ever applied."""
+    if value is None:
+        return (0, 0)
+    index, term = msgpack.unpackb(value)
+    return (index, term)
