@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     """One entry of the Raft log, in the order of fields that PySyncObj expects."""
 
     command: bytes
-    index: int
+    index: int  # type: ignore[assignment]  # shadows tuple.index, as PySyncObj does
     term: int
 
 
