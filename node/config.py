@@ -1,0 +1,203 @@
+"""What one node is told at its start: frozen, and valid from birth.
+
+A value that is wrong is refused with the option's name, the value and what to do; so nothing else in the process
+has to check it again. Where the values come from is `node/config_sources.py`'s business.
+
+Listening beyond loopback without TLS and authentication is refused unless it is asked for in so many words
+(N5): everybody who reaches the peer or the client port may read and change everything.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from node.address import Address
+
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+GIB = 1 << 30
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class ConfigError(Exception):
+    """A value that cannot work: names the option, the value and what to do. Nothing was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitialMember:
+    """A member of the cluster as it is formatted. Written `id=host:peer` or `id=host:peer:http:stream`."""
+
+    id: str
+    peer: Address
+    http: Address | None = None
+    stream: Address | None = None
+
+    def addresses(self) -> dict[str, str]:
+        """Name -> 'host:port' of the addresses that are known."""
+        known = {"peer": self.peer, "http": self.http, "stream": self.stream}
+        return {name: str(address) for name, address in known.items() if address is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Of the Raft group and of requests. The election timeout is drawn between its two bounds."""
+
+    heartbeat_ms: int = 100
+    election_min_ms: int = 1000
+    election_max_ms: int = 1500
+    request_deadline_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        _between("heartbeat-ms", self.heartbeat_ms, 10, 10_000)
+        _between("election-min-ms", self.election_min_ms, 50, 120_000)
+        _between("request-deadline-s", self.request_deadline_s, 0.1, 600)
+        if self.election_min_ms < 5 * self.heartbeat_ms:
+            raise ConfigError(
+                f"election-min-ms: {self.election_min_ms} is less than 5 heartbeats of {self.heartbeat_ms} ms, so one "
+                f"late message would depose a leader; give at least {5 * self.heartbeat_ms}"
+            )
+        if self.election_max_ms < self.election_min_ms * 1.2:
+            raise ConfigError(
+                f"election-max-ms: {self.election_max_ms} is too near to election-min-ms {self.election_min_ms}, so "
+                f"candidates would collide; give at least {int(self.election_min_ms * 1.2)}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much history stays readable: both bounds hold, so the one that is reached first compacts."""
+
+    seconds: int = 3600
+    revisions: int = 100_000
+
+    def __post_init__(self) -> None:
+        _between("retention-s", self.seconds, 1, 10 * 366 * 86_400)
+        _between("retention-revisions", self.revisions, 1, 10**12)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """M8, in bytes and operations."""
+
+    key_bytes: int = 4 * 1024
+    value_bytes: int = 1024 * 1024
+    request_bytes: int = 2 * 1024 * 1024
+    txn_operations: int = 1024
+    quota_bytes: int = 8 * GIB
+
+    def __post_init__(self) -> None:
+        _between("limit-key-bytes", self.key_bytes, 1, 4 * 1024)
+        _between("limit-value-bytes", self.value_bytes, 1, 64 * 1024 * 1024)
+        _between("limit-request-bytes", self.request_bytes, 1024, 128 * 1024 * 1024)
+        _between("limit-txn-operations", self.txn_operations, 1, 100_000)
+        _between("quota-bytes", self.quota_bytes, 16 * 1024 * 1024, 1 << 44)
+        if self.request_bytes < self.key_bytes + self.value_bytes:
+            raise ConfigError(
+                f"limit-request-bytes: {self.request_bytes} is less than one key and one value "
+                f"({self.key_bytes} + {self.value_bytes}), so that value could never be written; raise it"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """One process. Listening addresses are http, peer and stream; `advertise_host` is what others call it by."""
+
+    id: str
+    data_dir: Path
+    cluster: str
+    http: Address
+    peer: Address
+    stream: Address
+    initial_cluster: tuple[InitialMember, ...] = ()
+    join: Address | None = None
+    advertise_host: str | None = None
+    insecure_listen: bool = False
+    timing: Timing = field(default_factory=Timing)
+    retention: Retention = field(default_factory=Retention)
+    limits: StoreLimits = field(default_factory=StoreLimits)
+    log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        check_id("id", self.id)
+        check_id("cluster", self.cluster)
+        self._check_listening()
+        self._check_membership()
+        if self.log_level not in LOG_LEVELS:
+            raise ConfigError(f"log-level: {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
+
+    def advertised(self) -> dict[str, str]:
+        """Name -> 'host:port' under which other processes reach this node."""
+        listening = {"peer": self.peer, "http": self.http, "stream": self.stream}
+        return {
+            name: str(Address(self.advertise_host or address.host, address.port)) for name, address in listening.items()
+        }
+
+    def _check_listening(self) -> None:
+        listening = {"http": self.http, "peer": self.peer, "stream": self.stream}
+        if len(set(listening.values())) < len(listening):
+            raise ConfigError(
+                f"http {self.http}, peer {self.peer}, stream {self.stream}: two of them are the same; "
+                "give each its own port"
+            )
+        for name, address in listening.items():
+            if not self.insecure_listen and not is_loopback(address.host):
+                raise ConfigError(
+                    f"{name}: {address} is reachable from other machines, and there is neither TLS nor authentication: "
+                    "whoever reaches it may read and change everything. Listen on 127.0.0.1, or say that you want "
+                    "this with --insecure-listen"
+                )
+            if self.advertise_host is None and is_wildcard(address.host):
+                raise ConfigError(
+                    f"{name}: {address} is no address that others can call; give --advertise-host with the name or "
+                    "address of this machine"
+                )
+
+    def _check_membership(self) -> None:
+        if self.initial_cluster and self.join:
+            raise ConfigError(
+                f"join: {self.join} and initial-cluster exclude each other; give join to enter a running cluster, "
+                "initial-cluster to format a new one"
+            )
+        ids = [member.id for member in self.initial_cluster]
+        if len(set(ids)) < len(ids):
+            raise ConfigError(f"initial-cluster: a member is named twice in {', '.join(ids)}; name each once")
+        if ids and self.id not in ids:
+            raise ConfigError(
+                f"initial-cluster: {', '.join(ids)} does not name this node, {self.id!r}; add it, or correct --id"
+            )
+        own = next((member for member in self.initial_cluster if member.id == self.id), None)
+        if own is not None and own.peer.port != self.peer.port:
+            raise ConfigError(
+                f"initial-cluster: says that {self.id} has peer port {own.peer.port}, but peer is {self.peer}; "
+                "make them the same"
+            )
+
+
+def check_id(option: str, value: str) -> None:
+    """Raise ConfigError unless `value` may name a node or a cluster."""
+    if not ID.fullmatch(value):
+        raise ConfigError(
+            f"{option}: {value!r} is not a name; use 1 to 63 letters, digits, '.', '_' or '-', "
+            "and begin with a letter or digit"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _between(option: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"{option}: {value} is out of range; give a value from {low} to {high}")

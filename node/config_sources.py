@@ -1,0 +1,41 @@
+"""Where a node's options come from: command line over environment (PALISADE_*) over --config file over defaults."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from node.config import ConfigError, NodeConfig
+from node.options import OPTIONS, Given, node_config
+
+
+def load_node_config(
+    command_line: Mapping[str, str], config_file: Path | None = None, environ: Mapping[str, str] | None = None
+) -> NodeConfig:
+    """`command_line` maps names of options to the texts that were typed. Raises ConfigError."""
+    given = dict(from_file(config_file)) if config_file else {}
+    given.update(from_environment(os.environ if environ is None else environ))
+    given.update({name: Given(text, f"--{name}") for name, text in command_line.items()})
+    return node_config(given)
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+    """Variables of other meanings (PALISADE_ENDPOINTS and the like) are left alone."""
+    return {
+        option.name: Given(environ[option.variable], option.variable)
+        for option in OPTIONS
+        if environ.get(option.variable)
+    }
+
+
+def from_file(path: Path) -> dict[str, Given]:
+    """The options in a TOML file, whose names may be written with '-' or '_'. Raises ConfigError."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"config: {path} can't be read: {error.strerror}; check the path and its rights") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config: {path} is not TOML: {error}") from None
+    return {name.replace("_", "-"): Given(value, f"{path}") for name, value in content.items()}

@@ -1,0 +1,159 @@
+"""The options of a node as data: name, how its text is read, what it means. Pure.
+
+The command line, the environment (PALISADE_HEARTBEAT_MS), and the configuration file (heartbeat-ms = 100) are all
+made from this one table, so they cannot drift apart. `node_config` turns given values into a `NodeConfig`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from node.address import Address, AddressError, parse_port, split_host
+from node.config import LOG_LEVELS, ConfigError, InitialMember, NodeConfig, Retention, StoreLimits, Timing
+
+UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+TRUE = {"1", "true", "yes", "on"}
+FALSE = {"0", "false", "no", "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value and where it came from, such as '--http', 'PALISADE_HTTP' or 'http in palisade.toml'."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """`read` makes the value of `field` from text; ValueError says what is wrong with it."""
+
+    name: str
+    field: str
+    read: Callable[[str], Any]
+    help: str
+    group: type | None = None
+    flag: bool = False
+
+    @property
+    def default(self) -> Any:
+        """The value where nothing is given; MISSING if one has to be given."""
+        owner = self.group or NodeConfig
+        return next(known.default for known in fields(owner) if known.name == self.field)
+
+    @property
+    def variable(self) -> str:
+        return "PALISADE_" + self.name.upper().replace("-", "_")
+
+
+def read_int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("is not a whole number") from None
+
+
+def read_float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("is not a number") from None
+
+
+def read_bytes(text: str) -> int:
+    """'8GiB', '512 MiB' or a plain number of bytes."""
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+    unit = text[len(digits) :].strip().upper()
+    if unit == "B":
+        unit = ""
+    if not digits.isdigit() or unit not in UNITS:
+        raise ValueError("is not a size; write a number of bytes, or such as 512MiB or 8GiB")
+    return int(digits) * UNITS[unit]
+
+
+def read_flag(text: str) -> bool:
+    if text.lower() in TRUE | FALSE:
+        return text.lower() in TRUE
+    raise ValueError("is neither true nor false")
+
+
+def read_level(text: str) -> str:
+    return text.lower()
+
+
+def read_members(text: str) -> tuple[InitialMember, ...]:
+    """'n1=127.0.0.1:7501,n2=127.0.0.1:7502', each with http and stream port if wanted: n1=host:peer:http:stream."""
+    return tuple(_read_member(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _read_member(text: str) -> InitialMember:
+    name, equals, rest = text.partition("=")
+    host, ports = split_host(rest)
+    if not equals or not name or len(ports) not in (1, 3):
+        raise ValueError(f"has {text!r}, which is not id=host:peer-port or id=host:peer-port:http-port:stream-port")
+    addresses = [Address(host, parse_port(port)) for port in ports]
+    return InitialMember(name, *addresses)
+
+
+OPTIONS = (
+    Option("id", "id", str, "Name of this node, unique in the cluster."),
+    Option("data-dir", "data_dir", Path, "Folder of this node's data; made if it is not there."),
+    Option("cluster", "cluster", str, "Name of the cluster; nodes of another one are refused."),
+    Option("http", "http", Address.parse, "Where to serve HTTP, as host:port."),
+    Option("peer", "peer", Address.parse, "Where to listen for the other nodes, as host:port."),
+    Option("stream", "stream", Address.parse, "Where to serve the msgpack stream, as host:port."),
+    Option("initial-cluster", "initial_cluster", read_members, "Members of a new cluster: id=host:peer-port,..."),
+    Option("join", "join", Address.parse, "HTTP address of a node of the running cluster to enter."),
+    Option("advertise-host", "advertise_host", str, "Host under which other machines reach this node."),
+    Option("insecure-listen", "insecure_listen", read_flag, "Listen beyond loopback without TLS.", flag=True),
+    Option("log-level", "log_level", read_level, f"One of {', '.join(LOG_LEVELS)}."),
+    Option("heartbeat-ms", "heartbeat_ms", read_int, "Time between heartbeats of the leader.", Timing),
+    Option("election-min-ms", "election_min_ms", read_int, "Shortest silence before an election.", Timing),
+    Option("election-max-ms", "election_max_ms", read_int, "Longest silence before an election.", Timing),
+    Option("request-deadline-s", "request_deadline_s", read_float, "Longest time a request may take.", Timing),
+    Option("retention-s", "seconds", read_int, "Age in seconds up to which history stays readable.", Retention),
+    Option("retention-revisions", "revisions", read_int, "Number of revisions that stay readable.", Retention),
+    Option("limit-key-bytes", "key_bytes", read_bytes, "Longest key.", StoreLimits),
+    Option("limit-value-bytes", "value_bytes", read_bytes, "Longest value.", StoreLimits),
+    Option("limit-request-bytes", "request_bytes", read_bytes, "Longest request.", StoreLimits),
+    Option("limit-txn-operations", "txn_operations", read_int, "Most operations in a transaction.", StoreLimits),
+    Option("quota-bytes", "quota_bytes", read_bytes, "Size of the store at which writes are refused.", StoreLimits),
+)
+BY_NAME = {option.name: option for option in OPTIONS}
+GROUPS: dict[type, str] = {Timing: "timing", Retention: "retention", StoreLimits: "limits"}
+
+
+def node_config(given: Mapping[str, Given]) -> NodeConfig:
+    """The configuration with these values, and defaults for the rest. Raises ConfigError.
+
+    `given` maps names of options to values; a text is read as the option says, another value is taken as TOML
+    gave it.
+    """
+    plain: dict[str, Any] = {}
+    groups: dict[type, dict[str, Any]] = {group: {} for group in GROUPS}
+    for name, one in given.items():
+        option = BY_NAME.get(name)
+        if option is None:
+            raise ConfigError(f"{one.origin}: there is no option {name!r}; known are {', '.join(BY_NAME)}")
+        target = groups[option.group] if option.group else plain
+        target[option.field] = read_value(option, one)
+    for option in OPTIONS:
+        if option.group is None and option.default is MISSING and option.field not in plain:
+            raise ConfigError(f"{option.name}: not given; use --{option.name}, {option.variable} or the --config file")
+    return NodeConfig(**plain, **{GROUPS[group]: group(**values) for group, values in groups.items()})
+
+
+def read_value(option: Option, given: Given) -> Any:
+    """The value of one option. Raises ConfigError that names the option and where the value came from."""
+    text = str(given.value).strip()
+    try:
+        if isinstance(given.value, bool) and not option.flag:
+            raise ValueError("is a boolean, which this option is not")
+        if isinstance(given.value, list | dict):
+            raise ValueError("is a table or a list; write it as one text or number")
+        return option.read(text)
+    except (AddressError, ValueError) as error:
+        raise ConfigError(f"{option.name}: {text!r} (from {given.origin}): {error}") from None

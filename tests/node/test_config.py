@@ -1,0 +1,157 @@
+"""A configuration is valid from birth, and a refusal names the option, the value and what to do (issue 2)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from node.address import Address, AddressError
+from node.config import ConfigError, InitialMember, NodeConfig, Retention, StoreLimits, Timing
+from node.config_sources import load_node_config
+from node.options import OPTIONS, read_bytes
+
+MINIMAL = {
+    "id": "n1",
+    "data-dir": "d",
+    "cluster": "c",
+    "http": "127.0.0.1:7401",
+    "peer": "127.0.0.1:7501",
+    "stream": "127.0.0.1:7601",
+}
+
+
+def load(file: Path | None = None, environ: dict[str, str] | None = None, **options: str) -> NodeConfig:
+    typed = MINIMAL | {name.replace("_", "-"): text for name, text in options.items()}
+    return load_node_config(typed, file, environ or {})
+
+
+def test_the_defaults_are_those_of_the_design() -> None:
+    config = load()
+    assert config.timing == Timing(heartbeat_ms=100, election_min_ms=1000, election_max_ms=1500, request_deadline_s=5)
+    assert config.retention == Retention(seconds=3600, revisions=100_000)
+    assert config.limits == StoreLimits(4096, 1 << 20, 2 << 20, 1024, 8 << 30)
+    assert config.http == Address("127.0.0.1", 7401)
+    assert config.advertised() == {"http": "127.0.0.1:7401", "peer": "127.0.0.1:7501", "stream": "127.0.0.1:7601"}
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "palisade.toml"
+    file.write_text('heartbeat-ms = 20\nretention_s = 60\nquota-bytes = "1GiB"\n')
+    environ = {"PALISADE_HEARTBEAT_MS": "30", "PALISADE_RETENTION_S": "70"}
+    config = load(file, environ, heartbeat_ms="40")
+    assert (config.timing.heartbeat_ms, config.retention.seconds, config.limits.quota_bytes) == (40, 70, 1 << 30)
+
+
+def test_variables_that_are_no_options_are_left_alone() -> None:
+    assert load(environ={"PALISADE_ENDPOINTS": "127.0.0.1:1"}) == load()
+
+
+def test_members_of_a_new_cluster_may_name_all_their_ports() -> None:
+    config = load(initial_cluster="n1=127.0.0.1:7501:7401:7601, n2=[::1]:7502")
+    assert config.initial_cluster == (
+        InitialMember("n1", Address("127.0.0.1", 7501), Address("127.0.0.1", 7401), Address("127.0.0.1", 7601)),
+        InitialMember("n2", Address("::1", 7502)),
+    )
+    assert config.initial_cluster[1].addresses() == {"peer": "[::1]:7502"}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("heartbeat_ms", "fast", "heartbeat-ms: 'fast' (from --heartbeat-ms): is not a whole number"),
+        ("heartbeat_ms", "0", "heartbeat-ms: 0 is out of range; give a value from 10"),
+        ("heartbeat_ms", "900", "less than 5 heartbeats"),
+        ("election_max_ms", "1000", "candidates would collide"),
+        ("http", "127.0.0.1", "is not host:port"),
+        ("http", "127.0.0.1:99999", "port 99999 is out of range"),
+        ("http", "127.0.0.1:7501", "two of them are the same"),
+        ("id", "a/b", "id: 'a/b' is not a name"),
+        ("id", "../x", "is not a name"),
+        ("quota_bytes", "8GB!", "is not a size"),
+        ("quota_bytes", "1", "quota-bytes: 1 is out of range"),
+        ("limit_request_bytes", "4096", "less than one key and one value"),
+        ("log_level", "loud", "not one of debug, info, warning, error"),
+        ("initial_cluster", "n1:7501", "which is not id=host:peer-port"),
+        ("initial_cluster", "n1=127.0.0.1:7501,n1=127.0.0.1:7502", "named twice"),
+        ("initial_cluster", "n2=127.0.0.1:7502", "does not name this node"),
+        ("initial_cluster", "n1=127.0.0.1:7511", "has peer port 7511"),
+        ("insecure_listen", "maybe", "neither true nor false"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_name_and_what_to_do(option: str, value: str, says: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load(**{option: value})
+    assert says in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", sorted(MINIMAL))
+def test_what_has_no_default_must_be_given(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}: not given; use --{name}, PALISADE_"):
+        load_node_config({key: text for key, text in MINIMAL.items() if key != name}, None, {})
+
+
+def test_join_and_initial_cluster_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="exclude each other"):
+        load(join="127.0.0.1:7402", initial_cluster="n1=127.0.0.1:7501")
+
+
+@pytest.mark.parametrize("listening", ["192.0.2.7:7401", "0.0.0.0:7401", "[::]:7401", "example.org:7401"])
+def test_listening_beyond_loopback_must_be_asked_for(listening: str) -> None:
+    """N5: there is no TLS and no authentication yet, so this must not happen by accident."""
+    with pytest.raises(ConfigError, match="--insecure-listen"):
+        load(http=listening)
+    config = load(http=listening, insecure_listen="true", advertise_host="192.0.2.7")
+    assert config.advertised()["http"] == "192.0.2.7:7401"
+
+
+def test_a_wildcard_address_needs_a_name_that_others_can_call() -> None:
+    with pytest.raises(ConfigError, match="--advertise-host"):
+        load(http="0.0.0.0:7401", insecure_listen="true")
+
+
+@pytest.mark.parametrize("listening", ["localhost:7401", "127.9.9.9:7401", "[::1]:7401"])
+def test_loopback_has_many_names(listening: str) -> None:
+    assert str(load(http=listening).http) == listening
+
+
+def test_a_file_that_is_not_there_or_not_toml_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="can't be read"):
+        load(tmp_path / "none.toml")
+    bad = tmp_path / "bad.toml"
+    bad.write_text("heartbeat-ms 100")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        load(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("hearbeat-ms = 100", "there is no option 'hearbeat-ms'"),
+        ("heartbeat-ms = true", "is a boolean"),
+        ("heartbeat-ms = [1]", "is a table or a list"),
+        ("[timing]\nheartbeat-ms = 1", "there is no option 'timing'"),
+    ],
+)
+def test_a_file_with_a_wrong_entry_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "palisade.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as refusal:
+        load(file)
+    assert says in str(refusal.value)
+    assert str(file) in str(refusal.value)
+
+
+def test_sizes_may_have_units() -> None:
+    assert [read_bytes(text) for text in ("17", "17 B", "2KiB", "3 MiB", "8GiB")] == [17, 17, 2048, 3 << 20, 8 << 30]
+
+
+def test_every_option_has_its_variable_and_its_help() -> None:
+    assert all(option.help.endswith(".") or option.name == "initial-cluster" for option in OPTIONS)
+    assert len({option.variable for option in OPTIONS}) == len(OPTIONS)
+
+
+@pytest.mark.parametrize("text", ["", ":1", "a b:1", "[::1:1", "h:1:2", "h:-1", "h:0", "h:٣"])
+def test_what_is_not_host_and_port_is_refused(text: str) -> None:
+    with pytest.raises(AddressError):
+        Address.parse(text)
