@@ -1,0 +1,153 @@
+"""The tables of the demo catalog: their columns and types. Pure, and checked against the data by the tests.
+
+Rows are lists of texts, as the files have them; `NA` stands for "no value".
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NO_VALUE = "NA"
+
+
+class Kind(enum.Enum):
+    """What a text in a column means. `TIMESTAMP` is ISO 8601 in UTC."""
+
+    STRING = "string"
+    INT = "int"
+    DOUBLE = "double"
+    TIMESTAMP = "timestamp"
+
+    def read(self, text: str) -> str | int | float:
+        """Raises ValueError when the text is not of this kind."""
+        if self is Kind.INT:
+            return int(text)
+        if self is Kind.DOUBLE:
+            return float(text)
+        if self is Kind.TIMESTAMP and not (len(text) == 20 and text[10] == "T" and text[-1] == "Z"):
+            raise ValueError(f"{text!r} is not a time such as 2013-01-01T10:00:00Z")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    kind: Kind
+    nullable: bool = False
+
+    def read(self, text: str) -> str | int | float | None:
+        if text == NO_VALUE and self.nullable:
+            return None
+        return self.kind.read(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`key` names the column that identifies a row, for tables whose rows are catalog entries of their own.
+
+    Tables without a key are partitioned by the day in their year, month and day columns.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    key: str | None = None
+
+    @property
+    def header(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def record(self, row: Sequence[str]) -> dict[str, str | int | float | None]:
+        """Column -> value. Raises ValueError that names the column."""
+        if len(row) != len(self.columns):
+            raise ValueError(f"{self.name}: a row has {len(row)} fields instead of {len(self.columns)}: {row}")
+        record = {}
+        for column, text in zip(self.columns, row, strict=True):
+            try:
+                record[column.name] = column.read(text)
+            except ValueError as error:
+                raise ValueError(f"{self.name}.{column.name}: {error}") from None
+        return record
+
+
+def _columns(**kinds: str) -> tuple[Column, ...]:
+    """`name=kind` in order; a '?' after the kind says that the value may be missing."""
+    return tuple(Column(name, Kind(kind.rstrip("?")), kind.endswith("?")) for name, kind in kinds.items())
+
+
+AIRLINES = Table("airlines", _columns(carrier="string", name="string"), key="carrier")
+AIRPORTS = Table(
+    "airports",
+    _columns(
+        faa="string",
+        name="string",
+        lat="double",
+        lon="double",
+        alt="int",
+        tz="int",
+        dst="string",
+        tzone="string?",
+    ),
+    key="faa",
+)
+PLANES = Table(
+    "planes",
+    _columns(
+        tailnum="string",
+        year="int?",
+        type="string",
+        manufacturer="string",
+        model="string",
+        engines="int",
+        seats="int",
+        speed="int?",
+        engine="string",
+    ),
+    key="tailnum",
+)
+FLIGHTS = Table(
+    "flights",
+    _columns(
+        year="int",
+        month="int",
+        day="int",
+        dep_time="int?",
+        sched_dep_time="int",
+        dep_delay="int?",
+        arr_time="int?",
+        sched_arr_time="int",
+        arr_delay="int?",
+        carrier="string",
+        flight="int",
+        tailnum="string?",
+        origin="string",
+        dest="string",
+        air_time="int?",
+        distance="int",
+        hour="int",
+        minute="int",
+        time_hour="timestamp",
+    ),
+)
+WEATHER = Table(
+    "weather",
+    _columns(
+        origin="string",
+        year="int",
+        month="int",
+        day="int",
+        hour="int",
+        temp="double?",
+        dewp="double?",
+        humid="double?",
+        wind_dir="int?",
+        wind_speed="double?",
+        wind_gust="double?",
+        precip="double",
+        pressure="double?",
+        visib="double",
+        time_hour="timestamp",
+    ),
+)
+TABLES = (AIRLINES, AIRPORTS, PLANES, FLIGHTS, WEATHER)

@@ -1,0 +1,107 @@
+"""The demo catalog is made of the real data set: its counts are facts (issue 2, "Real input")."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from catalog.demo import DONE_KEY, demo_entries, done_entry
+from catalog.flights import DataSetError, find_data, read_rows, source_name
+from catalog.tables import FLIGHTS, TABLES, WEATHER
+
+ROWS = {"flights": 336_776, "planes": 3_322, "airports": 1_458, "airlines": 16, "weather": 26_115}
+
+
+@pytest.fixture(scope="module")
+def entries() -> dict[str, dict]:
+    found = demo_entries(partial(read_rows, find_data()), source_name())
+    return {entry.key.decode(): json.loads(entry.value) for entry in found}
+
+
+def below(entries: dict[str, dict], prefix: str) -> dict[str, dict]:
+    return {key: value for key, value in entries.items() if key.startswith(prefix)}
+
+
+def test_every_table_has_its_columns_and_the_known_number_of_rows(entries: dict[str, dict]) -> None:
+    tables = {value["name"]: value for value in below(entries, "/catalog/tables/").values()}
+    assert {name: table["rows"] for name, table in tables.items()} == ROWS
+    assert {name: len(table["columns"]) for name, table in tables.items()} == {
+        "flights": 19, "planes": 9, "airports": 8, "airlines": 2, "weather": 15
+    }  # fmt: skip
+    assert tables["flights"]["columns"][3] == {"name": "dep_time", "type": "int", "nullable": True}
+
+
+@pytest.mark.parametrize("table", ["planes", "airports", "airlines"])
+def test_every_plane_airport_and_airline_has_a_key(entries: dict[str, dict], table: str) -> None:
+    assert len(below(entries, f"/catalog/{table}/")) == ROWS[table]
+
+
+@pytest.mark.parametrize(("table", "days"), [("flights", 365), ("weather", 364)])
+def test_partitions_by_day_hold_every_row(entries: dict[str, dict], table: str, days: int) -> None:
+    """The data set has no weather of New Year's Eve."""
+    partitions = below(entries, f"/catalog/partitions/{table}/")
+    assert len(partitions) == days
+    assert sum(value["rows"] for value in partitions.values()) == ROWS[table]
+
+
+def test_an_entry_reads_as_the_file_says(entries: dict[str, dict]) -> None:
+    assert entries["/catalog/airlines/UA"] == {"carrier": "UA", "name": "United Air Lines Inc."}
+    assert entries["/catalog/airports/JFK"]["name"] == "John F Kennedy Intl"
+    assert entries["/catalog/planes/N10156"]["speed"] is None
+    assert entries["/catalog/partitions/flights/2013-01-01"]["rows"] == 842
+
+
+@pytest.mark.parametrize("table", [FLIGHTS, WEATHER])
+def test_the_digest_of_a_partition_is_that_of_its_rows(entries: dict[str, dict], table) -> None:
+    year, month, day = (table.header.index(name) for name in ("year", "month", "day"))
+    rows = [row for row in read_rows(find_data(), table) if (row[year], row[month], row[day]) == ("2013", "2", "3")]
+    digest = hashlib.sha256("".join("\x1f".join(row) + "\x1e" for row in rows).encode()).hexdigest()
+    partition = entries[f"/catalog/partitions/{table.name}/2013-02-03"]
+    assert (partition["rows"], partition["digest"]) == (len(rows), f"sha256:{digest}")
+
+
+def test_every_value_of_the_data_set_is_of_its_columns_type() -> None:
+    for table in TABLES:
+        for row in read_rows(find_data(), table):
+            table.record(row)
+
+
+def test_the_same_input_gives_the_same_bytes() -> None:
+    first, second = (
+        hashlib.sha256(b"".join(key + value for key, value in demo_entries(partial(read_rows, find_data()), "s")))
+        for _ in range(2)
+    )
+    assert first.digest() == second.digest()
+
+
+def test_the_mark_of_completeness_lies_beside_the_tables(entries: dict[str, dict]) -> None:
+    assert done_entry(len(entries), "s").key == DONE_KEY
+    assert DONE_KEY.decode() not in entries
+
+
+def test_a_missing_data_set_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(DataSetError, match="is not a folder"):
+        find_data(tmp_path / "none")
+    with pytest.raises(DataSetError, match=r"flights\.csv is missing"):
+        list(read_rows(tmp_path, FLIGHTS))
+
+
+def test_a_file_with_other_columns_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "flights.csv").write_text("year,month\n2013,1\n")
+    with pytest.raises(DataSetError, match="has the columns"):
+        list(read_rows(tmp_path, FLIGHTS))
+
+
+def test_a_broken_archive_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "flights.csv.zip").write_bytes(b"not a zip")
+    with pytest.raises(DataSetError, match="can't be read"):
+        list(read_rows(tmp_path, FLIGHTS))
+
+
+def test_a_value_of_the_wrong_type_is_refused_with_its_column() -> None:
+    with pytest.raises(ValueError, match=r"^flights\.year: "):
+        FLIGHTS.record(["x"] * len(FLIGHTS.columns))
