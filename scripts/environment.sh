@@ -1,0 +1,57 @@
+# Sourced by the scripts that need the virtual environment: makes .venv, and installs the distribution in it
+# (editable, so that the tree is what runs). Installs again when setup.cfg or pyproject.toml has changed.
+#
+#     prepare_environment demo        # or: test
+
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+
+say() { echo "$(basename "$0"): $*" >&2; }
+
+find_python() {
+    local candidate
+    for candidate in "${PYTHON:-python3}" python3.11 python3.12 python3.13; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    say "Python 3.11 or newer is needed; on Debian: apt-get install python3"
+    return 1
+}
+
+install_venv_module() {
+    local python=$1 package
+    package="python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        say "Python cannot make virtual environments yet: installing $package"
+        apt-get update -q </dev/null >&2 &&
+            DEBIAN_FRONTEND=noninteractive apt-get install -qy "$package" </dev/null >&2
+    else
+        say "Python cannot make virtual environments here. Type this, then start again:"
+        say "    sudo apt-get install $package"
+        return 1
+    fi
+}
+
+make_venv() {
+    local python
+    python=$(find_python) || return 1
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || install_venv_module "$python" || return 1
+    say "making .venv"
+    rm -rf .venv
+    "$python" -m venv .venv
+}
+
+prepare_environment() {
+    local extra=$1 wanted stamp
+    [ -x .venv/bin/python ] && .venv/bin/python -c 'import pip' 2>/dev/null || make_venv || return 1
+    wanted="$(cat setup.cfg pyproject.toml | cksum) $PWD"
+    stamp=.venv/installed-$extra
+    [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
+    say "installing palisade[$extra] in .venv (the first time, about a minute)"
+    .venv/bin/python -m pip install --quiet --editable ".[$extra]" </dev/null >&2 || {
+        say "pip could not install; the lines above say why (no network?)"
+        return 1
+    }
+    echo "$wanted" >"$stamp"
+}
