@@ -1,0 +1,53 @@
+"""Pre-vote: a node campaigns only when a majority would vote for it (Raft thesis 9.6).
+
+So a node that returns from isolation, or that was removed, raises nobody's term. PySyncObj has no pre-vote; its engine
+asks `connectedToAnyone` right before each election, and there it is told to wait until `PreVote.won`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftgroup.quorum_lease import majority
+
+
+@dataclass(frozen=True, slots=True)
+class Candidacy:
+    """What a candidate shows: the term that it would start, and the end of its log."""
+
+    term: int
+    last_index: int
+    last_term: int
+
+
+def log_is_current(candidacy: Candidacy, last_index: int, last_term: int) -> bool:
+    """Whether the candidate's log is at least as far as this one (Raft 5.4.1)."""
+    return (candidacy.last_term, candidacy.last_index) >= (last_term, last_index)
+
+
+class PreVote:
+    """One round of asking at a time; a round that finds no majority is given up after a while and asked again."""
+
+    def __init__(self, own_id: str) -> None:
+        self._own_id = own_id
+        self._term = 0
+        self._granted: set[str] = set()
+        self._retry_at = 0.0
+
+    def begin(self, term: int, now: float, patience_s: float) -> bool:
+        """Start a round for `term`, unless one is still young; True when its questions are to be sent."""
+        if term == self._term and now < self._retry_at:
+            return False
+        self._term, self._granted, self._retry_at = term, {self._own_id}, now + patience_s
+        return True
+
+    def grant(self, voter: str, term: int) -> None:
+        """`voter` would vote in `term`; each voter counts once (pysyncobj.md, fault 14)."""
+        if term == self._term:
+            self._granted.add(voter)
+
+    def won(self, term: int, voters: frozenset[str]) -> bool:
+        return term == self._term and len(self._granted & voters) >= majority(len(voters))
+
+    def end(self) -> None:
+        self._term, self._granted = 0, set()

@@ -1,0 +1,58 @@
+"""Calls to whoever leads: a number, a name and arguments over; a value or an error back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from raftgroup.errors import MembershipRefused, NotLeader, OutcomeUnknown, RaftError, Unavailable
+from raftgroup.messages import Kind
+
+_ERRORS: dict[str, type[RaftError]] = {
+    "refused": MembershipRefused,
+    "unavailable": Unavailable,
+    "unknown": OutcomeUnknown,
+}
+
+
+def error_kind(error: RaftError) -> str:
+    """How an error travels: a name that the other side turns into the same error."""
+    return next((kind for kind, type_ in _ERRORS.items() if isinstance(error, type_)), "unknown")
+
+
+class LeaderCalls:
+    """The caller's side. `send` is the transport's."""
+
+    def __init__(self, send: Callable[[str, int, Any], bool]) -> None:
+        self._send = send
+        self._number = 0
+        self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
+
+    async def call(self, leader: str | None, name: str, arguments: list[Any]) -> Any:
+        """Raises NotLeader when nobody can be asked, and whatever error the leader answered."""
+        self._number += 1
+        number = self._number
+        if leader is None or not self._send(leader, Kind.REQUEST, [number, name, arguments]):
+            raise NotLeader(leader)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = (leader, future)
+        try:
+            return await future
+        finally:
+            self._waiting.pop(number, None)
+
+    def answered(self, member: str, number: int, kind: str | None, value: Any) -> None:
+        leader, future = self._waiting.get(number, (None, None))
+        if future is None or leader != member or future.done():
+            return
+        if kind is None:
+            future.set_result(value)
+        else:
+            future.set_exception(_ERRORS.get(kind, OutcomeUnknown)(str(value)))
+
+    def lost(self, member: str) -> None:
+        """The connection to `member` broke: what it was asked may be done or not."""
+        for leader, future in self._waiting.values():
+            if leader == member and not future.done():
+                future.set_exception(OutcomeUnknown(f"the connection to the leader {member} broke before it answered"))

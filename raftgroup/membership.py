@@ -1,0 +1,149 @@
+"""Who belongs to the group: voters and non-voting members (learners), as values.
+
+A membership is replaced as a whole by a log entry and counts from the moment that the entry is in the log (Raft
+thesis 4.1). Two memberships that follow each other differ by one voter at most, so that any majority of the one
+shares a voter with any majority of the other. A member is an id *and* an incarnation, the random name of its storage:
+what a wiped node says under its old id counts for nothing until it has been added again (M11).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from raftgroup.errors import MembershipRefused
+
+
+class MemberRole(enum.Enum):
+    VOTER = "voter"
+    LEARNER = "learner"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """`addresses`: purpose -> 'host:port'; 'peer' is the group's own, others are carried for their users.
+
+    `becomes_voter`: a learner that the leader promotes by itself once it has caught up.
+    """
+
+    id: str
+    role: MemberRole
+    incarnation: str
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    becomes_voter: bool = False
+
+    def to_wire(self) -> list[Any]:
+        return [self.id, self.role.value, self.incarnation, dict(sorted(self.addresses.items())), self.becomes_voter]
+
+    @staticmethod
+    def from_wire(wire: list[Any]) -> Member:
+        id_, role, incarnation, addresses, becomes_voter = wire
+        return Member(id_, MemberRole(role), incarnation, dict(addresses), becomes_voter)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The members, in order of their ids, and the ids that were removed and may not come back uninvited."""
+
+    members: tuple[Member, ...]
+    removed: frozenset[str] = frozenset()
+
+    def get(self, member_id: str) -> Member | None:
+        return next((member for member in self.members if member.id == member_id), None)
+
+    @property
+    def voters(self) -> frozenset[str]:
+        return frozenset(member.id for member in self.members if member.role is MemberRole.VOTER)
+
+    @property
+    def learners(self) -> frozenset[str]:
+        return frozenset(member.id for member in self.members if member.role is MemberRole.LEARNER)
+
+    def is_voter(self, member_id: str) -> bool:
+        member = self.get(member_id)
+        return member is not None and member.role is MemberRole.VOTER
+
+    def with_member(self, member: Member) -> Membership:
+        """Add a member, as a learner first; the same id with a new incarnation replaces the old one (M10)."""
+        if member.role is not MemberRole.LEARNER:
+            raise MembershipRefused(f"{member.id} must join as a learner and be promoted once it has caught up")
+        known = self.get(member.id)
+        if known is not None and known.incarnation == member.incarnation:
+            raise MembershipRefused(f"{member.id} is a member already; remove it first, or wipe it and join again")
+        if self.voters == {member.id}:
+            raise MembershipRefused(f"{member.id} is the only voter: replacing it would lose everything")
+        return self._replaced(member)
+
+    def promoted(self, member_id: str) -> Membership:
+        member = self._known(member_id)
+        if member.role is MemberRole.VOTER:
+            raise MembershipRefused(f"{member_id} is a voter already")
+        return self._replaced(replace(member, role=MemberRole.VOTER, becomes_voter=False))
+
+    def without(self, member_id: str) -> Membership:
+        self._known(member_id)
+        if self.voters == {member_id}:
+            raise MembershipRefused(f"{member_id} is the only voter and can't be removed; stop the node instead")
+        rest = tuple(member for member in self.members if member.id != member_id)
+        return Membership(rest, self.removed | {member_id})
+
+    def _known(self, member_id: str) -> Member:
+        member = self.get(member_id)
+        if member is None:
+            names = ", ".join(member.id for member in self.members)
+            raise MembershipRefused(f"{member_id} is not a member; the members are {names}")
+        return member
+
+    def _replaced(self, member: Member) -> Membership:
+        rest = [other for other in self.members if other.id != member.id]
+        members = tuple(sorted([*rest, member], key=lambda each: each.id))
+        return Membership(members, self.removed - {member.id})
+
+    def to_wire(self) -> list[Any]:
+        return [[member.to_wire() for member in self.members], sorted(self.removed)]
+
+    @staticmethod
+    def from_wire(wire: list[Any]) -> Membership:
+        members, removed = wire
+        return Membership(tuple(Member.from_wire(each) for each in members), frozenset(removed))
+
+
+class MembershipLog:
+    """The memberships that the log holds, by index: what counts now, and what counts again after a truncation."""
+
+    def __init__(self, base: Membership) -> None:
+        self._changes: list[tuple[int, Membership]] = [(0, base)]
+
+    @property
+    def current(self) -> Membership:
+        return self._changes[-1][1]
+
+    @property
+    def changed_at(self) -> int:
+        """The index of the entry that brought the current membership; 0 for the one of the base."""
+        return self._changes[-1][0]
+
+    def at(self, index: int) -> Membership:
+        return next(membership for start, membership in reversed(self._changes) if start <= index)
+
+    def append(self, index: int, membership: Membership) -> None:
+        self._changes.append((index, membership))
+
+    def truncate_from(self, index: int) -> bool:
+        """Forget the changes at or above `index`; True when the current membership is another one now."""
+        before = len(self._changes)
+        self._changes = [change for change in self._changes if change[0] < index or change[0] == 0]
+        return len(self._changes) != before
+
+    def compact_to(self, index: int) -> None:
+        base = self.at(index)
+        self._changes = [(0, base), *(change for change in self._changes if change[0] > index)]
+
+    def found(self, base: Membership) -> None:
+        """The membership below the first change has become known."""
+        self._changes[0] = (0, base)
+
+    def reset(self, base: Membership) -> None:
+        self._changes = [(0, base)]

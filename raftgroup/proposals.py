@@ -1,0 +1,120 @@
+"""Proposals on their way: each has a deadline and comes to exactly one of three ends (pysyncobj.md, fault 13).
+
+Applied, with its result. Refused: it is in no log and never will be, so it may simply be proposed again. Outcome
+unknown: it was in a log, or on its way to the leader, and nobody said what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
+
+BATCH_COMMANDS_MAX = 4096
+BATCH_BYTES_MAX = 4 << 20
+
+
+class Applied(NamedTuple):
+    """A command was applied at (index, term); `result` is what the state machine returned."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    term: int
+    result: Any
+
+
+class Proposal:
+    """One command and whoever waits for it. `sent`: it has left the queue, so its outcome may be unknown."""
+
+    __slots__ = ("command", "deadline", "done", "sent")
+
+    def __init__(self, command: bytes, deadline: float, done: Callable[[Applied | RaftError], None]) -> None:
+        self.command = command
+        self.deadline = deadline
+        self.done: Callable[[Applied | RaftError], None] | None = done
+        self.sent = False
+
+    def end(self, outcome: Applied | RaftError) -> None:
+        done, self.done = self.done, None
+        if done is not None:
+            done(outcome)
+
+
+def into_future(future: asyncio.Future[Applied]) -> Callable[[Applied | RaftError], None]:
+    """Ends a proposal in a future, which may have been cancelled meanwhile."""
+
+    def done(outcome: Applied | RaftError) -> None:
+        if future.done():
+            return
+        if isinstance(outcome, RaftError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    return done
+
+
+class Proposals:
+    """What waits to be proposed, in order, and what waits for its deadline."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Proposal] = deque()
+        self._all: deque[Proposal] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, proposal: Proposal) -> None:
+        self._queue.append(proposal)
+        self._all.append(proposal)
+
+    def put_back(self, proposals: Iterable[Proposal]) -> None:
+        """They were refused before they reached any log: first in line again, until their deadline."""
+        again = [proposal for proposal in proposals if proposal.done is not None]
+        for proposal in again:
+            proposal.sent = False
+        self._queue.extendleft(reversed(again))
+
+    def take(self) -> list[Proposal]:
+        """The next batch, marked as sent."""
+        batch: list[Proposal] = []
+        size = 0
+        queue = self._queue
+        while queue and len(batch) < BATCH_COMMANDS_MAX and size < BATCH_BYTES_MAX:
+            proposal = queue.popleft()
+            if proposal.done is not None:
+                proposal.sent = True
+                batch.append(proposal)
+                size += len(proposal.command)
+        return batch
+
+    def expire(self, now: float) -> None:
+        """End what is past its deadline. Deadlines are nearly in order, so this looks at the front only."""
+        waiting = self._all
+        while waiting and (waiting[0].done is None or waiting[0].deadline <= now):
+            end_late(waiting.popleft())
+
+    def fail(self, error: Callable[[], RaftError]) -> None:
+        for proposal in self._all:
+            proposal.end(error())
+        self._all.clear()
+        self._queue.clear()
+
+
+def end_late(proposal: Proposal) -> None:
+    """Its deadline has passed."""
+    if proposal.done is None:
+        return
+    if proposal.sent:
+        proposal.end(
+            OutcomeUnknown(
+                "the deadline passed after the command was proposed: it may be applied or not, now or later; "
+                "read before you decide, or retry it with a request id"
+            )
+        )
+    else:
+        proposal.end(
+            Unavailable("no leader with a majority was found before the deadline; nothing was done, try again")
+        )

@@ -1,0 +1,74 @@
+"""The leader's quorum lease: how long it may be sure that nobody else leads.
+
+A voter that has heard from a leader refuses every vote and pre-vote for the minimum election timeout after that
+(`may_vote`). It heard from the leader no earlier than the leader *sent* the append that it acknowledges, so while
+less than that timeout has passed since the majority-th latest send time, no majority can have elected anybody else
+(Raft thesis 6.4.1). Clocks may drift apart by the bound rho; the lease is shorter by that much.
+
+A leader that hands over its leadership gives its lease up first and for the rest of its term: the voters ignore their
+promise for the sake of that campaign, which may arrive late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+
+def majority(voters: int) -> int:
+    """How many of `voters` make a majority."""
+    return voters // 2 + 1
+
+
+def quorum_sent_at(voters: Iterable[str], own_id: str, now: float, acknowledged: Mapping[str, float]) -> float | None:
+    """The latest time such that a majority has acknowledged an append sent then or later; None before there is one.
+
+    The leader itself counts as having heard itself just `now`, if it is a voter.
+    """
+    times = [now if voter == own_id else acknowledged.get(voter) for voter in voters]
+    known = sorted((time for time in times if time is not None), reverse=True)
+    needed = majority(len(times))
+    return known[needed - 1] if len(known) >= needed else None
+
+
+def may_vote(now: float, *, started: float, heard_leader: float | None, election_timeout_min_s: float) -> bool:
+    """Whether a voter may give a vote or a pre-vote: not for a minimum election timeout after it started, since it
+    may have forgotten that it heard a leader, nor after it heard one (pysyncobj.md, fault 7)."""
+    quiet_since = started if heard_leader is None else max(started, heard_leader)
+    return now - quiet_since >= election_timeout_min_s
+
+
+class QuorumLease:
+    """What the voters acknowledged in this term, by the leader's own clock (seconds)."""
+
+    def __init__(self, own_id: str, election_timeout_min_s: float, drift: float) -> None:
+        self._own_id = own_id
+        self._duration_s = election_timeout_min_s * (1 - drift)
+        self._acknowledged: dict[str, float] = {}
+        self._surrendered = True
+
+    def begin_term(self) -> None:
+        """This node was elected: nothing that was acknowledged before counts."""
+        self._acknowledged.clear()
+        self._surrendered = False
+
+    def surrender(self) -> None:
+        self._surrendered = True
+
+    def acknowledge(self, voter: str, sent_at: float) -> None:
+        """`voter` answered an append of this term that was sent at `sent_at`."""
+        self._acknowledged[voter] = max(sent_at, self._acknowledged.get(voter, sent_at))
+
+    def forget(self, voter: str) -> None:
+        """`voter` is another one now (removed, or a new incarnation)."""
+        self._acknowledged.pop(voter, None)
+
+    def confirmed_at(self, voters: Iterable[str], now: float) -> float | None:
+        """A majority followed this leader at that time or later, in this term."""
+        return quorum_sent_at(voters, self._own_id, now, self._acknowledged)
+
+    def remaining_s(self, voters: Iterable[str], now: float) -> float:
+        """How long the lease goes on; 0 or less when it does not hold."""
+        confirmed_at = self.confirmed_at(voters, now)
+        if self._surrendered or confirmed_at is None:
+            return 0.0
+        return confirmed_at + self._duration_s - now

@@ -1,0 +1,515 @@
+"""One member of the group, without an event loop: messages, ticks and proposals in; messages and results out.
+
+It joins the engine (PySyncObj's rules) with what makes it safe: the guard in front of its handlers, pre-vote and vote
+restriction, the quorum lease, incarnations, and the rule that nothing leaves this node before what it says is on disk.
+The only exception are a leader's appends, which claim nothing about its own disk (Raft thesis 10.2.1); the
+acknowledgements that answer them wait for the leader's own sync instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from raftgroup.election import Candidacy, PreVote, log_is_current
+from raftgroup.engine import BATCH, MEMBERSHIP, Engine, was_applied
+from raftgroup.errors import MembershipRefused, NodeFailed
+from raftgroup.guard import (
+    Acknowledge,
+    Append,
+    Drop,
+    Extend,
+    Hold,
+    Matched,
+    Missing,
+    Reply,
+    Resend,
+    StaleTerm,
+    StepDown,
+    screen_append,
+    screen_reply,
+)
+from raftgroup.membership import Membership, MembershipLog
+from raftgroup.messages import Kind
+from raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
+from raftgroup.quorum_lease import QuorumLease, may_vote
+from raftgroup.replication import Replication
+from raftgroup.role import Role
+from raftgroup.timing import Timing
+
+APPLY_ENTRIES_MAX = 256
+"""How many entries a follower applies in one go, so that a long catch-up never delays a heartbeat."""
+
+Send = Callable[[str, int, Any], bool]
+Outcome = Callable[[Any, bool], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this node is: its id in the group, and the random name of its storage."""
+
+    member: str
+    incarnation: str
+
+
+class Replica:
+    """`send` delivers a message to a member, best effort, and says whether there was a connection."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        membership: Membership,
+        *,
+        journal: Journal,
+        machine: StateMachine,
+        clock: Clock,
+        random: Random,
+        timing: Timing,
+        send: Send,
+    ) -> None:
+        self.identity = identity
+        self._own_id = identity.member
+        self._journal = journal
+        self._machine = machine
+        self._clock = clock
+        self._timing = timing
+        self._send = send
+        self._started = clock.now()
+        self._heard_leader: float | None = None
+        self._commit_target = 0
+        self._led_term = -1
+        self._ready_to_lead = False
+        self._votes: set[tuple[int, str]] = set()
+        self._answering: tuple[str, float] | None = None
+        self._held_messages: list[tuple[str, int, Any]] = []
+        self._held_replies: list[tuple[str, Reply, float]] = []
+        self._syncing = False
+        self._term_writes = 0
+        self._term_writes_syncing = 0
+        self._term_writes_synced = 0
+        self._handover_term = -1
+        self._wants_tick = False
+        self._lease_until = 0.0
+        self._known: dict[str, str] | None = None
+        self._memberships = MembershipLog(membership)
+        self._pre_vote = PreVote(self._own_id)
+        self.lease = QuorumLease(self._own_id, timing.election_timeout_min_s, timing.drift)
+        self.engine = Engine(self._own_id, host=self, journal=journal, clock=clock, random=random, timing=timing)
+        self.replication = Replication(self.engine, journal, clock, timing, send)
+        self.engine.restore(machine.applied[0])
+        self._read_memberships()
+        self._membership_changed()
+        if self.is_voter and not self._others:
+            self.engine.campaign_at_once()
+        self._handlers: dict[int, Callable[[str, Any], None]] = {
+            Kind.APPEND: self._on_append,
+            Kind.HEARTBEAT: self._on_heartbeat,
+            Kind.APPEND_REPLY: self._on_append_reply,
+            Kind.HEARTBEAT_REPLY: self._on_heartbeat_reply,
+            Kind.PRE_VOTE: self._on_pre_vote,
+            Kind.PRE_VOTE_REPLY: self._on_pre_vote_reply,
+            Kind.REQUEST_VOTE: self._on_request_vote,
+            Kind.VOTE: self._on_vote,
+            Kind.CAMPAIGN_NOW: self._on_campaign_now,
+        }
+
+    def _read_memberships(self) -> None:
+        """The newest membership in the log counts, committed or not (Raft thesis 4.1)."""
+        index = self._journal.first.index + 1
+        while index <= self._journal.last.index:
+            entries = self._journal.slice(index, index + 1024)
+            for entry in entries:
+                if entry.command[:1] == MEMBERSHIP:
+                    self._memberships.append(entry.index, _membership_in(entry.command))
+            index += len(entries)
+
+    # What can be seen.
+
+    @property
+    def membership(self) -> Membership:
+        return self._memberships.current
+
+    @property
+    def role(self) -> Role:
+        if self._own_id in self.membership.removed:
+            return Role.REMOVED
+        return self.engine.role if self.is_voter else Role.LEARNER
+
+    @property
+    def is_voter(self) -> bool:
+        """As the group knows this node, with this storage."""
+        return self._own_id in self.membership.voters and self._is_known(self._own_id, self.identity.incarnation)
+
+    @property
+    def leads(self) -> bool:
+        """Leader, and everything of earlier terms is applied: proposals and reads may begin."""
+        return self.engine.leads and self._ready_to_lead
+
+    def lease_remaining_s(self) -> float:
+        if not self.leads:
+            return 0.0
+        return self.lease.remaining_s(self.membership.voters, self._clock.now())
+
+    def lease_holds(self) -> bool:
+        """Whether nobody else can lead at this moment. What was computed once stays true until its end."""
+        now = self._clock.now()
+        if now >= self._lease_until:
+            self._lease_until = now + self.lease_remaining_s()
+        return now < self._lease_until
+
+    def membership_settled(self) -> bool:
+        """No change of membership is under way."""
+        return self._memberships.changed_at <= self.engine.commit_index
+
+    def membership_at(self, index: int) -> Membership:
+        return self._memberships.at(index)
+
+    # What goes in.
+
+    def tick(self) -> None:
+        """Do what is due. Raises whatever the state machine raises: the node must stop then."""
+        if self._commit_target > self.engine.commit_index:
+            self.engine.commit_to(min(self._commit_target, self.engine.applied_index + APPLY_ENTRIES_MAX))
+        self.engine.tick()
+        if self._commit_target > self.engine.commit_index and not self.engine.leads:
+            self._wants_tick = True
+
+    def wants_tick(self) -> bool:
+        """Whether the last tick left work behind that needs no event."""
+        wanted, self._wants_tick = self._wants_tick, False
+        return wanted
+
+    def receive(self, member: str, kind: int, body: Any) -> None:
+        """A message of the group; of an unknown kind it is dropped (a later version may send it)."""
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            handler(member, body)
+
+    def propose(self, batch: list[Any], outcome: Outcome) -> None:
+        """Append one entry at the next tick, which must follow at once. `outcome(results, applied)` is called when
+        its index is applied: with the results, or with False when another leader's entry has taken its place."""
+        self._propose(BATCH + msgpack.packb(batch), outcome)
+
+    def propose_membership(self, membership: Membership, outcome: Outcome) -> None:
+        """Raises MembershipRefused while an earlier change is not committed (one at a time)."""
+        if not self.leads:
+            raise MembershipRefused("only a leader that has committed in its term can change the membership")
+        if not self.membership_settled():
+            raise MembershipRefused("another change of membership is under way; wait until it is committed")
+        self._propose(MEMBERSHIP + msgpack.packb(membership.to_wire()), outcome)
+
+    def _propose(self, command: bytes, outcome: Outcome) -> None:
+        self.engine.propose(command, lambda results, code: outcome(results, was_applied(code)))
+
+    def disconnected(self, member: str) -> None:
+        self.replication.forget(member)
+
+    def connected(self, member: str) -> None:
+        if self.engine.leads and member in self._others:
+            self.replication.probe(member)
+
+    def establish(self, membership: Membership) -> None:
+        """The founding members are all known: from now on this node may vote."""
+        self._memberships.found(membership)
+        self._membership_changed()
+        if self.is_voter and not self._others:
+            self.engine.campaign_at_once()
+
+    def installed_snapshot(self, index: int, term: int, membership: Membership) -> None:
+        """The state machine now stands at (index, term), with this membership: the log begins there."""
+        if self._journal.term_at(index) == term:
+            self._memberships.compact_to(index)
+            self._journal.compact_to(index)
+        else:
+            self._journal.reset(index, term)
+            self._memberships.reset(membership)
+        self.engine.restore(index)
+        self._commit_target = max(self._commit_target, index)
+        self._membership_changed()
+
+    def compact_log(self, index: int) -> Membership:
+        """Forget the log below `index`; returns the membership that counts there, to be kept with the base."""
+        self._memberships.compact_to(index)
+        self._journal.compact_to(index)
+        return self._memberships.at(index)
+
+    # Durability: what waits for the disk.
+
+    def begin_sync(self) -> list[tuple[str, int, Any]]:
+        """The messages that the sync which starts now makes true."""
+        held, self._held_messages = self._held_messages, []
+        self._syncing = True
+        self._term_writes_syncing = self._term_writes
+        return held
+
+    def end_sync(self, released: Iterable[tuple[str, int, Any]]) -> None:
+        self._syncing = False
+        self._term_writes_synced = self._term_writes_syncing
+        for member, kind, body in released:
+            self._send(member, kind, body)
+        if not self._journal.dirty:
+            late, self._held_messages = self._held_messages, []
+            for member, kind, body in late:
+                self._send(member, kind, body)
+        replies, self._held_replies = self._held_replies, []
+        for member, reply, sent_at in replies:
+            self._judge_reply(member, reply, sent_at)
+
+    def _send_durable(self, member: str, kind: int, body: Any) -> None:
+        if self._syncing or self._journal.dirty:
+            self._held_messages.append((member, kind, body))
+        else:
+            self._send(member, kind, body)
+
+    # Host: what the engine asks.
+
+    def may_campaign(self) -> bool:
+        if not self.is_voter:
+            return False
+        if not self.membership.voters - {self._own_id} or self.engine.handover_pending:
+            return True
+        term = self.engine.term + 1
+        if self._pre_vote.won(term, self.membership.voters):
+            self._pre_vote.end()
+            return True
+        if self._pre_vote.begin(term, self._clock.now(), self._timing.election_timeout_min_s):
+            last = self._journal.last
+            for voter in sorted(self.membership.voters - {self._own_id}):
+                self._send(voter, Kind.PRE_VOTE, [term, last.index, last.term])
+        return False
+
+    def send_vote_request(self, member: str, term: int, last_index: int, last_term: int) -> None:
+        handover = term == self._handover_term
+        self._send_durable(member, Kind.REQUEST_VOTE, [term, last_index, last_term, handover])
+
+    def send_vote(self, member: str, term: int) -> None:
+        self._send_durable(member, Kind.VOTE, [term, True, self.identity.incarnation])
+
+    def send_appends(self) -> None:
+        if self.engine.term != self._led_term:
+            self._begin_to_lead()
+        if self._term_writes != self._term_writes_synced:
+            return
+        self.replication.send_to_all(self._others)
+
+    def _begin_to_lead(self) -> None:
+        self._led_term = self.engine.term
+        self._ready_to_lead = False
+        self._lease_until = 0.0
+        self.lease.begin_term()
+        self.replication.begin_term()
+
+    def answer_append(self, member: str, next_index: int, success: bool) -> None:
+        if self._answering is None:
+            raise NodeFailed("the consensus library answers an append that nobody sent")
+        leader, sent_at = self._answering
+        self._answer(leader, next_index, success, sent_at)
+
+    def _answer(self, leader: str, next_index: int, success: bool, sent_at: float) -> None:
+        body = [self.engine.term, next_index, success, sent_at, self.identity.incarnation]
+        self._send_durable(leader, Kind.APPEND_REPLY, body)
+
+    def apply(self, index: int, term: int, command: bytes) -> Any:
+        kind = command[:1]
+        if kind == BATCH:
+            stamp, commands = msgpack.unpackb(memoryview(command)[1:], strict_map_key=False)
+            return self._machine.apply(index, term, stamp, commands)
+        self._machine.skip(index, term)
+        if self.engine.leads and index == self.engine.first_index_of_term:
+            self._machine.lead(self._clock.now(), self._clock.wall_ms())
+            self._ready_to_lead = True
+        return None
+
+    def membership_added(self, index: int, command: bytes) -> None:
+        self._memberships.append(index, _membership_in(command))
+        self._membership_changed()
+
+    def truncated_from(self, index: int) -> None:
+        if self._memberships.truncate_from(index):
+            self._membership_changed()
+
+    def term_changed(self) -> None:
+        self._term_writes += 1
+
+    def _membership_changed(self) -> None:
+        before = self._known
+        membership = self.membership
+        self._lease_until = 0.0
+        others = [member for member in membership.members if member.id != self._own_id]
+        self._others = [member.id for member in others]
+        self._known = {member.id: member.incarnation for member in membership.members}
+        voters = [member for member in self._others if member in membership.voters]
+        learners = [member for member in self._others if member in membership.learners]
+        self.engine.set_members(voters, learners)
+        for member in others:
+            if before is not None and before.get(member.id) != member.incarnation:
+                self.engine.forget_progress(member.id)
+                self.replication.forget(member.id)
+                self.lease.forget(member.id)
+
+    def _is_known(self, member: str, incarnation: str) -> bool:
+        return self._known is not None and self._known.get(member) == incarnation
+
+    # Followers.
+
+    def _hear(self, leader: str, term: int) -> None:
+        if self.engine.leads and term == self.engine.term:
+            raise NodeFailed(f"{leader} leads term {term} as this node does: two leaders in one term")
+        self._heard_leader = self._clock.now()
+
+    def _on_append(self, leader: str, body: Any) -> None:
+        term, commit, prev_index, prev_term, sent_at, packed = body
+        entries = [Entry(command, prev_index + 1 + i, at) for i, (command, at) in enumerate(packed)]
+        message = Append(term, commit, prev_index, prev_term, entries)
+        verdict = screen_append(message, self._journal, self.engine.term, self.engine.commit_index)
+        if isinstance(verdict, StaleTerm):
+            self._answer(leader, 0, False, sent_at)
+            return
+        self._hear(leader, term)
+        if isinstance(verdict, Extend):
+            self._answering = (leader, sent_at)
+            self.engine.deliver_append(leader, verdict.append)
+            self._answering = None
+            self._commit_target = max(self._commit_target, verdict.append.commit)
+            return
+        self.engine.deliver_heartbeat(leader, term)
+        if isinstance(verdict, Matched):
+            self._commit_target = max(self._commit_target, verdict.commit)
+            self._answer(leader, verdict.covers + 1, True, sent_at)
+        elif isinstance(verdict, Missing):
+            self._answer(leader, verdict.next_index, False, sent_at)
+
+    def _on_heartbeat(self, leader: str, body: Any) -> None:
+        term, sent_at = body
+        if term >= self.engine.term:
+            self._hear(leader, term)
+            self.engine.deliver_heartbeat(leader, term)
+        self._send_durable(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
+
+    def _on_campaign_now(self, leader: str, body: Any) -> None:
+        (term,) = body
+        if term == self.engine.term and leader == self.engine.leader and self.is_voter:
+            self._handover_term = term + 1
+            self.engine.campaign_now(leader, term)
+
+    # Leaders.
+
+    def _on_append_reply(self, follower: str, body: Any) -> None:
+        term, next_index, success, sent_at, incarnation = body
+        if self._is_known(follower, incarnation):
+            self._judge_reply(follower, Reply(term, next_index, success), sent_at)
+
+    def _judge_reply(self, follower: str, reply: Reply, sent_at: float) -> None:
+        if not self.engine.leads:
+            return
+        verdict = screen_reply(
+            reply,
+            term=self.engine.term,
+            match=self.engine.match_index(follower),
+            last_index=self._journal.last.index,
+            synced_index=self._journal.synced_index,
+        )
+        if isinstance(verdict, StepDown):
+            self._follow_term(verdict.term)
+            return
+        if isinstance(verdict, Drop):
+            return
+        self._confirmed(follower, sent_at)
+        if isinstance(verdict, Hold):
+            self._held_replies.append((follower, reply, sent_at))
+        elif isinstance(verdict, Acknowledge):
+            self.engine.deliver_acknowledgement(follower, verdict.match)
+            self.replication.acknowledged(follower, verdict.match)
+        elif isinstance(verdict, Resend):
+            self.replication.resend(follower, verdict.next_index, sent_at)
+
+    def _on_heartbeat_reply(self, follower: str, body: Any) -> None:
+        term, sent_at, incarnation = body
+        if not self.engine.leads or not self._is_known(follower, incarnation):
+            return
+        if term > self.engine.term:
+            self._follow_term(term)
+        elif term == self.engine.term:
+            self._confirmed(follower, sent_at)
+
+    def _confirmed(self, follower: str, sent_at: float) -> None:
+        self.lease.acknowledge(follower, sent_at)
+        self.engine.deliver_sign_of_life(follower)
+
+    def _follow_term(self, term: int) -> None:
+        self._ready_to_lead = False
+        self.engine.adopt_term(term)
+
+    def hand_over(self, target: str) -> bool:
+        """Tell `target` to campaign at once, if it holds the whole log. The lease ends here, for this term."""
+        if not self.leads or self.engine.match_index(target) != self._journal.last.index:
+            return False
+        self.lease.surrender()
+        self._lease_until = 0.0
+        return self._send(target, Kind.CAMPAIGN_NOW, [self.engine.term])
+
+    # Elections.
+
+    def _may_vote(self) -> bool:
+        if not self.is_voter or self.engine.leads:
+            return False
+        return may_vote(
+            self._clock.now(),
+            started=self._started,
+            heard_leader=self._heard_leader,
+            election_timeout_min_s=self._timing.election_timeout_min_s,
+        )
+
+    def _on_pre_vote(self, candidate: str, body: Any) -> None:
+        candidacy = Candidacy(*body)
+        if candidate in self.membership.removed:
+            return
+        last = self._journal.last
+        granted = (
+            self._may_vote() and candidacy.term > self.engine.term and log_is_current(candidacy, last.index, last.term)
+        )
+        reply = [candidacy.term, granted, self.engine.term, self.identity.incarnation]
+        self._send(candidate, Kind.PRE_VOTE_REPLY, reply)
+
+    def _on_pre_vote_reply(self, voter: str, body: Any) -> None:
+        term, granted, voters_term, incarnation = body
+        if not self._is_known(voter, incarnation) or self.engine.leads:
+            return
+        if granted:
+            self._pre_vote.grant(voter, term)
+        elif voters_term > self.engine.term and self._may_vote():
+            self.engine.adopt_term(voters_term)
+
+    def _on_request_vote(self, candidate: str, body: Any) -> None:
+        term, last_index, last_term, handover = body
+        if candidate in self.membership.removed or not self.is_voter:
+            return
+        if not handover and not self._may_vote():
+            return
+        if term < self.engine.term:
+            self._send_durable(candidate, Kind.VOTE, [self.engine.term, False, self.identity.incarnation])
+        elif term == self.engine.term and self.engine.vote == candidate:
+            self.send_vote(candidate, term)
+        else:
+            if term > self.engine.term:
+                self._ready_to_lead = False
+            self.engine.deliver_vote_request(candidate, term, last_index, last_term)
+
+    def _on_vote(self, voter: str, body: Any) -> None:
+        term, granted, incarnation = body
+        if voter not in self.membership.voters or not self._is_known(voter, incarnation):
+            return
+        if not granted:
+            if term > self.engine.term:
+                self._follow_term(term)
+            return
+        if (term, voter) not in self._votes:
+            self._votes = {vote for vote in self._votes if vote[0] == term} | {(term, voter)}
+            self.engine.deliver_vote(voter, term)
+
+
+def _membership_in(command: bytes) -> Membership:
+    return Membership.from_wire(msgpack.unpackb(command[1:]))

@@ -1,0 +1,186 @@
+"""What the leader sends to each follower, and when.
+
+Appends are pipelined: what was sent counts as sent (the library's nextIndex) until the follower says otherwise. A
+broken connection changes nothing (RATIS-1074): after it the follower is asked by an empty append whether it holds what
+it was sent, and only its own answer moves nextIndex back, never below what it has acknowledged. A snapshot is wanted
+only when the follower asked for an index that the log does not hold any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from raftgroup.engine import Engine
+from raftgroup.messages import Kind
+from raftgroup.ports import Clock, Entry, Journal
+from raftgroup.timing import Timing
+
+APPEND_BYTES_MAX = 1 << 20
+WINDOW_BYTES = 16 << 20
+
+
+@dataclass(slots=True)
+class _Follower:
+    """What is under way to one follower. `in_flight`: (last index, bytes) of the appends not yet answered."""
+
+    in_flight: deque[tuple[int, int]] = field(default_factory=deque)
+    in_flight_bytes: int = 0
+    told_commit: int = 0
+    resent_at: float = 0.0
+    wants_snapshot: bool = False
+
+    def forget(self) -> None:
+        self.in_flight.clear()
+        self.in_flight_bytes = 0
+        self.told_commit = 0
+
+
+class Replication:
+    """`send(member, kind, body)` returns False when the member can't be reached."""
+
+    def __init__(
+        self, engine: Engine, journal: Journal, clock: Clock, timing: Timing, send: Callable[[str, int, Any], bool]
+    ) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._clock = clock
+        self._timing = timing
+        self._send = send
+        self._followers: dict[str, _Follower] = {}
+        self._heartbeat_due = 0.0
+        self._notice_due: float | None = None
+
+    def begin_term(self) -> None:
+        self._followers.clear()
+        self._heartbeat_due = 0.0
+
+    def forget(self, member: str) -> None:
+        """The connection broke, or the member is another one now: whatever is under way may be lost."""
+        self._followers.pop(member, None)
+
+    @property
+    def due(self) -> float:
+        """When something is to be sent even if nothing happens."""
+        return self._heartbeat_due if self._notice_due is None else min(self._heartbeat_due, self._notice_due)
+
+    def beat_now(self) -> None:
+        """Make the next round a heartbeat: somebody waits for a majority to confirm the leader."""
+        self._heartbeat_due = 0.0
+
+    def wanting_snapshot(self) -> list[str]:
+        return [member for member, follower in self._followers.items() if follower.wants_snapshot]
+
+    def send_to_all(self, members: list[str]) -> None:
+        """New entries to everybody; a heartbeat where it is due; the commit index where it is news for long enough.
+
+        The news of a commit waits a little for the next entries to carry it.
+        """
+        now = self._clock.now()
+        beat = now >= self._heartbeat_due
+        if beat:
+            self._heartbeat_due = now + self._timing.heartbeat_s
+        notice = self._notice_due is not None and now >= self._notice_due
+        if beat or notice:
+            self._notice_due = None
+        untold = False
+        for member in members:
+            untold |= self._send_to(member, now, beat=beat, notice=notice)
+        if untold and self._notice_due is None:
+            self._notice_due = now + self._timing.commit_notice_s
+
+    def send_to(self, member: str) -> None:
+        """The window of one follower has opened."""
+        self._send_to(member, self._clock.now(), beat=False, notice=False)
+
+    def probe(self, member: str) -> None:
+        """A follower is reachable again: ask at once what it holds."""
+        self._send_to(member, self._clock.now(), beat=True, notice=False)
+
+    def acknowledged(self, member: str, match: int) -> None:
+        follower = self._follower(member)
+        follower.wants_snapshot = False
+        while follower.in_flight and follower.in_flight[0][0] <= match:
+            follower.in_flight_bytes -= follower.in_flight.popleft()[1]
+        if self._engine.next_index(member) <= self._journal.last.index:
+            self.send_to(member)
+
+    def resend(self, member: str, next_index: int, asked_at: float) -> None:
+        """The follower misses what it was sent. One gap is answered to each append behind it: resend once."""
+        follower = self._follower(member)
+        if asked_at < follower.resent_at:
+            return
+        follower.forget()
+        follower.resent_at = self._clock.now()
+        self._engine.set_next_index(member, next_index)
+        self.send_to(member)
+
+    def snapshot_sent(self, member: str, index: int) -> None:
+        """The follower has installed a snapshot that ends at `index`."""
+        self._follower(member).forget()
+        self._follower(member).wants_snapshot = False
+        self._engine.set_next_index(member, index + 1)
+
+    def _follower(self, member: str) -> _Follower:
+        follower = self._followers.get(member)
+        if follower is None:
+            follower = self._followers[member] = _Follower()
+        return follower
+
+    def _send_to(self, member: str, now: float, *, beat: bool, notice: bool) -> bool:
+        """Returns whether the follower still has to be told of the commit index."""
+        follower = self._follower(member)
+        next_index = self._engine.next_index(member)
+        if next_index <= self._journal.first.index:
+            follower.wants_snapshot = True
+            if beat:
+                self._send(member, Kind.HEARTBEAT, [self._engine.term, now])
+            return False
+        last_index = self._journal.last.index
+        sent = False
+        while next_index <= last_index and follower.in_flight_bytes < WINDOW_BYTES:
+            entries = self._entries_from(next_index)
+            if not self._append(member, follower, now, next_index - 1, entries):
+                return False
+            next_index = entries[-1].index + 1
+            self._engine.set_next_index(member, next_index)
+            size = sum(len(entry.command) for entry in entries)
+            follower.in_flight.append((next_index - 1, size))
+            follower.in_flight_bytes += size
+            sent = True
+        untold = follower.told_commit < self._engine.commit_index
+        if not sent and (beat or (notice and untold)):
+            return not self._append(member, follower, now, next_index - 1, [])
+        return untold
+
+    def _entries_from(self, index: int) -> list[Entry]:
+        """As many as fit into one message, one at least."""
+        last_index = self._journal.last.index
+        if index == last_index:
+            return [self._journal.last]
+        entries: list[Entry] = []
+        size = 0
+        for entry in self._journal.slice(index, min(index + 256, last_index + 1)):
+            if entries and size + len(entry.command) > APPEND_BYTES_MAX:
+                break
+            entries.append(entry)
+            size += len(entry.command)
+        return entries
+
+    def _append(self, member: str, follower: _Follower, now: float, prev_index: int, entries: list[Entry]) -> bool:
+        commit = self._engine.commit_index
+        body = [
+            self._engine.term,
+            commit,
+            prev_index,
+            self._journal.term_at(prev_index),
+            now,
+            [(entry.command, entry.term) for entry in entries],
+        ]
+        if not self._send(member, Kind.APPEND, body):
+            return False
+        if commit <= prev_index + len(entries):
+            follower.told_commit = commit
+        return True

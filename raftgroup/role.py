@@ -1,0 +1,13 @@
+"""What a member is at the moment."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Role(enum.Enum):
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    LEARNER = "learner"
+    REMOVED = "removed"
