@@ -1,15 +1,23 @@
-"""Read barriers: who waits until a local read is linearizable.
+"""Read barriers: when a read of the local state is linearizable, from any member.
 
-On the leader a read needs proof that nobody else led when it began: the quorum lease, or a majority that acknowledges
-an append sent after the read began (Raft thesis 6.4). On another member it needs that proof from the leader, with the
-leader's applied index, and then its own state machine at that index.
+On the leader that needs proof that nobody else led when the read began: the quorum lease, or a majority that
+acknowledges an append sent after that (Raft thesis 6.4). On another member it needs that proof from the leader, with
+the leader's applied index, and then its own state machine at that index.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Callable
 from itertools import count
+
+from raftgroup.errors import NodeFailed, NotLeader, RaftError, Unavailable
+from raftgroup.leader_calls import LeaderCalls
+from raftgroup.ports import Clock
+from raftgroup.replica import Replica
+
+_RETRY_S = 0.05
 
 
 class Waiters:
@@ -22,8 +30,10 @@ class Waiters:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, at_least: float, future: asyncio.Future[None]) -> None:
+    async def until(self, at_least: float) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._heap, (at_least, next(self._order), future))
+        await future
 
     def reached(self, value: float) -> None:
         while self._heap and self._heap[0][0] <= value:
@@ -36,3 +46,87 @@ class Waiters:
         for _, _, future in waiting:
             if not future.done():
                 future.set_exception(error)
+
+
+class ReadBarrier:
+    """`wake` asks for a turn of the group soon."""
+
+    def __init__(self, replica: Replica, clock: Clock, calls: LeaderCalls, wake: Callable[[], None]) -> None:
+        self._replica = replica
+        self._clock = clock
+        self._calls = calls
+        self._wake = wake
+        self._confirmed = Waiters()
+        self._applied = Waiters()
+        self._round: asyncio.Task[int] | None = None
+
+    def passes(self) -> bool:
+        """Whether a read is linearizable right now, with nothing to wait for."""
+        return self._replica.leads and self._replica.lease_holds()
+
+    async def wait(self, timeout_s: float) -> int:
+        """The index that the local state is at, at least, once a read of it is linearizable.
+
+        Raises Unavailable when no majority confirms a leader in time.
+        """
+        deadline = self._clock.now() + timeout_s
+        while True:
+            if self.passes():
+                return self._replica.engine.applied_index
+            left = deadline - self._clock.now()
+            try:
+                async with asyncio.timeout(max(left, 0.001)):
+                    return await (self._confirmed_here() if self._replica.leads else self._confirmed_elsewhere())
+            except TimeoutError:
+                raise Unavailable(
+                    f"no majority confirmed a leader within {timeout_s:g} s; nothing was read, try again"
+                ) from None
+            except NodeFailed:
+                raise
+            except RaftError as error:
+                if left <= _RETRY_S:
+                    raise Unavailable(f"nothing was read, try again: {error}") from error
+                await asyncio.sleep(_RETRY_S)
+
+    async def _confirmed_here(self) -> int:
+        """A majority answers an append that is sent after this call began."""
+        index = self._replica.engine.applied_index
+        self._replica.replication.beat_now()
+        self._wake()
+        await self._confirmed.until(self._clock.now())
+        return index
+
+    async def _confirmed_elsewhere(self) -> int:
+        index = await self._ask_leader()
+        if self._replica.engine.applied_index < index:
+            await self._applied.until(index)
+        return index
+
+    async def _ask_leader(self) -> int:
+        """Reads that begin in one turn share one question; one that is under way began too early for a later read."""
+        if self._round is None:
+            self._round = asyncio.get_running_loop().create_task(self._ask())
+        return await asyncio.shield(self._round)
+
+    async def _ask(self) -> int:
+        self._round = None
+        index: int = await self._calls.call(self._replica.engine.leader, "read_index", [])
+        return index
+
+    # What the group tells.
+
+    def turned(self) -> None:
+        """After each turn: entries may be applied, a majority may have confirmed, leadership may be lost."""
+        self._applied.reached(self._replica.engine.applied_index)
+        if not self._confirmed:
+            return
+        if not self._replica.leads:
+            self._confirmed.fail(NotLeader(self._replica.engine.leader))
+            return
+        confirmed_at = self._replica.lease.confirmed_at(self._replica.membership.voters, self._clock.now())
+        if confirmed_at is not None:
+            self._confirmed.reached(confirmed_at)
+
+    def fail(self, error: RaftError) -> None:
+        self._confirmed.fail(error)
+        self._applied.fail(error)

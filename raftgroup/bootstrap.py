@@ -60,10 +60,7 @@ class Founding:
 
     def saw(self, greeting: Greeting) -> Membership | None:
         """The first membership, once it is complete."""
-        known_here = greeting.knows.get(self._own.member)
-        if known_here is not None and known_here != self._own.incarnation:
-            raise wiped(self._own.member, self._own.incarnation, known_here)
-        if known_here is not None and set(self._addresses) <= set(greeting.knows):
+        if self._own.member in greeting.knows and set(self._addresses) <= set(greeting.knows):
             self._incarnations = {member: greeting.knows[member] for member in self._addresses}
         elif greeting.member in self._addresses:
             self._incarnations[greeting.member] = greeting.incarnation
@@ -84,6 +81,39 @@ class Founding:
                 for member in sorted(self._addresses)
             )
         )
+
+
+class Introductions:
+    """What this node says of itself to others, and whether it talks to them. `founding` is None once it is over."""
+
+    def __init__(self, own: Greeting, founding: Founding | None) -> None:
+        self._own = own
+        self._founding = founding
+
+    def missing_founders(self) -> list[str]:
+        """The group can't start before they were seen."""
+        return self._founding.missing() if self._founding else []
+
+    def greeting(self, membership: Membership) -> Greeting:
+        knows = {} if self._founding else {member.id: member.incarnation for member in membership.members}
+        return Greeting(self._own.cluster, self._own.member, self._own.incarnation, knows)
+
+    def judge(self, greeting: Greeting, membership: Membership) -> str | None:
+        """The reason of a refusal, or None. Raises DataDirectoryError when the other knows that this one was wiped."""
+        reason = judge_greeting(greeting, self._own, membership)
+        known_as = greeting.knows.get(self._own.member, self._own.incarnation)
+        if reason is None and known_as != self._own.incarnation and membership.get(self._own.member) is not None:
+            raise wiped(self._own.member, self._own.incarnation, known_as)
+        return reason
+
+    def found(self, greeting: Greeting | None) -> Membership | None:
+        """The first membership, once, when everybody it needs has been seen."""
+        if self._founding is None:
+            return None
+        membership = self._founding.complete() if greeting is None else self._founding.saw(greeting)
+        if membership is not None:
+            self._founding = None
+        return membership
 
 
 def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) -> str | None:

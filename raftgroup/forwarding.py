@@ -1,0 +1,93 @@
+"""Proposals of a member that does not lead: to the leader in batches, and their ends back.
+
+The leader answers what it has applied and what it refused before it was in any log; the latter waits in the sender's
+queue again. When the connection breaks in between, the outcome is unknown, and is said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from raftgroup.errors import RaftError, Unavailable
+from raftgroup.messages import Kind
+from raftgroup.ports import Clock
+from raftgroup.proposals import Applied, Proposal, Proposals, end_late
+
+_APPLIED, _REFUSED, _UNKNOWN = 0, 1, 2
+_PATIENCE_S = 5.0
+
+
+class Forwarding:
+    """Both sides: what this member has forwarded, and what others have forwarded to it."""
+
+    def __init__(self, proposals: Proposals, clock: Clock, send: Callable[[str, int, Any], bool]) -> None:
+        self._proposals = proposals
+        self._clock = clock
+        self._send = send
+        self._number = 0
+        self._underway: dict[int, tuple[str, Proposal]] = {}
+        self._answers: dict[str, list[Any]] = {}
+
+    # The side that does not lead.
+
+    def forward(self, leader: str, batch: list[Proposal]) -> None:
+        packed: list[list[Any]] = []
+        for proposal in batch:
+            self._number += 1
+            self._underway[self._number] = (leader, proposal)
+            packed.append([self._number, proposal.command])
+        if packed and not self._send(leader, Kind.FORWARD, packed):
+            for number, _ in packed:
+                self._underway.pop(number)
+            self._proposals.put_back(batch)
+
+    def answered(self, member: str, answers: list[Any]) -> None:
+        for number, ended, index, term, result in answers:
+            forwarded = self._underway.get(number)
+            if forwarded is None or forwarded[0] != member:
+                continue
+            proposal = self._underway.pop(number)[1]
+            if ended == _APPLIED:
+                proposal.end(Applied(index, term, result))
+            elif ended == _REFUSED:
+                self._proposals.put_back([proposal])
+            else:
+                end_late(proposal)
+
+    def lost(self, member: str) -> None:
+        """The connection to `member` broke: what was forwarded to it may be applied or not."""
+        for number, (leader, proposal) in list(self._underway.items()):
+            if leader == member:
+                del self._underway[number]
+                end_late(proposal)
+
+    # The side that leads.
+
+    def take(self, member: str, packed: list[Any], *, leads: bool) -> None:
+        deadline = self._clock.now() + _PATIENCE_S
+        for number, command in packed:
+            if leads:
+                self._proposals.add(Proposal(command, deadline, self._done(member, number)))
+            else:
+                self._answer(member, [number, _REFUSED, 0, 0, None])
+
+    def _done(self, member: str, number: int) -> Callable[[Applied | RaftError], None]:
+        def done(outcome: Applied | RaftError) -> None:
+            if isinstance(outcome, Applied):
+                self._answer(member, [number, _APPLIED, *outcome])
+            else:
+                ended = _REFUSED if isinstance(outcome, Unavailable) else _UNKNOWN
+                self._answer(member, [number, ended, 0, 0, None])
+
+        return done
+
+    def _answer(self, member: str, answer: list[Any]) -> None:
+        self._answers.setdefault(member, []).append(answer)
+
+    def send_answers(self) -> None:
+        """All answers of a turn leave together."""
+        if self._answers:
+            answers, self._answers = self._answers, {}
+            for member, ends in answers.items():
+                self._send(member, Kind.FORWARD_REPLY, ends)

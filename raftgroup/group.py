@@ -1,0 +1,507 @@
+"""The Raft group as the rest of the system sees it: propose, read barrier, membership, leadership, status.
+
+Group commit: one turn of the event loop is one batch. All proposals of a turn become one log entry; the journal is
+synced beside the loop; what that sync makes true leaves after it; the next batch collects meanwhile. A write costs
+about one fsync and one round trip, however many share them.
+
+Whatever the state machine or the journal raises stops the node (`failed`): a state that can't be trusted is not served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from raftgroup.administration import Administration
+from raftgroup.barrier import ReadBarrier
+from raftgroup.bootstrap import Founding, Greeting, Introductions
+from raftgroup.compaction import LogRetention, compaction_target
+from raftgroup.errors import DataDirectoryError, MembershipRefused, NodeFailed, RaftError, Unavailable
+from raftgroup.forwarding import Forwarding
+from raftgroup.leader_calls import LeaderCalls
+from raftgroup.membership import Member, Membership
+from raftgroup.messages import Kind
+from raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
+from raftgroup.proposals import Applied, Proposal, Proposals, into_future
+from raftgroup.replica import Identity, Replica
+from raftgroup.role import Role
+from raftgroup.snapshots import Snapshots
+from raftgroup.status import GroupStatus, MemberStatus
+from raftgroup.storage import keep_membership, open_storage
+from raftgroup.timing import Timing
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 0.05
+_HOUSEKEEPING_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """`founders`: member -> addresses of all founding members, this one among them; empty for one that joins.
+
+    `addresses` are this member's own ('peer' at least). The cluster id is shared by all members.
+    """
+
+    cluster: str
+    member: str
+    addresses: Mapping[str, str]
+    founders: Mapping[str, Mapping[str, str]]
+    timing: Timing = field(default_factory=Timing)
+    retention: LogRetention = field(default_factory=LogRetention)
+
+
+class Group:
+    """One member. `start` it before use; it runs until `close`, or until `failed` is set."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        *,
+        journal: Journal,
+        machine: StateMachine,
+        peers: Peers,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._config = config
+        self._journal = journal
+        self._machine = machine
+        self._peers = peers
+        self._clock = clock
+        stored = open_storage(journal, config.cluster, config.member, random)
+        self.incarnation = stored.incarnation
+        own = Greeting(config.cluster, config.member, stored.incarnation, {})
+        founding = Founding(own, config.founders) if stored.membership is None and config.founders else None
+        membership = stored.membership or (founding.provisional() if founding else Membership(()))
+        self._introductions = Introductions(own, founding)
+        self._realign(stored.membership)
+        self._replica = Replica(
+            Identity(config.member, stored.incarnation),
+            membership,
+            journal=journal,
+            machine=machine,
+            clock=clock,
+            random=random,
+            timing=config.timing,
+            send=peers.send,
+        )
+        self._snapshots = Snapshots(self._replica, machine, clock, peers.send, self._installed, self._wake)
+        self._proposals = Proposals()
+        self._forwarding = Forwarding(self._proposals, clock, peers.send)
+        self._calls = LeaderCalls(peers.send)
+        self._barrier = ReadBarrier(self._replica, clock, self._calls, self._wake)
+        self._administration = Administration(
+            config.member,
+            self._replica,
+            journal=journal,
+            peers=peers,
+            calls=self._calls,
+            turn=self._turn,
+            read_index=self.read_barrier,
+            handover_timeout_s=2 * config.timing.election_timeout_max_s,
+        )
+        self._turn_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._syncing: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._listening: dict[str, str] = {}
+        self._last_role: tuple[Role, int, str | None] | None = None
+        self.failed: asyncio.Future[None] | None = None
+        self.on_change: Callable[[], None] = _nothing
+        """Called when role, term or leader have changed."""
+        self.on_applied: Callable[[], None] = _nothing
+        """Called after a turn in which entries were applied."""
+
+    def _realign(self, membership: Membership | None) -> None:
+        """A crash between installing a snapshot and resetting the log leaves a log that ends before the state."""
+        index, term = self._machine.applied
+        if index > self._journal.last.index or (
+            index > self._journal.first.index and self._journal.term_at(index) != term
+        ):
+            self._journal.reset(index, term)
+        elif index < self._journal.first.index:
+            raise DataDirectoryError(
+                f"the state machine stands at index {index}, and the log begins at {self._journal.first.index}: the "
+                "store of this node was lost or replaced by an older one. Start with --join and an empty data "
+                "directory to come back as a new member"
+            )
+
+    # Life.
+
+    async def start(self) -> None:
+        """Listen, connect, take part. Raises what the transport raises when the port can't be had."""
+        self._loop = asyncio.get_running_loop()
+        self.failed = self._loop.create_future()
+        await self._journal.sync()
+        self._found(None)
+        self._dial()
+        await self._peers.start(self)
+        self._spawn(self._housekeep())
+        self._wake()
+
+    async def close(self) -> None:
+        """Stop taking part. A leader hands over first if somebody can take it."""
+        if self._replica.leads and self._replica.membership.voters - {self._config.member}:
+            try:
+                await asyncio.wait_for(self.transfer(None), self._config.timing.election_timeout_min_s)
+            except (RaftError, TimeoutError):
+                log.info("%s stops without a successor that is ready", self._config.member)
+        self._stop(Unavailable("this node is stopping; ask another one"))
+        for task in [*self._tasks, *([self._syncing] if self._syncing else [])]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._snapshots.close()
+        await self._peers.close()
+
+    def _stop(self, error: RaftError) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._turn_due = True
+        self._proposals.fail(lambda: error)
+        self._barrier.fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """What can't be trusted any more is not served any more."""
+        if self.failed is None or self.failed.done():
+            return
+        failure = error if isinstance(error, NodeFailed) else NodeFailed(f"this node stopped itself: {error!r}")
+        if failure is not error:
+            log.error("the node stops", exc_info=error)
+            failure.__cause__ = error
+        self.failed.set_exception(failure)
+        self._stop(failure)
+        self._spawn(self._peers.close())
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Proposals.
+
+    def submit(self, command: bytes, done: Callable[[Applied | RaftError], None], *, timeout_s: float = 5.0) -> None:
+        """Propose, and have `done` called with the one end that it comes to."""
+        self._check_alive()
+        self._proposals.add(Proposal(command, self._clock.now() + timeout_s, done))
+        self._wake()
+
+    async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied:
+        """Replicate a command, from any member. Raises Unavailable (nothing was done) or OutcomeUnknown."""
+        future: asyncio.Future[Applied] = self._loop.create_future()
+        self.submit(command, into_future(future), timeout_s=timeout_s)
+        return await future
+
+    # Reads.
+
+    def try_read_barrier(self) -> bool:
+        """Whether a read of the local state is linearizable right now, with nothing to wait for."""
+        return self._barrier.passes()
+
+    async def read_barrier(self, *, timeout_s: float = 5.0) -> int:
+        """Wait until a read of the local state is linearizable; returns the index that it is at, at least.
+
+        Raises Unavailable when no majority confirms a leader in time.
+        """
+        self._check_alive()
+        return await self._barrier.wait(timeout_s)
+
+    # Membership and leadership; from any member.
+
+    async def add(self, member: Member) -> None:
+        """Add a learner (or the new storage of a known member); with `becomes_voter` it is promoted by itself."""
+        await self._at_leader("add", [member.to_wire()])
+
+    async def promote(self, member_id: str) -> None:
+        """Make a voter of a learner that has caught up."""
+        await self._at_leader("promote", [member_id])
+
+    async def remove(self, member_id: str) -> None:
+        """Remove a member. A leader that is to go hands over first."""
+        await self._at_leader("remove", [member_id])
+
+    async def transfer(self, target: str | None) -> str:
+        """Hand leadership to `target`, or to whoever is furthest; returns who it is. Waits until it leads."""
+        leader: str = await self._at_leader("transfer", [target])
+        return leader
+
+    async def _at_leader(self, name: str, arguments: list[Any]) -> Any:
+        self._check_alive()
+        return await self._administration.at_leader(name, arguments)
+
+    # What can be seen.
+
+    @property
+    def leader(self) -> str | None:
+        """Who leads, as far as this member knows."""
+        return self._replica.engine.leader
+
+    @property
+    def leads(self) -> bool:
+        return self._replica.leads
+
+    @property
+    def term(self) -> int:
+        return self._replica.engine.term
+
+    @property
+    def role(self) -> Role:
+        return self._replica.role
+
+    @property
+    def members(self) -> Membership:
+        return self._replica.membership
+
+    @property
+    def missing_founders(self) -> list[str]:
+        """Founding members that were not seen yet; the group can't start without them."""
+        return self._introductions.missing_founders()
+
+    def status(self) -> GroupStatus:
+        engine, connected = self._replica.engine, self._peers.connected()
+        return GroupStatus(
+            member=self._config.member,
+            incarnation=self.incarnation,
+            role=self.role,
+            term=engine.term,
+            leader=engine.leader,
+            commit_index=engine.commit_index,
+            applied_index=engine.applied_index,
+            first_index=self._journal.first.index,
+            last_index=self._journal.last.index,
+            synced_index=self._journal.synced_index,
+            lease_remaining_ms=max(0, int(self._replica.lease_remaining_s() * 1000)),
+            members=tuple(
+                MemberStatus(
+                    member=member,
+                    connected=member.id in connected or member.id == self._config.member,
+                    match_index=engine.match_index(member.id) if engine.leads else None,
+                    installing_snapshot=self._snapshots.sends_to(member.id),
+                )
+                for member in self.members.members
+            ),
+        )
+
+    def _check_alive(self) -> None:
+        if self.failed is None:
+            raise Unavailable("this node has not started yet; try again")
+        if self.failed.done():
+            raise NodeFailed(f"this node has stopped: {self.failed.exception()}")
+
+    # The turn.
+
+    def _wake(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._scheduled_turn)
+
+    def _scheduled_turn(self) -> None:
+        self._turn_due = False
+        self._turn()
+
+    def _turn(self) -> None:
+        """One round: new proposals in, what is due out, what is committed applied."""
+        if self.failed is None or self.failed.done():
+            return
+        try:
+            applied = self._replica.engine.applied_index
+            self._propose_batch()
+            self._replica.tick()
+            self._after_tick(applied)
+        except Exception as error:
+            self._fail(error)
+            return
+        if self._journal.dirty and self._syncing is None:
+            self._syncing = self._loop.create_task(self._sync())
+        if self._replica.wants_tick():
+            self._wake()
+        self._arm()
+
+    def _propose_batch(self) -> None:
+        if not self._proposals:
+            return
+        if self._replica.leads:
+            if self._administration.handing_over or self._syncing is not None:
+                return
+            batch = self._proposals.take()
+            if batch:
+                stamp = self._machine.stamp(self._clock.now(), self._clock.wall_ms())
+                commands = [proposal.command for proposal in batch]
+                self._replica.propose([stamp, commands], lambda results, ok: self._end_batch(batch, results, ok))
+        elif self.leader is not None and self.leader in self._peers.connected():
+            self._forwarding.forward(self.leader, self._proposals.take())
+
+    def _end_batch(self, batch: list[Proposal], results: Any, applied: bool) -> None:
+        if not applied:
+            self._proposals.put_back(batch)
+            self._wake()
+            return
+        index, term = self._replica.engine.applied_index + 1, self._replica.engine.term
+        for proposal, result in zip(batch, results, strict=True):
+            done = proposal.done
+            if done is not None:
+                proposal.done = None
+                done(Applied(index, term, result))
+
+    def _after_tick(self, applied_before: int) -> None:
+        applied = self._replica.engine.applied_index
+        self._forwarding.send_answers()
+        self._barrier.turned()
+        self._administration.turned()
+        if applied != applied_before:
+            self.on_applied()
+        state = (self.role, self.term, self.leader)
+        if state != self._last_role:
+            self._role_changed(state)
+
+    def _role_changed(self, state: tuple[Role, int, str | None]) -> None:
+        role, term, leader = state
+        log.info("%s is %s in term %d; the leader is %s", self._config.member, role.value, term, leader or "unknown")
+        self._last_role = state
+        self._dial()
+        self.on_change()
+        if self._proposals:
+            self._wake()
+
+    async def _sync(self) -> None:
+        """Sync as long as something is unsynced; each sync lets out what it made true, and the next batch in."""
+        try:
+            while self._journal.dirty:
+                held = self._replica.begin_sync()
+                await self._journal.sync()
+                self._replica.end_sync(held)
+            self._syncing = None
+            self._turn()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            if self._syncing is asyncio.current_task():
+                self._syncing = None
+
+    def _arm(self) -> None:
+        """Call again when something is due by time alone."""
+        delay = _TICK_S
+        if self._replica.engine.leads:
+            delay = min(delay, max(self._replica.replication.due - self._clock.now(), 0.001))
+        when = self._loop.time() + delay
+        if self._timer is not None:
+            if not self._timer.cancelled() and self._timer.when() <= when and self._timer.when() > self._loop.time():
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._turn)
+
+    async def _housekeep(self) -> None:
+        """Deadlines, founding, promotion of learners that caught up, compaction of the log."""
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING_S)
+            try:
+                self._proposals.expire(self._clock.now())
+                self._dial()
+                self._administration.promote_learners()
+                self._snapshots.tick()
+                await self._compact_log()
+            except MembershipRefused:
+                continue
+            except Exception as error:
+                self._fail(error)
+                return
+
+    async def _compact_log(self) -> None:
+        target = compaction_target(
+            self._config.retention,
+            first=self._journal.first.index,
+            last=self._journal.last.index,
+            durable=self._machine.durable[0],
+            needed=self._snapshots.oldest_index(),
+        )
+        if target is not None:
+            keep_membership(self._journal, self._replica.compact_log(target))
+            self._wake()
+
+    def _installed(self, index: int, term: int, membership: Membership) -> None:
+        """A snapshot has become the state of the machine."""
+        self._replica.installed_snapshot(index, term, membership)
+        keep_membership(self._journal, membership)
+        self._barrier.turned()
+        self.on_applied()
+        self._wake()
+
+    # Receiver: what the transport tells.
+
+    def greeting(self) -> dict[str, Any]:
+        return self._introductions.greeting(self.members).to_wire()
+
+    def greet(self, greeting: dict[str, Any]) -> str | None:
+        try:
+            peer = Greeting.from_wire(greeting)
+            reason = self._introductions.judge(peer, self.members)
+        except ValueError as error:
+            return str(error)
+        except DataDirectoryError as error:
+            self._fail(error)
+            return str(error)
+        if reason is None:
+            self._found(peer)
+        return reason
+
+    def _found(self, peer: Greeting | None) -> None:
+        membership = self._introductions.found(peer)
+        if membership is not None:
+            keep_membership(self._journal, membership)
+            self._replica.establish(membership)
+            self._wake()
+
+    def on_connected(self, member: str, greeting: dict[str, Any]) -> None:
+        self._replica.connected(member)
+        self._snapshots.connected(member)
+        self._wake()
+
+    def on_disconnected(self, member: str) -> None:
+        self._replica.disconnected(member)
+        self._snapshots.disconnected(member)
+        self._calls.lost(member)
+        self._forwarding.lost(member)
+
+    def on_refused(self, member: str, reason: str) -> None:
+        log.warning("%s refuses this node: %s", member, reason)
+
+    def on_message(self, member: str, kind: int, body: Any) -> None:
+        try:
+            if kind == Kind.FORWARD:
+                self._forwarding.take(member, body, leads=self._replica.engine.leads)
+            elif kind == Kind.FORWARD_REPLY:
+                self._forwarding.answered(member, body)
+            elif kind == Kind.REQUEST:
+                number, name, arguments = body
+                self._spawn(self._administration.answer(member, number, name, arguments))
+            elif kind == Kind.RESPONSE:
+                self._calls.answered(member, *body)
+            elif kind == Kind.SNAPSHOT:
+                self._snapshots.receive(member, body)
+            else:
+                self._replica.receive(member, kind, body)
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            log.warning("dropped a message of kind %d from %s that makes no sense: %r", kind, member, error)
+        except Exception as error:
+            self._fail(error)
+        self._wake()
+
+    # Whom to be connected with.
+
+    def _dial(self) -> None:
+        """Keep connected to every other member at its address."""
+        wanted = {
+            member.id: member.addresses["peer"]
+            for member in self.members.members
+            if member.id != self._config.member and "peer" in member.addresses
+        }
+        if wanted != self._listening:
+            self._listening = wanted
+            self._peers.set_members(wanted)
+
+
+def _nothing() -> None:
+    """Nobody listens."""
