@@ -341,10 +341,7 @@ class Group:
             return
         index, term = self._replica.engine.applied_index + 1, self._replica.engine.term
         for proposal, result in zip(batch, results, strict=True):
-            done = proposal.done
-            if done is not None:
-                proposal.done = None
-                done(Applied(index, term, result))
+            proposal.end(Applied(index, term, result))
 
     def _after_tick(self, applied_before: int) -> None:
         applied = self._replica.engine.applied_index

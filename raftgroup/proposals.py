@@ -7,11 +7,14 @@ unknown: it was in a log, or on its way to the leader, and nobody said what beca
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
+
+log = logging.getLogger(__name__)
 
 BATCH_COMMANDS_MAX = 4096
 BATCH_BYTES_MAX = 4 << 20
@@ -37,9 +40,14 @@ class Proposal:
         self.sent = False
 
     def end(self, outcome: Applied | RaftError) -> None:
+        """Tell whoever waits, once. A listener that throws harms nobody else: the command is applied all the same."""
         done, self.done = self.done, None
-        if done is not None:
+        if done is None:
+            return
+        try:
             done(outcome)
+        except Exception:
+            log.exception("whoever waited for a proposal failed when it ended")
 
 
 def into_future(future: asyncio.Future[Applied]) -> Callable[[Applied | RaftError], None]:

@@ -275,7 +275,7 @@ class Replica:
         if self._pre_vote.won(term, self.membership.voters):
             self._pre_vote.end()
             return True
-        if self._pre_vote.begin(term, self._clock.now(), self._timing.election_timeout_min_s):
+        if self._pre_vote.begin(term, self._clock.now(), 2 * self._timing.heartbeat_s):
             last = self._journal.last
             for voter in sorted(self.membership.voters - {self._own_id}):
                 self._send(voter, Kind.PRE_VOTE, [term, last.index, last.term])

@@ -24,13 +24,16 @@ WINDOW_BYTES = 16 << 20
 
 @dataclass(slots=True)
 class _Follower:
-    """What is under way to one follower. `in_flight`: (last index, bytes) of the appends not yet answered."""
+    """What is under way to one follower. `in_flight`: (last index, bytes) of the appends not yet answered.
+
+    One that was out of reach is left alone but for heartbeats, until it connects again (`forget`)."""
 
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     in_flight_bytes: int = 0
     told_commit: int = 0
     resent_at: float = 0.0
     wants_snapshot: bool = False
+    reachable: bool = True
 
     def forget(self) -> None:
         self.in_flight.clear()
@@ -132,6 +135,8 @@ class Replication:
     def _send_to(self, member: str, now: float, *, beat: bool, notice: bool) -> bool:
         """Returns whether the follower still has to be told of the commit index."""
         follower = self._follower(member)
+        if not follower.reachable and not beat:
+            return False
         next_index = self._engine.next_index(member)
         if next_index <= self._journal.first.index:
             follower.wants_snapshot = True
@@ -152,7 +157,8 @@ class Replication:
             sent = True
         untold = follower.told_commit < self._engine.commit_index
         if not sent and (beat or (notice and untold)):
-            return not self._append(member, follower, now, next_index - 1, [])
+            self._append(member, follower, now, next_index - 1, [])
+            return False
         return untold
 
     def _entries_from(self, index: int) -> list[Entry]:
@@ -179,7 +185,8 @@ class Replication:
             now,
             [(entry.command, entry.term) for entry in entries],
         ]
-        if not self._send(member, Kind.APPEND, body):
+        follower.reachable = self._send(member, Kind.APPEND, body)
+        if not follower.reachable:
             return False
         if commit <= prev_index + len(entries):
             follower.told_commit = commit
