@@ -83,6 +83,13 @@ class QuotaExceeded(MetastoreError):
     code = "quota-exceeded"
 
 
+class TooManyPins(MetastoreError):
+    """As many pins as there may be hold MM already (M6)."""
+
+    code = "too-many-pins"
+    retry = True
+
+
 class ResultEvicted(MetastoreError):
     """A retry so late that its first result is forgotten: refused, not executed again (M3)."""
 
@@ -93,3 +100,9 @@ class StoreCorrupt(MetastoreError):
     """Stored bytes fail their checksum; never served. The text names the place and the remedy."""
 
     code = "corrupt"
+
+
+def by_code() -> dict[str, type[MetastoreError]]:
+    """Every refusal by the code that names it on the wire."""
+    kinds: list[type[MetastoreError]] = [MetastoreError, *MetastoreError.__subclasses__()]
+    return {kind.code: kind for kind in kinds}

@@ -59,7 +59,10 @@ class DeleteRange:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A read. `revision` 0 reads the newest state; `limit` 0 means no limit (count is of all that match)."""
+    """A read. `revision` 0 reads the newest state; `limit` 0 means no limit (count is of all that exist in it).
+
+    `exact_count` False lets a limited read stop at its limit: count is then at most `limit` + 1.
+    """
 
     key: bytes
     range_end: bytes = b""
@@ -74,6 +77,7 @@ class Range:
     max_mod_revision: int = 0
     min_create_revision: int = 0
     max_create_revision: int = 0
+    exact_count: bool = True
 
 
 class CompareTarget(enum.IntEnum):
@@ -158,8 +162,22 @@ class Tick:
     """Advances the replicated clock while leases run and nothing else is written (M5)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Keeps MM at or below `revision` for `ttl_ms` of the replicated clock (M6); the same id again renews it."""
+
+    id: str
+    revision: int
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unpin:
+    id: str
+
+
 Write = Put | DeleteRange | Txn | Compact | LeaseGrant | LeaseRevoke | LeaseKeepAlive | LeaseExpire
-Command = Write | EvictResults | DisarmAlarm | Tick
+Command = Write | EvictResults | DisarmAlarm | Tick | Pin | Unpin
 
 
 @dataclass(frozen=True, slots=True)

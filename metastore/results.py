@@ -91,3 +91,15 @@ class DoneResult:
 
     revision: int
     count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PinResult:
+    """`minimal_revision` is MM at that moment; `remaining_ms` is 0 after an unpin."""
+
+    revision: int
+    minimal_revision: int
+    remaining_ms: int
+
+
+Result = PutResult | DeleteRangeResult | RangeResult | TxnResult | CompactResult | LeaseResult | DoneResult | PinResult

@@ -1,0 +1,51 @@
+"""The replicated clock that leases run on, and the wall time that revisions are labelled with.
+
+A stamp is [wall_ms, clock_ms]. `clock_ms` never follows wall time: a leader goes on from the last stamp that was
+applied, by its own elapsed time since it became leader. What passes while nobody leads does not count, so a lease
+may live longer than its time, never shorter, and its remaining time survives a change of leader (M5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metastore.check import check
+from metastore.state import State
+
+TIME_MS_MAX = 1 << 63
+
+
+class StampClock:
+    """Makes stamps on the leader, and accepts them on every replica."""
+
+    __slots__ = ("_base_ms", "_since", "_state")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._base_ms: int | None = None
+        self._since = 0.0
+
+    def lead(self, now: float) -> None:
+        """`now` in seconds, of the node's own monotonic clock."""
+        self._base_ms = self._state.clock_ms
+        self._since = now
+
+    def clock_ms(self, now: float) -> int:
+        """The lease clock as this leader sees it; the last applied one for who never led."""
+        if self._base_ms is None:
+            return self._state.clock_ms
+        return max(self._state.clock_ms, self._base_ms + int((now - self._since) * 1000))
+
+    def stamp(self, now: float, wall_ms: int) -> list[int]:
+        return [max(self._state.wall_ms, wall_ms), self.clock_ms(now)]
+
+    def accept(self, stamp: Sequence[int]) -> None:
+        """Neither time goes back, whatever a leader with another view has stamped."""
+        check(
+            type(stamp) in (list, tuple)
+            and len(stamp) == 2
+            and all(type(part) is int and 0 <= part < TIME_MS_MAX for part in stamp),
+            f"the stamp of a batch is [wall_ms, clock_ms], not {stamp!r}: the leader is not of this version",
+        )
+        self._state.wall_ms = max(self._state.wall_ms, stamp[0])
+        self._state.clock_ms = max(self._state.clock_ms, stamp[1])

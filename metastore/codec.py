@@ -1,0 +1,269 @@
+"""Commands as bytes: msgpack arrays that open with a number (never a class name, never pickle).
+
+A command is [operation, request id or nil, fields...]; inside a transaction the request id is left out. What can't be
+decoded is refused, in the same words on every replica: the decoder depends on the bytes alone. A put without options
+has an operation of its own, because it is what most commands are. Results: `result_codec.py`, also reachable from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgpack
+
+from metastore.errors import InvalidRequest
+from metastore.requests import (
+    Command,
+    Compact,
+    Compare,
+    CompareResult,
+    CompareTarget,
+    DeleteRange,
+    DisarmAlarm,
+    EvictResults,
+    LeaseExpire,
+    LeaseGrant,
+    LeaseKeepAlive,
+    LeaseRevoke,
+    Pin,
+    Put,
+    Range,
+    RequestId,
+    SortOrder,
+    SortTarget,
+    Tick,
+    Txn,
+    Unpin,
+)
+from metastore.result_codec import decode_result, encode_result
+
+__all__ = ["decode_command", "decode_fields", "decode_result", "encode_command", "encode_result", "unpack_command"]
+
+PLAIN_PUT, PUT, DELETE_RANGE, RANGE, TXN, COMPACT = 1, 2, 3, 4, 5, 6
+LEASE_GRANT, LEASE_REVOKE, LEASE_KEEP_ALIVE, LEASE_EXPIRE = 7, 8, 9, 10
+EVICT_RESULTS, DISARM_ALARM, TICK, PIN, UNPIN = 11, 12, 13, 14, 15
+
+INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
+DEPTH_MAX = 64
+"""Of the decoder; `Limits.txn_depth_max` is far below it."""
+
+pack: Callable[[Any], bytes] = msgpack.packb
+unpack: Callable[[bytes], Any] = msgpack.unpackb
+
+Fields = list[Any]
+
+
+def encode_command(request: Command, request_id: RequestId | None = None) -> bytes:
+    rid = (request_id.client, request_id.sequence) if request_id is not None else None
+    if type(request) is Put and not (request.lease or request.prev_kv or request.ignore_value or request.ignore_lease):
+        return pack((PLAIN_PUT, rid, request.key, request.value))
+    number, *fields = operation_fields(request)
+    return pack((number, rid, *fields))
+
+
+def operation_fields(request: Any) -> tuple[Any, ...]:
+    """[operation, fields...]. Raises TypeError for what is no command."""
+    encode = ENCODERS.get(type(request))
+    if encode is None:
+        raise TypeError(f"{type(request).__name__} is not a command of the meta storage")
+    return encode(request)
+
+
+def flags_of(*flags: bool) -> int:
+    return sum(1 << position for position, flag in enumerate(flags) if flag)
+
+
+def put_fields(put: Put) -> tuple[Any, ...]:
+    return (PUT, put.key, put.value, put.lease, flags_of(put.prev_kv, put.ignore_value, put.ignore_lease))
+
+
+def range_fields(read: Range) -> tuple[Any, ...]:
+    return (
+        RANGE, read.key, read.range_end, read.limit, read.revision, int(read.sort_order), int(read.sort_target),
+        flags_of(read.serializable, read.keys_only, read.count_only, read.exact_count),
+        read.min_mod_revision, read.max_mod_revision, read.min_create_revision, read.max_create_revision,
+    )  # fmt: skip
+
+
+def txn_fields(txn: Txn) -> tuple[Any, ...]:
+    compares = [(c.key, int(c.target), int(c.result), c.operand, c.range_end) for c in txn.compare]
+    branches = [[operation_fields(operation) for operation in branch] for branch in (txn.success, txn.failure)]
+    return (TXN, compares, *branches)
+
+
+ENCODERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    Put: put_fields,
+    DeleteRange: lambda r: (DELETE_RANGE, r.key, r.range_end, flags_of(r.prev_kv)),
+    Range: range_fields,
+    Txn: txn_fields,
+    Compact: lambda r: (COMPACT, r.revision),
+    LeaseGrant: lambda r: (LEASE_GRANT, r.ttl_s, r.id),
+    LeaseRevoke: lambda r: (LEASE_REVOKE, r.id),
+    LeaseKeepAlive: lambda r: (LEASE_KEEP_ALIVE, r.id),
+    LeaseExpire: lambda r: (LEASE_EXPIRE, r.ids),
+    EvictResults: lambda r: (EVICT_RESULTS, r.clock_ms),
+    DisarmAlarm: lambda r: (DISARM_ALARM,),
+    Tick: lambda r: (TICK,),
+    Pin: lambda r: (PIN, r.id, r.revision, r.ttl_ms),
+    Unpin: lambda r: (UNPIN, r.id),
+}
+
+
+def unpack_command(command: bytes) -> Any:
+    """The msgpack value. Whatever fails to be one is refused: the decoder sees nothing but these bytes."""
+    try:
+        return unpack(command)
+    except MemoryError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        raise InvalidRequest(f"the command is not msgpack ({kind}): send what encode_command makes") from None
+
+
+def decode_command(command: bytes) -> tuple[Command, RequestId | None]:
+    """Raises InvalidRequest for everything that `encode_command` does not make."""
+    return decode_fields(unpack_command(command))
+
+
+def decode_fields(value: Any) -> tuple[Command, RequestId | None]:
+    """From the msgpack value of a command."""
+    fields = an_array(value)
+    need(len(fields) >= 2, "a command has an operation and a request id")
+    request = decode_operation([fields[0], *fields[2:]], 0)
+    if isinstance(request, Range):
+        raise InvalidRequest("a range read is not a command: only reads inside a transaction are proposed")
+    return request, decode_request_id(fields[1])
+
+
+def decode_request_id(value: Any) -> RequestId | None:
+    if value is None:
+        return None
+    client, sequence = fixed(an_array(value), 2)
+    return RequestId(a_text(client), an_int(sequence))
+
+
+def decode_operation(value: Any, depth: int) -> Any:
+    fields = an_array(value)
+    need(bool(fields) and type(fields[0]) is int, "an operation opens with its number")
+    number, rest = fields[0], fields[1:]
+    if number == TXN:
+        return decode_txn(rest, depth)
+    decode = DECODERS.get(number)
+    if decode is None:
+        raise InvalidRequest(f"operation {number} is unknown to this version: upgrade the node or use another request")
+    return decode(rest)
+
+
+def decode_txn(fields: Fields, depth: int) -> Txn:
+    need(depth < DEPTH_MAX, f"transactions are nested deeper than {DEPTH_MAX}")
+    compares, success, failure = fixed(fields, 3)
+    return Txn(
+        tuple(decode_compare(compare) for compare in an_array(compares)),
+        decode_branch(success, depth + 1),
+        decode_branch(failure, depth + 1),
+    )
+
+
+def decode_branch(value: Any, depth: int) -> tuple[Any, ...]:
+    operations = tuple(decode_operation(item, depth) for item in an_array(value))
+    need(
+        all(isinstance(operation, Put | DeleteRange | Range | Txn) for operation in operations),
+        "a transaction has puts, deletes, ranges and transactions only",
+    )
+    return operations
+
+
+def decode_compare(value: Any) -> Compare:
+    key, target, result, operand, end = fixed(an_array(value), 5)
+    need(target in range(5) and result in range(4), "a compare has an unknown target or result")
+    typed = operand if type(operand) is bytes else an_int(operand)
+    return Compare(a_key(key), CompareTarget(target), CompareResult(result), typed, a_key(end))
+
+
+def decode_plain_put(fields: Fields) -> Put:
+    key, value = fixed(fields, 2)
+    return Put(a_key(key), a_key(value))
+
+
+def decode_put(fields: Fields) -> Put:
+    key, value, lease, flags = fixed(fields, 4)
+    return Put(a_key(key), a_key(value), an_int(lease), *flags_from(flags, 3))
+
+
+def decode_delete_range(fields: Fields) -> DeleteRange:
+    key, end, flags = fixed(fields, 3)
+    return DeleteRange(a_key(key), a_key(end), *flags_from(flags, 1))
+
+
+def decode_range(fields: Fields) -> Range:
+    key, end, limit, revision, order, target, flags, *numbers = fixed(fields, 11)
+    need(order in range(3) and target in range(5), "a range has an unknown sort order or target")
+    serializable, keys_only, count_only, exact_count = flags_from(flags, 4)
+    bounds: tuple[int, int, int, int] = tuple(map(an_int, numbers))  # type: ignore[assignment]
+    return Range(
+        a_key(key), a_key(end), an_int(limit), an_int(revision), SortOrder(order), SortTarget(target),
+        serializable, keys_only, count_only, *bounds, exact_count,
+    )  # fmt: skip
+
+
+def decode_pin(fields: Fields) -> Pin:
+    name, revision, ttl_ms = fixed(fields, 3)
+    return Pin(a_text(name), an_int(revision), an_int(ttl_ms))
+
+
+DECODERS: dict[int, Callable[[Fields], Any]] = {
+    PLAIN_PUT: decode_plain_put,
+    PUT: decode_put,
+    DELETE_RANGE: decode_delete_range,
+    RANGE: decode_range,
+    COMPACT: lambda fields: Compact(*map(an_int, fixed(fields, 1))),
+    LEASE_GRANT: lambda fields: LeaseGrant(*map(an_int, fixed(fields, 2))),
+    LEASE_REVOKE: lambda fields: LeaseRevoke(*map(an_int, fixed(fields, 1))),
+    LEASE_KEEP_ALIVE: lambda fields: LeaseKeepAlive(*map(an_int, fixed(fields, 1))),
+    LEASE_EXPIRE: lambda fields: LeaseExpire(tuple(map(an_int, an_array(fixed(fields, 1)[0])))),
+    EVICT_RESULTS: lambda fields: EvictResults(*map(an_int, fixed(fields, 1))),
+    DISARM_ALARM: lambda fields: DisarmAlarm(*fixed(fields, 0)),
+    TICK: lambda fields: Tick(*fixed(fields, 0)),
+    PIN: decode_pin,
+    UNPIN: lambda fields: Unpin(a_text(fixed(fields, 1)[0])),
+}
+
+
+def need(holds: bool, what: str) -> None:
+    if not holds:
+        raise InvalidRequest(f"malformed command: {what}")
+
+
+def an_array(value: Any) -> Fields:
+    need(type(value) is list, f"an array is expected, not {type(value).__name__}")
+    fields: Fields = value
+    return fields
+
+
+def fixed(fields: Fields, length: int) -> Fields:
+    need(len(fields) == length, f"{length} fields are expected, not {len(fields)}")
+    return fields
+
+
+def a_key(value: Any) -> bytes:
+    need(type(value) is bytes, f"bytes are expected, not {type(value).__name__}")
+    content: bytes = value
+    return content
+
+
+def an_int(value: Any) -> int:
+    need(type(value) is int and INT_MIN <= value <= INT_MAX, "a number of 64 bits is expected")
+    number: int = value
+    return number
+
+
+def a_text(value: Any) -> str:
+    need(type(value) is str, f"text is expected, not {type(value).__name__}")
+    text: str = value
+    return text
+
+
+def flags_from(value: Any, count: int) -> Sequence[bool]:
+    need(type(value) is int and 0 <= value < 1 << count, "unknown option flags")
+    return [bool(value >> position & 1) for position in range(count)]

@@ -1,0 +1,44 @@
+"""What the leader proposes by itself: expired leases, retention, forgotten results, the end of an alarm, ticks.
+
+Decided from replicated state and the leader's clock alone; executed only through the log, where each command is checked
+again. So a leader that is wrong, late or repeats itself does no harm.
+"""
+
+from __future__ import annotations
+
+from metastore.compaction import Compactor
+from metastore.exactly_once import ResultBook
+from metastore.lease import LeaseBook
+from metastore.limits import Limits, Retention
+from metastore.requests import Command, Compact, DisarmAlarm, EvictResults, LeaseExpire, Tick
+from metastore.state import State
+
+DISARM_PERCENT = 95
+"""The alarm ends below this part of the quota, so that it does not flutter."""
+
+
+def due_commands(
+    state: State,
+    leases: LeaseBook,
+    compactor: Compactor,
+    results: ResultBook,
+    limits: Limits,
+    retention: Retention,
+    clock_ms: int,
+) -> list[Command]:
+    """`clock_ms`: the replicated clock as the leader would stamp it now."""
+    due: list[Command] = []
+    expired = leases.run_out(clock_ms, retention.expired_leases_max)
+    if expired:
+        due.append(LeaseExpire(expired))
+    target = compactor.due(clock_ms, retention)
+    if target is not None:
+        due.append(Compact(target))
+    idle_since = clock_ms - retention.client_idle_ms
+    if results.idle_before(idle_since):
+        due.append(EvictResults(idle_since))
+    if state.alarm and state.size * 100 < limits.quota_bytes * DISARM_PERCENT:
+        due.append(DisarmAlarm())
+    if not due and len(leases) and clock_ms - state.clock_ms >= retention.tick_ms:
+        due.append(Tick())
+    return due

@@ -1,0 +1,144 @@
+"""Leases: time to live for keys (M5).
+
+A lease and its deadline are replicated (LEASE), and so is which keys hang on it (LEASE_KEY). The deadline is a time of
+the replicated clock (`clock.py`); nothing here looks at another one. A lease that has run out still exists until a
+LeaseExpire of the leader removes it: so all replicas agree on the revision in which its keys vanish.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from heapq import heapify, heappop, heappush, heapreplace
+from struct import Struct
+
+from metastore.errors import LeaseExists, LeaseNotFound, LeaseTtlInvalid
+from metastore.limits import Limits
+from metastore.ordered_map import OrderedMap, Table
+from metastore.record import key_hash
+from metastore.state import State
+
+LEASE_ID = Struct(">Q")
+LEASE_VALUE = Struct(">QQ")
+LEASE_ID_MAX = (1 << 63) - 1
+LEASE_COST_BYTES = 64
+CHOICE = Struct(">QQQI")
+
+
+class LeaseBook:
+    """Every lease by its id: (granted ttl in seconds, deadline in ms of the replicated clock).
+
+    The heap has one entry per lease and is corrected when its entry comes up, so that a keep-alive costs nothing.
+    """
+
+    __slots__ = ("_book", "_heap", "_state", "_tables")
+
+    def __init__(self, tables: OrderedMap, state: State) -> None:
+        self._tables = tables
+        self._state = state
+        self._book: dict[int, tuple[int, int]] = {}
+        self._heap: list[tuple[int, int]] = []
+        self.load()
+
+    def load(self) -> None:
+        self._book.clear()
+        for key, value in self._tables.scan(Table.LEASE, b"", None):
+            self._book[LEASE_ID.unpack(key)[0]] = LEASE_VALUE.unpack(value)
+        self._heap = [(deadline, lease) for lease, (_, deadline) in self._book.items()]
+        heapify(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._book)
+
+    def __contains__(self, lease: int) -> bool:
+        return lease in self._book
+
+    def ids(self) -> tuple[int, ...]:
+        return tuple(sorted(self._book))
+
+    def require(self, lease: int) -> tuple[int, int]:
+        """(granted ttl in s, deadline in ms). Raises LeaseNotFound."""
+        found = self._book.get(lease)
+        if found is None:
+            raise LeaseNotFound(f"lease {lease} does not exist: it was revoked, has run out, or was never granted")
+        return found
+
+    def remaining_s(self, lease: int) -> int:
+        """Whole seconds left, as of the last applied stamp; 0 for one that has run out."""
+        return max(0, self.require(lease)[1] - self._state.clock_ms) // 1000
+
+    def check_grant(self, lease: int, ttl_s: int, limits: Limits) -> None:
+        if not 1 <= ttl_s <= limits.lease_ttl_s_max:
+            raise LeaseTtlInvalid(f"a lease lives 1 to {limits.lease_ttl_s_max} seconds, not {ttl_s}")
+        if lease in self._book:
+            raise LeaseExists(f"lease {lease} exists already: choose another id, or 0 to let the store choose")
+
+    def choose_id(self, position: int) -> int:
+        """An id that is free, the same on every replica: a hash of where the grant stands in the log."""
+        attempt = 0
+        while True:
+            place = CHOICE.pack(self._state.index, self._state.term, position, attempt)
+            lease = int.from_bytes(blake2b(place, digest_size=8).digest(), "big") & LEASE_ID_MAX
+            if lease and lease not in self._book:
+                return lease
+            attempt += 1
+
+    def grant(self, lease: int, ttl_s: int) -> None:
+        self._store(lease, ttl_s)
+        heappush(self._heap, (self._book[lease][1], lease))
+        self._state.size += LEASE_COST_BYTES
+
+    def keep_alive(self, lease: int) -> int:
+        """The full ttl again. Raises LeaseNotFound, also for one that has run out and only waits for its removal."""
+        ttl_s, deadline = self.require(lease)
+        if deadline <= self._state.clock_ms:
+            raise LeaseNotFound(f"lease {lease} has run out and is being removed: grant a new one")
+        self._store(lease, ttl_s)
+        return ttl_s
+
+    def _store(self, lease: int, ttl_s: int) -> None:
+        deadline = self._state.clock_ms + ttl_s * 1000
+        self._book[lease] = (ttl_s, deadline)
+        self._tables.put(Table.LEASE, LEASE_ID.pack(lease), LEASE_VALUE.pack(ttl_s, deadline))
+
+    def remove(self, lease: int) -> None:
+        """Its keys must be detached before."""
+        del self._book[lease]
+        self._tables.delete(Table.LEASE, LEASE_ID.pack(lease))
+        self._state.size -= LEASE_COST_BYTES
+
+    def has_run_out(self, lease: int) -> bool:
+        """False for a lease that does not exist (any more)."""
+        found = self._book.get(lease)
+        return found is not None and found[1] <= self._state.clock_ms
+
+    def run_out(self, clock_ms: int, count_max: int) -> tuple[int, ...]:
+        """At most `count_max` leases whose deadline is not after `clock_ms`."""
+        found: list[tuple[int, int]] = []
+        while self._heap and self._heap[0][0] <= clock_ms and len(found) < count_max:
+            noted, lease = self._heap[0]
+            entry = self._book.get(lease)
+            if entry is None:
+                heappop(self._heap)
+            elif entry[1] != noted:
+                heapreplace(self._heap, (entry[1], lease))
+            else:
+                found.append(heappop(self._heap))
+        for item in found:
+            heappush(self._heap, item)
+        return tuple(dict.fromkeys(lease for _, lease in found))
+
+    def keys(self, lease: int) -> tuple[bytes, ...]:
+        """What hangs on it, in the order of the keys."""
+        start = LEASE_ID.pack(lease)
+        end = LEASE_ID.pack(lease + 1)
+        return tuple(sorted(key for _, key in self._tables.scan(Table.LEASE_KEY, start, end)))
+
+    def move(self, key: bytes, old: int, new: int) -> None:
+        """A put attaches a key to its lease and takes it from its old one; a delete only takes it (`new` 0)."""
+        if old == new:
+            return
+        name = key_hash(key)
+        if old:
+            self._tables.delete(Table.LEASE_KEY, LEASE_ID.pack(old) + name)
+        if new:
+            self._tables.put(Table.LEASE_KEY, LEASE_ID.pack(new) + name, key)

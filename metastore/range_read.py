@@ -1,0 +1,99 @@
+"""A range read with every option of etcd's: filters, sort, limit, count (M1).
+
+The order of the steps is etcd's, and can be seen in its answers: `count` is of all that exist in the range, before
+the filters; the filters come before the sort, the sort before the limit. A limit without order or filter stops the
+collection early, even where a sort target is given: then only what was collected is sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from metastore.mvcc import Found, find, find_range, load, read_revision, value_of_found
+from metastore.ordered_map import OrderedMap
+from metastore.requests import Range, SortOrder, SortTarget
+from metastore.results import KeyValue, RangeResult
+from metastore.state import State
+
+SortKey = Callable[[Found], Any]
+
+
+def read_range(tables: OrderedMap, state: State, request: Range, header_revision: int) -> RangeResult:
+    """`header_revision`: what the answer says as the revision of the store. Raises Compacted, FutureRevision."""
+    revision = read_revision(state, request.revision)
+    if not request.range_end and is_plain(request):
+        return read_one(tables, request, revision, header_revision)
+    found, count = collect(tables, request, revision)
+    if request.count_only:
+        return RangeResult(header_revision, (), False, count)
+    found = sort(tables, [item for item in found if passes(item, request)], request)
+    more = 0 < request.limit < len(found)
+    chosen = found[: request.limit] if more else found
+    return RangeResult(header_revision, tuple(answer(tables, item, request) for item in chosen), more, count)
+
+
+def is_plain(request: Range) -> bool:
+    return not (request.count_only or has_filter(request))
+
+
+def has_filter(request: Range) -> bool:
+    return bool(
+        request.min_mod_revision
+        or request.max_mod_revision
+        or request.min_create_revision
+        or request.max_create_revision
+    )
+
+
+def read_one(tables: OrderedMap, request: Range, revision: int | None, header_revision: int) -> RangeResult:
+    found = find(tables, request.key, revision)
+    if found is None:
+        return RangeResult(header_revision, (), False, 0)
+    return RangeResult(header_revision, (answer(tables, found, request),), False, 1)
+
+
+def collect(tables: OrderedMap, request: Range, revision: int | None) -> tuple[list[Found], int]:
+    """What the filters, sort and limit choose from, and the count of all that exist."""
+    needs_all = request.sort_order is not SortOrder.NONE or has_filter(request)
+    wanted = request.limit + 1 if request.limit > 0 and not needs_all else None
+    found: list[Found] = []
+    count = 0
+    for item in find_range(tables, request.key, request.range_end, revision):
+        count += 1
+        if not request.count_only and (wanted is None or count <= wanted):
+            found.append(item)
+        if count == wanted and not request.exact_count:
+            break
+    return found, count
+
+
+def passes(found: Found, request: Range) -> bool:
+    return not (
+        (request.max_mod_revision and found.mod_revision > request.max_mod_revision)
+        or (request.min_mod_revision and found.mod_revision < request.min_mod_revision)
+        or (request.max_create_revision and found.create_revision > request.max_create_revision)
+        or (request.min_create_revision and found.create_revision < request.min_create_revision)
+    )
+
+
+SORT_KEYS: dict[SortTarget, SortKey] = {
+    SortTarget.KEY: lambda found: found.key,
+    SortTarget.VERSION: lambda found: found.version,
+    SortTarget.CREATE: lambda found: found.create_revision,
+    SortTarget.MOD: lambda found: found.mod_revision,
+}
+
+
+def sort(tables: OrderedMap, found: list[Found], request: Range) -> list[Found]:
+    """Ties stay in the order of the keys. Another target than the key sorts ascending where no order is given."""
+    if request.sort_order is SortOrder.NONE and request.sort_target is SortTarget.KEY:
+        return found
+    key = SORT_KEYS.get(request.sort_target, lambda item: value_of_found(tables, item))
+    return sorted(found, key=key, reverse=request.sort_order is SortOrder.DESCEND)
+
+
+def answer(tables: OrderedMap, found: Found, request: Range) -> KeyValue:
+    if request.keys_only:
+        return KeyValue(found.key, b"", found.create_revision, found.mod_revision, found.version, found.lease)
+    return load(tables, found)

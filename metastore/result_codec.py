@@ -1,0 +1,91 @@
+"""Results in their wire form: tuples of msgpack types that open with a number. A refusal is a result, too.
+
+`apply` answers in this form on every node; a node that forwarded the command gets it as lists; `decode_result` reads
+both. What is remembered for retries (M3) is the same form, packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from metastore.errors import Compacted, MetastoreError, by_code
+from metastore.results import (
+    CompactResult,
+    DeleteRangeResult,
+    DoneResult,
+    KeyValue,
+    LeaseResult,
+    PinResult,
+    PutResult,
+    RangeResult,
+    Result,
+    TxnResult,
+)
+
+REFUSED, PUT, DELETE_RANGE, RANGE, TXN, COMPACT, LEASE, DONE, PIN = range(9)
+
+Wire = tuple[Any, ...]
+Numbered = Sequence[Any]
+
+
+def refusal(error: MetastoreError) -> Wire:
+    return (REFUSED, error.code, str(error), error.minimal_revision if isinstance(error, Compacted) else 0)
+
+
+def put_result(result: PutResult) -> Wire:
+    if result.prev_kv is None:
+        return (PUT, result.revision)
+    return (PUT, result.revision, tuple(result.prev_kv))
+
+
+def kvs(pairs: Sequence[KeyValue]) -> Wire:
+    return tuple(map(tuple, pairs))
+
+
+ENCODERS: dict[type, Callable[[Any], Wire]] = {
+    PutResult: put_result,
+    DeleteRangeResult: lambda r: (DELETE_RANGE, r.revision, r.deleted, kvs(r.prev_kvs)),
+    RangeResult: lambda r: (RANGE, r.revision, kvs(r.kvs), r.more, r.count),
+    TxnResult: lambda r: (TXN, r.revision, r.succeeded, tuple(map(encode_result, r.results))),
+    CompactResult: lambda r: (COMPACT, r.revision, r.minimal_revision),
+    LeaseResult: lambda r: (LEASE, r.revision, r.id, r.ttl_s),
+    DoneResult: lambda r: (DONE, r.revision, r.count),
+    PinResult: lambda r: (PIN, r.revision, r.minimal_revision, r.remaining_ms),
+}
+
+
+def encode_result(result: Result) -> Wire:
+    return ENCODERS[type(result)](result)
+
+
+def kvs_from(pairs: Numbered) -> tuple[KeyValue, ...]:
+    return tuple(map(KeyValue._make, pairs))
+
+
+DECODERS: dict[int, Callable[..., Result]] = {
+    PUT: lambda revision, prev=None: PutResult(revision, KeyValue._make(prev) if prev is not None else None),
+    DELETE_RANGE: lambda revision, deleted, pairs: DeleteRangeResult(revision, deleted, kvs_from(pairs)),
+    RANGE: lambda revision, pairs, more, count: RangeResult(revision, kvs_from(pairs), more, count),
+    TXN: lambda revision, succeeded, results: TxnResult(revision, succeeded, tuple(map(decode_result, results))),
+    COMPACT: CompactResult,
+    LEASE: LeaseResult,
+    DONE: DoneResult,
+    PIN: PinResult,
+}
+
+
+def decode_result(wire: Numbered) -> Any:
+    """The result as a value of `results.py`. Raises the refusal (`errors.py`) that the wire form holds."""
+    number, *fields = wire
+    if number == REFUSED:
+        raise error_from(*fields)
+    return DECODERS[number](*fields)
+
+
+def error_from(code: str, message: str, minimal_revision: int) -> MetastoreError:
+    """A code of a newer version becomes the root of the refusals, with its text."""
+    kind = by_code().get(code, MetastoreError)
+    if issubclass(kind, Compacted):
+        return kind(message, minimal_revision)
+    return kind(message)

@@ -1,0 +1,98 @@
+"""The replicated numbers of the store: loaded once, kept in memory, written at the end of every batch.
+
+META holds them in three records, so that what a refused request may change (index, clock) is apart from what it
+may not change.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from metastore.ordered_map import APPLIED_KEY, OrderedMap, Table, decode_applied, encode_applied
+from metastore.record import NO_DIGEST
+
+CLOCK_KEY = b"clock"
+STATE_KEY = b"state"
+
+CLOCK = Struct(">QQ")
+STATE = Struct(">Qqq16s16sQQQQ?")
+
+FIRST_REVISION = 1
+"""Of an empty store, as in etcd: the first write gets revision 2."""
+NEVER_COMPACTED = -1
+
+
+class State:
+    """Read by everybody, changed by `apply` only.
+
+    `compacted` is MM, or -1 while nothing was ever compacted. `wanted` is where MM shall go as soon as no pin
+    holds it. `garbage` is the cost of all versions superseded so far; `freed` is that part of it that MM has
+    passed. `size` is the logical size that the quota counts (M8).
+    """
+
+    __slots__ = (
+        "_stored", "alarm", "base_chain", "chain", "clock_ms", "compacted", "freed", "garbage", "index", "keys",
+        "revision", "size", "term", "wall_ms", "wanted",
+    )  # fmt: skip
+
+    index: int
+    term: int
+    wall_ms: int
+    clock_ms: int
+    revision: int
+    compacted: int
+    wanted: int
+    chain: bytes
+    base_chain: bytes
+    size: int
+    garbage: int
+    freed: int
+    keys: int
+    alarm: bool
+
+    def __init__(self, tables: OrderedMap) -> None:
+        self.load(tables)
+
+    def load(self, tables: OrderedMap) -> None:
+        self.index, self.term = decode_applied(tables.get(Table.META, APPLIED_KEY))
+        self.wall_ms, self.clock_ms = CLOCK.unpack(tables.get(Table.META, CLOCK_KEY) or CLOCK.pack(0, 0))
+        self.revision, self.compacted, self.wanted = FIRST_REVISION, NEVER_COMPACTED, NEVER_COMPACTED
+        self.chain = self.base_chain = NO_DIGEST
+        self.size = self.garbage = self.freed = self.keys = 0
+        self.alarm = False
+        self._stored = self._packed()
+        stored = tables.get(Table.META, STATE_KEY)
+        if stored is not None:
+            self._unpack(stored)
+
+    def _unpack(self, stored: bytes) -> None:
+        (
+            self.revision, self.compacted, self.wanted, self.chain, self.base_chain,
+            self.size, self.garbage, self.freed, self.keys, self.alarm,
+        ) = STATE.unpack(stored)  # fmt: skip
+        self._stored = stored
+
+    def _packed(self) -> bytes:
+        return STATE.pack(
+            self.revision, self.compacted, self.wanted, self.chain, self.base_chain,
+            self.size, self.garbage, self.freed, self.keys, self.alarm,
+        )  # fmt: skip
+
+    @property
+    def minimal_revision(self) -> int:
+        """MM: the oldest revision that can still be read."""
+        return max(FIRST_REVISION, self.compacted)
+
+    def save(self, tables: OrderedMap) -> None:
+        """What has changed, and always the applied index."""
+        packed = self._packed()
+        if packed != self._stored:
+            tables.put(Table.META, STATE_KEY, packed)
+            self._stored = packed
+        self.save_applied(tables)
+
+    def save_applied(self, tables: OrderedMap) -> None:
+        tables.put(Table.META, APPLIED_KEY, encode_applied(self.index, self.term))
+
+    def save_clock(self, tables: OrderedMap) -> None:
+        tables.put(Table.META, CLOCK_KEY, CLOCK.pack(self.wall_ms, self.clock_ms))

@@ -1,0 +1,175 @@
+"""Puts, deletes and transactions: first everything that may be refused, then everything that writes (M2).
+
+A transaction takes its path first, for the nested ones too, by compares that all see the state before it; then what the
+path asks for is checked against the same state; then its operations run in order, each seeing the writes before
+it, all in one revision. After the first write nothing can be refused, so nothing has to be taken back. (etcd does it
+in the same order, which can be seen in its answers.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from metastore.errors import KeyNotFound, QuotaExceeded
+from metastore.lease import LeaseBook
+from metastore.limits import Limits
+from metastore.mvcc import Found, find_range, load, read_revision, value_of_found
+from metastore.ordered_map import OrderedMap
+from metastore.range_read import read_range
+from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
+from metastore.revision_writer import RevisionWriter
+from metastore.state import State
+
+OperationResult = PutResult | DeleteRangeResult | RangeResult | TxnResult
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The branch that a transaction takes, and the path of each nested one."""
+
+    succeeded: bool
+    steps: tuple[Put | DeleteRange | Range | Path, ...]
+
+    def operations(self) -> Iterator[Put | DeleteRange | Range]:
+        for step in self.steps:
+            if isinstance(step, Path):
+                yield from step.operations()
+            else:
+                yield step
+
+
+class Executor:
+    """Runs single operations and transactions, each as one revision."""
+
+    __slots__ = ("_leases", "_limits", "_state", "_tables", "_writer")
+
+    def __init__(
+        self, tables: OrderedMap, state: State, leases: LeaseBook, writer: RevisionWriter, limits: Limits
+    ) -> None:
+        self._tables = tables
+        self._state = state
+        self._leases = leases
+        self._writer = writer
+        self._limits = limits
+
+    def run(self, request: Put | DeleteRange | Txn) -> OperationResult:
+        """`check_request` has passed. Raises the refusals that depend on the state, before anything is written."""
+        if isinstance(request, Txn):
+            path = choose(self._tables, request)
+            for operation in path.operations():
+                self.admit(operation)
+            result: OperationResult = self._run_path(path)
+        else:
+            self.admit(request)
+            result = self._run_operation(request)
+        self._writer.close()
+        return result
+
+    def read(self, request: Txn) -> TxnResult:
+        """A transaction that writes in neither branch, at the latest state. Nothing is proposed for it."""
+        path = choose(self._tables, request)
+        for operation in path.operations():
+            self.admit(operation)
+        return self._run_path(path)
+
+    def admit(self, request: Put | DeleteRange | Range) -> None:
+        """Raises Compacted, FutureRevision, QuotaExceeded, KeyNotFound, LeaseNotFound."""
+        if isinstance(request, Range):
+            read_revision(self._state, request.revision)
+        elif isinstance(request, Put):
+            self._admit_put(request)
+
+    def _admit_put(self, put: Put) -> None:
+        require_room(self._state, self._limits)
+        if (put.ignore_value or put.ignore_lease) and self._writer.meta(put.key) is None:
+            raise KeyNotFound(f"the key {put.key!r} does not exist: there is no value or lease to keep, give both")
+        if put.lease:
+            self._leases.require(put.lease)
+
+    def _run_path(self, path: Path) -> TxnResult:
+        results = tuple(
+            self._run_path(step) if isinstance(step, Path) else self._run_operation(step) for step in path.steps
+        )
+        return TxnResult(self._writer.revision, path.succeeded, results)
+
+    def _run_operation(self, request: Put | DeleteRange | Range) -> OperationResult:
+        if isinstance(request, Put):
+            return self._put(request)
+        if isinstance(request, DeleteRange):
+            return self._delete_range(request)
+        return read_range(self._tables, self._state, request, self._writer.revision)
+
+    def _put(self, put: Put) -> PutResult:
+        previous = self._live(put.key) if put.prev_kv or put.ignore_value or put.ignore_lease else None
+        value = previous.value if put.ignore_value and previous else put.value
+        lease = previous.lease if put.ignore_lease and previous else put.lease
+        self._writer.put(put.key, value, lease)
+        return PutResult(self._writer.revision, previous if put.prev_kv else None)
+
+    def _live(self, key: bytes) -> KeyValue | None:
+        found = next(find_range(self._tables, key, b"", None), None)
+        return load(self._tables, found) if found else None
+
+    def _delete_range(self, delete: DeleteRange) -> DeleteRangeResult:
+        found = list(find_range(self._tables, delete.key, delete.range_end, None))
+        previous = tuple(load(self._tables, item) for item in found) if delete.prev_kv else ()
+        for item in found:
+            self._writer.delete(item.key)
+        return DeleteRangeResult(self._writer.revision, len(found), previous)
+
+
+def require_room(state: State, limits: Limits) -> None:
+    """Raises QuotaExceeded while the alarm is on: only what takes no room goes on (M8)."""
+    if state.alarm:
+        raise QuotaExceeded(
+            f"the store holds {state.size} bytes, its quota is {limits.quota_bytes}: delete keys and compact, then"
+            " writes go on by themselves"
+        )
+
+
+def choose(tables: OrderedMap, txn: Txn) -> Path:
+    """The path by the state as it is now."""
+    succeeded = all(holds(tables, compare) for compare in txn.compare)
+    branch = txn.success if succeeded else txn.failure
+    return Path(succeeded, tuple(choose(tables, step) if isinstance(step, Txn) else step for step in branch))
+
+
+def holds(tables: OrderedMap, compare: Compare) -> bool:
+    """For every live key of its range; without one, for a key that has 0 everywhere and no value to compare."""
+    found = None
+    for found in find_range(tables, compare.key, compare.range_end, None):
+        if not ordered(compare, operand_of(tables, compare.target, found)):
+            return False
+    if found is not None:
+        return True
+    return compare.target is not CompareTarget.VALUE and ordered(compare, 0)
+
+
+def operand_of(tables: OrderedMap, target: CompareTarget, found: Found) -> int | bytes:
+    match target:
+        case CompareTarget.VERSION:
+            return found.version
+        case CompareTarget.CREATE:
+            return found.create_revision
+        case CompareTarget.MOD:
+            return found.mod_revision
+        case CompareTarget.LEASE:
+            return found.lease
+        case CompareTarget.VALUE:
+            return value_of_found(tables, found)
+
+
+def ordered(compare: Compare, actual: int | bytes) -> bool:
+    """`check_request` has seen to it that both are of one type."""
+    operand = compare.operand
+    match compare.result:
+        case CompareResult.EQUAL:
+            return actual == operand
+        case CompareResult.NOT_EQUAL:
+            return actual != operand
+        case CompareResult.GREATER:
+            return actual > operand  # type: ignore[operator]
+        case CompareResult.LESS:
+            return actual < operand  # type: ignore[operator]

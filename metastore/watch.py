@@ -1,0 +1,232 @@
+"""Watches: every change of a key or range, in order, once, none missing (M4).
+
+A watcher pulls. It holds the next revision that it has not looked at, and reads the events from REVISION, where they
+are until MM passes them; so a slow watcher costs nothing, stalls nobody and loses nothing. It is told MM, as an error,
+if compaction has overtaken it: never a silent gap.
+
+A watcher that has seen everything *sleeps*: it is found by the keys of the next batch that touches it, and woken
+once. While it sleeps it is, by definition, up to date with every revision, also those that it has never looked at.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+from metastore.errors import FutureRevision, InvalidRequest
+from metastore.mvcc import compacted, end_of, record_at
+from metastore.ordered_map import OrderedMap
+from metastore.record import (
+    DELETE,
+    POINTER,
+    REVISION,
+    key_of,
+    key_value_of,
+    unpack_record,
+    unpack_trailer,
+)
+from metastore.requests import WatchRequest
+from metastore.results import Event, KeyValue, RevisionEvents
+from metastore.state import State
+
+FILTERS = frozenset(("put", "delete"))
+EVENT_BYTES = 64
+Interest = tuple[bytes, bytes]
+
+
+class Watcher:
+    """One watch. Poll until it sleeps, then wait for `on_news`, then poll again."""
+
+    __slots__ = ("_hub", "_next", "on_news", "request", "sleeping")
+
+    def __init__(self, hub: WatchHub, request: WatchRequest, first: int, on_news: Callable[[], None] | None) -> None:
+        self._hub = hub
+        self._next = first
+        self.request = request
+        self.on_news = on_news
+        self.sleeping = False
+
+    @property
+    def next_revision(self) -> int:
+        """Where a watch that goes on after this one would have to start. Never below the start that was asked for."""
+        return max(self._next, self._hub.revision + 1) if self.sleeping else self._next
+
+    @property
+    def progress(self) -> int:
+        """Every event up to this revision that the watch asks for was handed out (progress notification)."""
+        return min(self.next_revision - 1, self._hub.revision)
+
+    def poll(self, revisions_max: int = 1000, bytes_max: int = 1 << 20) -> tuple[RevisionEvents, ...]:
+        """The next events, whole revisions, after a look at no more than `revisions_max` of them.
+
+        May be empty while there is more: `sleeping` tells. Stops behind the revision that exceeds `bytes_max`.
+        Raises Compacted (with MM) if the next revision is below MM: the watch is over.
+        """
+        return self._hub.poll(self, revisions_max, bytes_max)
+
+    def advance(self, revision: int) -> None:
+        """Everything below `revision` was looked at."""
+        self._next = max(self._next, revision)
+
+    def close(self) -> None:
+        """No more wakes. A closed watcher can be forgotten."""
+        self._hub.forget(self)
+        self.on_news = None
+
+
+class WatchHub:
+    """Every sleeping watcher by what it waits for. Awake ones are known to nobody but their owner."""
+
+    __slots__ = ("_keys", "_ranges", "_state", "_tables")
+
+    def __init__(self, tables: OrderedMap, state: State) -> None:
+        self._tables = tables
+        self._state = state
+        self._keys: dict[bytes, dict[Watcher, None]] = {}
+        self._ranges: dict[Interest, dict[Watcher, None]] = {}
+
+    @property
+    def revision(self) -> int:
+        return self._state.revision
+
+    def open(self, request: WatchRequest, on_news: Callable[[], None] | None = None) -> Watcher:
+        """A watcher from `start_revision` on (0: after now; may lie in the future).
+
+        `on_news` is called, from inside `apply`, once after each time that the watcher has fallen asleep. Raises
+        Compacted when the start is below MM, InvalidRequest for an empty key, a negative start, an unknown filter.
+        """
+        if not request.key:
+            raise InvalidRequest('the key of a watch is empty: use b"\\0" with the range end b"\\0" for all keys')
+        if request.start_revision < 0:
+            raise InvalidRequest(f"a watch can't start at revision {request.start_revision}: use 0 for now")
+        if not request.filters <= FILTERS:
+            raise InvalidRequest(f"unknown filters {sorted(request.filters - FILTERS)}: a watch knows put and delete")
+        start = request.start_revision or self.revision + 1
+        if start < self._state.minimal_revision:
+            raise compacted(start, self._state.minimal_revision)
+        return Watcher(self, request, start, on_news)
+
+    def poll(self, watcher: Watcher, revisions_max: int, bytes_max: int) -> tuple[RevisionEvents, ...]:
+        if watcher.sleeping:
+            return ()
+        first = watcher.next_revision
+        if first < self._state.minimal_revision:
+            raise compacted(first, self._state.minimal_revision)
+        found: list[RevisionEvents] = []
+        size = 0
+        for revision in range(first, min(first + revisions_max, self.revision + 1)):
+            events = events_at(self._tables, self._state, watcher.request, revision)
+            watcher.advance(revision + 1)
+            if events:
+                found.append(RevisionEvents(revision, events))
+                size += sum(map(size_of, events))
+                if size >= bytes_max:
+                    break
+        if watcher.next_revision > self.revision:
+            self._sleep(watcher)
+        return tuple(found)
+
+    def _sleep(self, watcher: Watcher) -> None:
+        watcher.sleeping = True
+        self._waiting(watcher)[watcher] = None
+
+    def _waiting(self, watcher: Watcher) -> dict[Watcher, None]:
+        request = watcher.request
+        if not request.range_end:
+            return self._keys.setdefault(request.key, {})
+        return self._ranges.setdefault((request.key, request.range_end), {})
+
+    def forget(self, watcher: Watcher) -> None:
+        watcher.advance(watcher.next_revision)
+        watcher.sleeping = False
+        self._drop_empty(watcher)
+
+    def _drop_empty(self, watcher: Watcher) -> None:
+        waiting = self._waiting(watcher)
+        waiting.pop(watcher, None)
+        if waiting:
+            return
+        if watcher.request.range_end:
+            del self._ranges[watcher.request.key, watcher.request.range_end]
+        else:
+            del self._keys[watcher.request.key]
+
+    def tell(self, changed: Sequence[bytes], before: int) -> None:
+        """Keys were written since revision `before`: wake the sleepers whom it concerns."""
+        if not (self._keys or self._ranges):
+            return
+        woken = [watcher for key in changed if key in self._keys for watcher in self._keys[key]]
+        if self._ranges:
+            keys = sorted(changed)
+            touched = [interest for interest in self._ranges if touches(keys, *interest)]
+            woken += [watcher for interest in touched for watcher in self._ranges[interest]]
+        self._wake(dict.fromkeys(woken), before)
+
+    def tell_all(self, before: int) -> None:
+        """The whole state was replaced (a snapshot) after revision `before`."""
+        everyone = [w for waiting in (*self._keys.values(), *self._ranges.values()) for w in waiting]
+        self._wake(dict.fromkeys(everyone), before)
+
+    def _wake(self, watchers: dict[Watcher, None], before: int) -> None:
+        for watcher in watchers:
+            watcher.advance(before + 1)
+            watcher.sleeping = False
+            self._drop_empty(watcher)
+        for watcher in watchers:
+            if watcher.on_news is not None:
+                watcher.on_news()
+
+    def events(self, request: WatchRequest, revision: int) -> RevisionEvents:
+        """What a watch sees of one retained revision. Raises Compacted, FutureRevision."""
+        if revision < self._state.minimal_revision:
+            raise compacted(revision, self._state.minimal_revision)
+        if revision > self.revision:
+            raise FutureRevision(f"revision {revision} is a future revision: the store is at {self.revision}")
+        return RevisionEvents(revision, events_at(self._tables, self._state, request, revision))
+
+
+def touches(keys: Sequence[bytes], start: bytes, range_end: bytes) -> bool:
+    """Whether one of the sorted keys is in the range."""
+    position = bisect_left(keys, start)
+    end = end_of(range_end)
+    return position < len(keys) and (end is None or keys[position] < end)
+
+
+def size_of(event: Event) -> int:
+    return len(event.kv.key) + len(event.kv.value) + EVENT_BYTES
+
+
+def events_at(tables: OrderedMap, state: State, request: WatchRequest, revision: int) -> tuple[Event, ...]:
+    """The events of a retained revision that the request asks for, in their order; none for the empty first one."""
+    if revision < 2:
+        return ()
+    first = record_at(tables, POINTER.pack(revision, 0))
+    found = [event_of(tables, state, request, revision, first)]
+    for sub in range(1, unpack_trailer(first).events):
+        found.append(event_of(tables, state, request, revision, record_at(tables, POINTER.pack(revision, sub))))
+    return tuple(event for event in found if event is not None)
+
+
+def event_of(tables: OrderedMap, state: State, request: WatchRequest, revision: int, record: bytes) -> Event | None:
+    """None for an event that the request does not ask for."""
+    key = key_of(record)
+    delete = record[0] == DELETE
+    if not wants(request, key) or ("delete" if delete else "put") in request.filters:
+        return None
+    kv = KeyValue(key, b"", 0, revision, 0, 0) if delete else key_value_of(record, revision)
+    return Event(delete, kv, previous_of(tables, state, revision, record) if request.prev_kv else None)
+
+
+def wants(request: WatchRequest, key: bytes) -> bool:
+    if not request.range_end:
+        return key == request.key
+    end = end_of(request.range_end)
+    return key >= request.key and (end is None or key < end)
+
+
+def previous_of(tables: OrderedMap, state: State, revision: int, packed: bytes) -> KeyValue | None:
+    """What the event replaced; None for a new key, and at MM itself, where what came before is compacted (etcd)."""
+    previous = unpack_record(packed).previous
+    if previous is None or revision <= state.compacted:
+        return None
+    return key_value_of(record_at(tables, previous), REVISION.unpack_from(previous)[0])
