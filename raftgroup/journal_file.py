@@ -1,0 +1,253 @@
+"""The LMDB file of the journal: opened and judged, read, and filled with `Changes`. Knows no event loop.
+
+Two tables: `log` (entries by index) and `meta` (format, base, term and vote, the small values of the users).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
+from raftgroup.journal_format import (
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    REMEDY,
+    entry_from,
+    entry_key,
+    entry_value,
+    index_of,
+    meta_from,
+    meta_value,
+    pack,
+    unpack,
+)
+from raftgroup.log_state import Changes, Stored
+from raftgroup.ports import Entry
+
+MAP_BYTES_MIN = 1 << 30
+VERIFIED_AT_START = 1000
+GARBAGE_PER_SYNC = 64
+_FORMAT, _BASE, _TERM, _USER = b"format", b"base", b"term", b"user:"
+_DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
+
+
+class JournalFile:
+    """`stored` is what the file held when it was opened, with as many of the newest entries as were verified."""
+
+    def __init__(self, directory: Path, memory_bytes: int) -> None:
+        self._directory = directory
+        self._env = self._open()
+        try:
+            self._log, self._meta = self._open_tables()
+            self._reader: Any = self._env.begin()
+            self.stored = self._read_stored(memory_bytes)
+            self._oldest = self._next_oldest = self._check_contiguous()
+        except lmdb.Error as error:
+            self._env.close()
+            raise self.failure(error) from error
+        except BaseException:
+            self._env.close()
+            raise
+        self._base_index = self._next_base_index = self.stored.base_index
+
+    def begin(self, changes: Changes) -> Callable[[], object]:
+        """Fill a transaction; the call that is returned commits it, in any thread. Call `landed` afterwards."""
+        while True:
+            try:
+                txn = self._env.begin(write=True)
+                try:
+                    self._fill(txn, changes)
+                except BaseException:
+                    txn.abort()
+                    raise
+                commit: Callable[[], object] = txn.commit
+                return commit
+            except lmdb.MapFullError:
+                self.grow()
+            except lmdb.Error as error:
+                raise self.failure(error) from error
+
+    def landed(self) -> None:
+        """The commit has succeeded: later reads see it."""
+        self._oldest, self._base_index = self._next_oldest, self._next_base_index
+        self._renew()
+
+    def grow(self) -> None:
+        """Twice the room. The file takes only what is used of it. No transaction may be under way."""
+        self._reader.abort()
+        try:
+            self._env.set_mapsize(self._env.info()["map_size"] * 2)
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+        self._renew()
+
+    def load(self, start: int, stop: int) -> Sequence[Entry]:
+        """Entries that were committed, each one verified. Raises JournalCorrupt."""
+        try:
+            with self._reader.cursor(self._log) as cursor:
+                cursor.set_key(entry_key(start))
+                return list(self._verified(cursor.iternext(), start, stop))
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+
+    def close(self) -> None:
+        self._reader.abort()
+        self._env.close()
+
+    def failure(self, error: BaseException) -> NodeFailed:
+        """What an error of LMDB means to the node."""
+        if isinstance(error, NodeFailed):
+            return error
+        if isinstance(error, _DAMAGE):
+            return JournalCorrupt(f"the journal in {self._directory} is damaged: {error}. {REMEDY}")
+        return NodeFailed(
+            f"the journal in {self._directory} can't be written: {error}. Nothing acknowledged is lost: make room on "
+            "the disk, or mend it, and restart the node"
+        )
+
+    def _open(self) -> Any:
+        data = self._directory / "data.mdb"
+        try:
+            size = data.stat().st_size if data.exists() else 0
+            return lmdb.open(
+                str(self._directory),
+                map_size=max(MAP_BYTES_MIN, 2 * size),
+                max_dbs=2,
+                lock=False,
+                max_spare_txns=2,
+                mode=0o600,
+            )
+        except _DAMAGE as error:
+            raise DataDirectoryError(
+                f"{data} is not a journal that this program can read ({error}): give the node its own data "
+                f"directory. If this is one, it is damaged. {REMEDY}"
+            ) from error
+        except (lmdb.Error, OSError) as error:
+            raise DataDirectoryError(f"{data} can't be opened: {error}. Make it writable, or choose another") from error
+
+    def _open_tables(self) -> tuple[Any, Any]:
+        with self._env.begin(write=True) as txn:
+            fresh = txn.stat()["entries"] == 0
+            try:
+                log = self._env.open_db(b"log", txn=txn, create=fresh)
+                meta = self._env.open_db(b"meta", txn=txn, create=fresh)
+            except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
+                raise self._foreign() from error
+            if fresh:
+                txn.put(_FORMAT, meta_value(_FORMAT, pack([FORMAT_NAME, FORMAT_VERSION])), db=meta)
+            self._check_format(txn.get(_FORMAT, db=meta))
+        return log, meta
+
+    def _check_format(self, value: bytes | None) -> None:
+        if value is None:
+            raise self._foreign()
+        name, version = unpack(meta_from(_FORMAT, value))[:2]
+        if name != FORMAT_NAME or not isinstance(version, int):
+            raise self._foreign()
+        if version > FORMAT_VERSION:
+            raise DataDirectoryError(
+                f"the journal in {self._directory} has format {version}, and this program knows up to "
+                f"{FORMAT_VERSION}: start it with the newer program that wrote it"
+            )
+
+    def _foreign(self) -> DataDirectoryError:
+        return DataDirectoryError(
+            f"{self._directory} holds an LMDB file that is not a journal: give the node its own data directory"
+        )
+
+    def _read_stored(self, memory_bytes: int) -> Stored:
+        stored = Stored()
+        with self._reader.cursor(self._meta) as cursor:
+            for name, value in cursor.iternext():
+                content = meta_from(name, value)
+                if name == _BASE:
+                    stored.base_index, stored.base_term = unpack(content)  # type: ignore[assignment]
+                elif name == _TERM:
+                    stored.term, stored.vote = unpack(content)  # type: ignore[assignment]
+                elif name.startswith(_USER):
+                    stored.meta[name[len(_USER) :].decode()] = content
+        with self._reader.cursor(self._log) as cursor:
+            stored.entries = self._newest(cursor, stored.base_index, memory_bytes)
+        return stored
+
+    def _newest(self, cursor: Any, base_index: int, memory_bytes: int) -> list[Entry]:
+        entries: list[Entry] = []
+        size = 0
+        for key, value in cursor.iterprev() if cursor.last() else ():
+            index = index_of(key)
+            if index <= base_index or len(entries) == VERIFIED_AT_START or (entries and size > memory_bytes // 2):
+                break
+            if entries and entries[-1].index != index + 1:
+                raise JournalCorrupt(f"entry {entries[-1].index - 1} of the log is missing. {REMEDY}")
+            entries.append(entry_from(index, value))
+            size += len(value)
+        entries.reverse()
+        return entries
+
+    def _check_contiguous(self) -> int:
+        """The oldest index that is stored, garbage included. No scan: as many keys as from the first to the last."""
+        with self._reader.cursor(self._log) as cursor:
+            if not cursor.first():
+                return self.stored.base_index + 1
+            first = index_of(cursor.key())
+            cursor.last()
+            last = index_of(cursor.key())
+        count = self._reader.stat(self._log)["entries"]
+        base = self.stored.base_index
+        if count != last - first + 1 or first > base + 1 or last < base:
+            raise JournalCorrupt(
+                f"the log in {self._directory} holds {count} entries from {first} to {last} on the base {base}: "
+                f"some are missing. {REMEDY}"
+            )
+        return first
+
+    def _verified(self, items: Iterator[tuple[bytes, bytes]], start: int, stop: int) -> Iterator[Entry]:
+        for index, (key, value) in zip(range(start, stop), items, strict=False):
+            if index_of(key) != index:
+                raise JournalCorrupt(f"entry {index} of the log is missing. {REMEDY}")
+            yield entry_from(index, value)
+            start = index + 1
+        if start < stop:
+            raise JournalCorrupt(f"entry {start} of the log is missing. {REMEDY}")
+
+    def _fill(self, txn: Any, changes: Changes) -> None:
+        log = self._log
+        if changes.forget:
+            txn.drop(log, delete=False)
+        elif changes.delete_from is not None:
+            self._delete_from(txn, changes.delete_from)
+        for entry in changes.entries:
+            txn.put(entry_key(entry.index), entry_value(entry), db=log, append=True)
+        for name, content in changes.meta.items():
+            self._put_meta(txn, _USER + name.encode(), content)
+        if changes.term_and_vote is not None:
+            self._put_meta(txn, _TERM, pack(changes.term_and_vote))
+        self._next_base_index = self._base_index
+        if changes.base is not None:
+            self._put_meta(txn, _BASE, pack(changes.base))
+            self._next_base_index = changes.base[0]
+        oldest = self._next_base_index + 1 if changes.forget else self._oldest
+        self._next_oldest = self._collect_garbage(txn, oldest, self._next_base_index)
+
+    def _put_meta(self, txn: Any, name: bytes, content: bytes) -> None:
+        txn.put(name, meta_value(name, content), db=self._meta)
+
+    def _delete_from(self, txn: Any, index: int) -> None:
+        with txn.cursor(self._log) as cursor:
+            found = cursor.set_range(entry_key(index))
+            while found:
+                found = cursor.delete()
+
+    def _collect_garbage(self, txn: Any, oldest: int, base_index: int) -> int:
+        stop = min(oldest + GARBAGE_PER_SYNC, base_index + 1)
+        for index in range(oldest, stop):
+            txn.delete(entry_key(index), db=self._log)
+        return max(oldest, stop)
+
+    def _renew(self) -> None:
+        self._reader.abort()
+        self._reader = self._env.begin()

@@ -1,0 +1,222 @@
+"""What a journal holds in memory: the base, the recent entries, term and vote, and what of it is not on disk yet.
+
+Pure. Both journals are this state plus a disk; a disk takes `Changes` (everything since the last `take`) in one
+piece. Three things hold at any time, and are checked where they could break:
+
+- the entries are contiguous; an index below the base, or the base itself, is never truncated
+- the term never goes back, and the vote of a term is given once and never changed (Raft, section 5.2)
+- every entry that is not on disk is in memory: only synced ones are let go of
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from raftgroup.errors import NodeFailed
+from raftgroup.ports import Entry
+
+ENTRY_OVERHEAD_BYTES = 200
+"""What an entry costs in memory beyond its command: the tuple, its numbers, the header of the bytes."""
+
+
+@dataclass(slots=True)
+class Stored:
+    """What a disk holds, as far as it is read at start: `entries` are the newest ones, contiguous up to the end."""
+
+    base_index: int = 0
+    base_term: int = 0
+    term: int = 0
+    vote: str | None = None
+    meta: dict[str, bytes] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a disk has to do, in this order, all or nothing. `forget`: drop every stored entry first."""
+
+    number: int
+    forget: bool
+    delete_from: int | None
+    entries: Sequence[Entry]
+    base: tuple[int, int] | None
+    term_and_vote: tuple[int, str | None] | None
+    meta: dict[str, bytes]
+
+
+class LogState:
+    """The journal as its users see it; `load(start, stop)` reads entries that are on disk only."""
+
+    def __init__(
+        self, stored: Stored, load: Callable[[int, int], Sequence[Entry]], memory_bytes: int | None = None
+    ) -> None:
+        self.base = Entry(b"", stored.base_index, stored.base_term)
+        self.term, self.vote = stored.term, stored.vote
+        self.meta = dict(stored.meta)
+        self._load = load
+        self._memory_bytes = memory_bytes
+        self._entries = list(stored.entries)
+        self.last = self._entries[-1] if self._entries else self.base
+        self._start = self.last.index + 1 - len(self._entries)
+        self._bytes = sum(map(_bytes_of, self._entries))
+        self.synced_index = self.last.index
+        self._written_index = self.last.index
+        self._landing_index = self.last.index
+        self._number = self._taken = self._saved = 0
+        self._forget = False
+        self._delete_from: int | None = None
+        self._base_changed = self._vote_changed = False
+        self._meta_changed: dict[str, bytes] = {}
+
+    @property
+    def dirty(self) -> bool:
+        return self._saved < self._number
+
+    @property
+    def number(self) -> int:
+        """How many changes there were; those up to `saved` are on disk."""
+        return self._number
+
+    @property
+    def saved(self) -> int:
+        return self._saved
+
+    def term_at(self, index: int) -> int | None:
+        if index >= self._start:
+            return self._entries[index - self._start].term if index <= self.last.index else None
+        if index <= self.base.index:
+            return self.base.term if index == self.base.index else None
+        return self._load(index, index + 1)[0].term
+
+    def slice(self, start: int, stop: int) -> Sequence[Entry]:
+        if start >= self._start:
+            return self._entries[start - self._start : max(stop - self._start, 0)]
+        head: list[Entry] = [self.base] if start <= self.base.index < stop else []
+        start, stop = max(start, self.base.index + 1), min(stop, self.last.index + 1)
+        if start < min(stop, self._start):
+            head.extend(self._load(start, min(stop, self._start)))
+        return head + self._entries[max(start - self._start, 0) : max(stop - self._start, 0)]
+
+    def append(self, entry: Entry) -> None:
+        if entry.index != self.last.index + 1 or entry.term < self.last.term:
+            raise NodeFailed(
+                f"entry {entry.index} of term {entry.term} can't follow entry {self.last.index} of term "
+                f"{self.last.term}: the log of this node is no longer sound, restart the node"
+            )
+        self._entries.append(entry)
+        self.last = entry
+        self._bytes += _bytes_of(entry)
+        self._number += 1
+
+    def truncate_from(self, index: int) -> None:
+        if index > self.last.index:
+            return
+        if index <= self.base.index:
+            raise NodeFailed(
+                f"entry {index} is to be removed, but everything up to {self.base.index} is committed: this node "
+                "and its leader disagree about committed entries. Compare the digests of all nodes"
+            )
+        kept = max(index - self._start, 0)
+        self._bytes -= sum(map(_bytes_of, self._entries[kept:]))
+        del self._entries[kept:]
+        self._start = min(self._start, index)
+        self.last = self._entries[-1] if self._entries else self._stored_entry(index - 1)
+        if index <= self._written_index:
+            self._delete_from = index if self._delete_from is None else min(self._delete_from, index)
+            self._written_index = index - 1
+        self._not_synced_from(index)
+        self._number += 1
+
+    def compact_to(self, index: int) -> None:
+        if index <= self.base.index:
+            return
+        term = self.term_at(index)
+        if term is None:
+            raise NodeFailed(f"the log can't be compacted to {index}: it ends at {self.last.index}")
+        if index > self._written_index:
+            self._forget, self._delete_from, self._written_index = True, None, index
+        self._drop_below(index + 1)
+        self.base = Entry(b"", index, term)
+        if self.last.index == index:
+            self.last = self.base
+        self._base_changed = True
+        self._number += 1
+
+    def reset(self, index: int, term: int) -> None:
+        self.base = self.last = Entry(b"", index, term)
+        self._entries.clear()
+        self._bytes = 0
+        self._start = index + 1
+        self._forget, self._base_changed, self._delete_from = True, True, None
+        self._written_index = index
+        self._not_synced_from(index)
+        self._number += 1
+
+    def set_term(self, term: int, vote: str | None) -> None:
+        if (term, vote) == (self.term, self.vote):
+            return
+        if term < self.term or (term == self.term and self.vote is not None):
+            raise NodeFailed(
+                f"term {term} with a vote for {vote} can't follow term {self.term} with a vote for {self.vote}: "
+                "a term never goes back and a vote is given once. Restart the node"
+            )
+        self.term, self.vote = term, vote
+        self._vote_changed = True
+        self._number += 1
+
+    def set_meta(self, name: str, value: bytes) -> None:
+        if self.meta.get(name) != value:
+            self.meta[name] = self._meta_changed[name] = value
+            self._number += 1
+
+    def take(self) -> Changes:
+        """Everything that is not with the disk yet. One at a time: `landed` or a failure of the node follows."""
+        changes = Changes(
+            number=self._number,
+            forget=self._forget,
+            delete_from=self._delete_from,
+            entries=self._entries[max(self._written_index + 1 - self._start, 0) :],
+            base=(self.base.index, self.base.term) if self._base_changed else None,
+            term_and_vote=(self.term, self.vote) if self._vote_changed else None,
+            meta=self._meta_changed,
+        )
+        self._written_index = self._landing_index = self.last.index
+        self._forget = self._base_changed = self._vote_changed = False
+        self._delete_from = None
+        self._meta_changed = {}
+        return changes
+
+    def landed(self, changes: Changes) -> None:
+        """The disk has it. Entries beyond the memory bound are let go of."""
+        self._saved = changes.number
+        self.synced_index = max(self.synced_index, self._landing_index)
+        if self._memory_bytes is not None and self._bytes > self._memory_bytes:
+            self._let_go(self._memory_bytes * 3 // 4)
+
+    def _let_go(self, target_bytes: int) -> None:
+        freed = count = 0
+        excess = self._bytes - target_bytes
+        for entry in self._entries:
+            if freed >= excess or entry.index >= self.synced_index:
+                break
+            freed += _bytes_of(entry)
+            count += 1
+        self._drop_below(self._start + count)
+
+    def _drop_below(self, index: int) -> None:
+        count = max(index - self._start, 0)
+        self._bytes -= sum(map(_bytes_of, self._entries[:count]))
+        del self._entries[:count]
+        self._start = max(self._start, min(index, self.last.index + 1))
+
+    def _stored_entry(self, index: int) -> Entry:
+        return self.base if index == self.base.index else self._load(index, index + 1)[0]
+
+    def _not_synced_from(self, index: int) -> None:
+        self.synced_index = min(self.synced_index, index - 1)
+        self._landing_index = min(self._landing_index, index - 1)
+
+
+def _bytes_of(entry: Entry) -> int:
+    return len(entry.command) + ENTRY_OVERHEAD_BYTES

@@ -1,0 +1,278 @@
+"""What every journal promises (raftgroup/ports.py), the real one and the simulated one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from raftgroup.errors import NodeFailed
+from raftgroup.ports import Entry
+
+
+def entry(index: int, term: int = 1, command: bytes | None = None) -> Entry:
+    return Entry(b"command %d" % index if command is None else command, index, term)
+
+
+def fill(journal: Any, last: int, term: int = 1) -> None:
+    for index in range(journal.last.index + 1, last + 1):
+        journal.append(entry(index, term))
+
+
+def held(journal: Any) -> list[Entry]:
+    return list(journal.slice(journal.first.index + 1, journal.last.index + 1))
+
+
+async def test_a_new_journal_is_empty(disk: Any) -> None:
+    journal = disk.open()
+    assert journal.first == journal.last == Entry(b"", 0, 0)
+    assert (journal.term, journal.vote, journal.synced_index) == (0, None, 0)
+    assert journal.get_meta("incarnation") is None
+
+
+async def test_what_is_written_is_read_at_once(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 5)
+    assert journal.last == entry(5)
+    assert journal.term_at(3) == 1
+    assert journal.term_at(6) is None
+    assert list(journal.slice(2, 4)) == [entry(2), entry(3)]
+    assert list(journal.slice(5, 9)) == [entry(5)]
+    assert list(journal.slice(6, 9)) == []
+    assert list(journal.slice(0, 2)) == [Entry(b"", 0, 0), entry(1)]
+    assert journal.dirty
+    assert journal.synced_index == 0
+
+
+async def test_what_is_synced_survives_a_loss_of_power(disk: Any) -> None:
+    """M9; fault 4 of PySyncObj."""
+    journal = disk.open()
+    fill(journal, 300)
+    journal.set_term(7, "n2")
+    journal.set_meta("incarnation", b"\x00\x01")
+    await journal.sync()
+    assert not journal.dirty
+    assert journal.synced_index == 300
+    journal = disk.lose_power()
+    assert held(journal) == [entry(index) for index in range(1, 301)]
+    assert (journal.term, journal.vote) == (7, "n2")
+    assert journal.get_meta("incarnation") == b"\x00\x01"
+    assert journal.synced_index == 300
+    assert not journal.dirty
+
+
+async def test_what_is_not_synced_vanishes_whole(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 3)
+    journal.set_term(1, "n1")
+    await journal.sync()
+    fill(journal, 9)
+    journal.truncate_from(3)
+    journal.set_term(2, None)
+    journal.set_meta("name", b"value")
+    journal = disk.lose_power()
+    assert held(journal) == [entry(1), entry(2), entry(3)]
+    assert (journal.term, journal.vote) == (1, "n1")
+    assert journal.get_meta("name") is None
+
+
+async def test_a_conflict_replaces_synced_entries(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 10)
+    await journal.sync()
+    journal.truncate_from(4)
+    assert journal.last == entry(3)
+    assert journal.synced_index == 3
+    fill(journal, 6, term=2)
+    assert journal.synced_index == 3
+    await journal.sync()
+    assert journal.synced_index == 6
+    journal = disk.lose_power()
+    assert held(journal) == [entry(1), entry(2), entry(3), *(entry(index, 2) for index in (4, 5, 6))]
+
+
+async def test_truncating_past_the_end_changes_nothing(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 3)
+    await journal.sync()
+    journal.truncate_from(4)
+    assert not journal.dirty
+    assert journal.last == entry(3)
+
+
+async def test_a_truncation_alone_is_durable(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 5)
+    await journal.sync()
+    journal.truncate_from(2)
+    await journal.sync()
+    journal = disk.lose_power()
+    assert held(journal) == [entry(1)]
+
+
+async def test_the_base_is_never_truncated(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 5)
+    journal.compact_to(3)
+    with pytest.raises(NodeFailed, match="up to 3 is committed"):
+        journal.truncate_from(3)
+
+
+async def test_compaction_keeps_the_base_and_what_follows(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 300)
+    await journal.sync()
+    journal.compact_to(290)
+    assert journal.first == Entry(b"", 290, 1)
+    assert journal.term_at(290) == 1
+    assert journal.term_at(289) is None
+    await journal.sync()
+    journal = disk.lose_power()
+    assert journal.first == Entry(b"", 290, 1)
+    assert held(journal) == [entry(index) for index in range(291, 301)]
+
+
+async def test_an_unsynced_compaction_is_undone_by_a_loss_of_power(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 20)
+    await journal.sync()
+    journal.compact_to(20)
+    assert journal.last == journal.first == Entry(b"", 20, 1)
+    journal = disk.lose_power()
+    assert journal.first == Entry(b"", 0, 0)
+    assert held(journal) == [entry(index) for index in range(1, 21)]
+
+
+async def test_compaction_past_what_is_synced(disk: Any) -> None:
+    """A follower may apply, and have on disk as state, what the others had synced before itself."""
+    journal = disk.open()
+    fill(journal, 5)
+    await journal.sync()
+    fill(journal, 12)
+    journal.compact_to(10)
+    await journal.sync()
+    journal = disk.lose_power()
+    assert journal.first == Entry(b"", 10, 1)
+    assert held(journal) == [entry(11), entry(12)]
+    fill(journal, 13)
+    await journal.sync()
+    journal = disk.lose_power()
+    assert held(journal) == [entry(11), entry(12), entry(13)]
+
+
+async def test_a_long_compaction_goes_on_over_restarts(disk: Any) -> None:
+    """A crash in the middle of a compaction (scenarios, Raft group; fault 5 of PySyncObj)."""
+    journal = disk.open()
+    fill(journal, 1000)
+    await journal.sync()
+    journal.compact_to(900)
+    for _ in range(20):
+        fill(journal, journal.last.index + 1)
+        await journal.sync()
+        journal = disk.lose_power()
+        assert journal.first == Entry(b"", 900, 1)
+        assert journal.slice(901, 902) == [entry(901)]
+        assert journal.synced_index == journal.last.index
+    assert journal.last.index == 1020
+
+
+async def test_a_reset_forgets_the_log(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 300)
+    await journal.sync()
+    journal.reset(50, 3)
+    assert journal.first == journal.last == Entry(b"", 50, 3)
+    assert journal.synced_index < 50
+    journal.append(entry(51, 3))
+    await journal.sync()
+    assert journal.synced_index == 51
+    journal = disk.lose_power()
+    assert journal.first == Entry(b"", 50, 3)
+    assert held(journal) == [entry(51, 3)]
+
+
+async def test_an_unsynced_reset_is_undone_by_a_loss_of_power(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 3)
+    await journal.sync()
+    journal.reset(50, 3)
+    journal = disk.lose_power()
+    assert held(journal) == [entry(1), entry(2), entry(3)]
+
+
+async def test_an_entry_that_does_not_follow_is_refused(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 3, term=2)
+    with pytest.raises(NodeFailed, match="entry 5 of term 2 can't follow entry 3"):
+        journal.append(entry(5, 2))
+    with pytest.raises(NodeFailed, match="term 1 can't follow"):
+        journal.append(entry(4, 1))
+
+
+async def test_a_term_never_goes_back_and_a_vote_is_given_once(disk: Any) -> None:
+    """Raft, section 5.2; scenarios: crash after vote before reply."""
+    journal = disk.open()
+    journal.set_term(3, None)
+    journal.set_term(3, "n1")
+    journal.set_term(3, "n1")
+    for term, vote in ((2, None), (3, "n2"), (3, None)):
+        with pytest.raises(NodeFailed, match="a vote is given once"):
+            journal.set_term(term, vote)
+    journal.set_term(4, None)
+    await journal.sync()
+    journal = disk.lose_power()
+    assert (journal.term, journal.vote) == (4, None)
+
+
+async def test_a_vote_is_replaced_by_the_absence_of_one(disk: Any) -> None:
+    journal = disk.open()
+    journal.set_term(3, "n1")
+    await journal.sync()
+    journal.set_term(4, None)
+    await journal.sync()
+    assert disk.lose_power().vote is None
+
+
+async def test_large_commands(disk: Any) -> None:
+    """One batch may hold several requests of 2 MiB."""
+    journal = disk.open()
+    commands = [bytes([number]) * size for number, size in enumerate((0, 1, 4096, 2 << 20, 8 << 20))]
+    for index, command in enumerate(commands, 1):
+        journal.append(entry(index, 1, command))
+    await journal.sync()
+    journal = disk.lose_power()
+    assert [item.command for item in held(journal)] == commands
+
+
+async def test_syncs_at_the_same_time_all_cover_what_was_written_before_them(disk: Any) -> None:
+    journal = disk.open()
+
+    async def write(index: int) -> None:
+        journal.append(entry(index))
+        await journal.sync()
+        assert journal.synced_index >= index
+
+    await asyncio.gather(*(write(index) for index in range(1, 101)))
+    assert not journal.dirty
+    assert held(disk.lose_power()) == [entry(index) for index in range(1, 101)]
+
+
+async def test_a_sync_whose_caller_gave_up_loses_nothing(disk: Any) -> None:
+    journal = disk.open()
+    fill(journal, 2)
+    task = asyncio.ensure_future(journal.sync())
+    await asyncio.sleep(0)
+    task.cancel()
+    fill(journal, 4)
+    await journal.sync()
+    assert held(disk.lose_power()) == [entry(index) for index in range(1, 5)]
+
+
+async def test_a_sync_with_nothing_to_write_returns(disk: Any) -> None:
+    journal = disk.open()
+    await journal.sync()
+    fill(journal, 1)
+    await journal.sync()
+    await journal.sync()
+    assert journal.synced_index == 1
