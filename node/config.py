@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from node.address import Address
+from node.address import Address, bracketed
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 GIB = 1 << 30
@@ -33,6 +33,10 @@ class InitialMember:
     peer: Address
     http: Address | None = None
     stream: Address | None = None
+
+    def __str__(self) -> str:
+        ports = [self.peer.port] + [other.port for other in (self.http, self.stream) if other is not None]
+        return f"{self.id}={bracketed(self.peer.host)}:{':'.join(map(str, ports))}"
 
     def addresses(self) -> dict[str, str]:
         """Name -> 'host:port' of the addresses that are known."""

@@ -54,6 +54,7 @@ def test_members_of_a_new_cluster_may_name_all_their_ports() -> None:
         InitialMember("n2", Address("::1", 7502)),
     )
     assert config.initial_cluster[1].addresses() == {"peer": "[::1]:7502"}
+    assert ",".join(map(str, config.initial_cluster)) == "n1=127.0.0.1:7501:7401:7601,n2=[::1]:7502"
 
 
 @pytest.mark.parametrize(

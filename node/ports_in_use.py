@@ -1,0 +1,60 @@
+"""Whether an address is free to listen on, and if not, which process has it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from pathlib import Path
+
+from node.address import Address
+
+LISTEN = "0A"
+
+
+class PortUnavailable(Exception):
+    """Nothing can listen there: which address, why (with the process where it can be seen), and what to do."""
+
+
+def check_free(address: Address, purpose: str, remedy: str) -> None:
+    """Raise PortUnavailable when `address` can't be bound. `purpose` is such as 'HTTP of n1'."""
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(target)
+            probe.listen(1)
+    except socket.gaierror as error:
+        raise PortUnavailable(f"{address} ({purpose}) can't be resolved: {error.strerror}; {remedy}") from None
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise PortUnavailable(f"can't listen on {address} ({purpose}): {error.strerror}; {remedy}") from None
+        owner = listener_of(address.port)
+        by = f" by {owner}" if owner else ""
+        raise PortUnavailable(f"port {address.port} ({purpose}) is in use{by}; stop that, or {remedy}") from None
+
+
+def listener_of(port: int) -> str | None:
+    """'process 123 (etcd)', as far as this user may see it (Linux); else None."""
+    inodes = _listening_inodes(port)
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            for link in (entry / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if os.readlink(link) in inodes:
+                        return f"process {entry.name} ({(entry / 'comm').read_text().strip()})"
+    return None
+
+
+def _listening_inodes(port: int) -> set[str]:
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                    found.add(f"socket:[{fields[9]}]")
+    return found

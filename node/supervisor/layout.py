@@ -1,0 +1,76 @@
+"""Which nodes a local cluster has, and where each listens: HTTP base + i, peer base + 100 + i, stream base + 200 + i.
+
+Pure. The layout is fixed when the cluster is formatted, since the members know each other by their addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from node.address import Address
+from node.config import ConfigError, InitialMember, check_id
+
+BASE_PORT = 7400
+NODES = 3
+NODES_MAX = 9
+PEER_OFFSET = 100
+STREAM_OFFSET = 200
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    cluster: str
+    nodes: int = NODES
+    base_port: int = BASE_PORT
+
+    def __post_init__(self) -> None:
+        check_id("cluster", self.cluster)
+        if not 1 <= self.nodes <= NODES_MAX:
+            raise ConfigError(f"nodes: {self.nodes} is out of range; give 1 to {NODES_MAX}, best an odd number")
+        highest = 65535 - STREAM_OFFSET - NODES_MAX
+        if not 1024 <= self.base_port <= highest:
+            raise ConfigError(f"base-port: {self.base_port} is out of range; give 1024 to {highest}")
+
+    def members(self) -> tuple[InitialMember, ...]:
+        return tuple(
+            InitialMember(
+                f"n{number}",
+                peer=Address(LOOPBACK, self.base_port + PEER_OFFSET + number),
+                http=Address(LOOPBACK, self.base_port + number),
+                stream=Address(LOOPBACK, self.base_port + STREAM_OFFSET + number),
+            )
+            for number in range(1, self.nodes + 1)
+        )
+
+    def initial_cluster(self) -> str:
+        """As the option of a node takes it."""
+        return ",".join(map(str, self.members()))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"cluster": self.cluster, "nodes": self.nodes, "base_port": self.base_port}
+
+
+def layout_from_json(content: Mapping[str, Any]) -> Layout:
+    """Raise ConfigError when a field is missing or not what it should be."""
+    cluster, nodes, base_port = content.get("cluster"), content.get("nodes"), content.get("base_port")
+    if not isinstance(cluster, str) or not isinstance(nodes, int) or not isinstance(base_port, int):
+        raise ConfigError(f"cluster.json: {dict(content)} lacks cluster, nodes or base_port; restore the file")
+    return Layout(cluster, nodes, base_port)
+
+
+def check_same(stored: Layout, nodes: int | None, base_port: int | None) -> None:
+    """Raise ConfigError when something else is asked for than the cluster was formatted with."""
+    if nodes is not None and nodes != stored.nodes:
+        raise ConfigError(
+            f"nodes: {nodes} was asked for, but the cluster in this folder has {stored.nodes}; leave --nodes away, "
+            "or give another --data-dir (running clusters change with 'palisade member')"
+        )
+    if base_port is not None and base_port != stored.base_port:
+        raise ConfigError(
+            f"base-port: {base_port} was asked for, but the cluster in this folder was formatted with "
+            f"{stored.base_port}, and its members know each other by it; leave --base-port away, "
+            "or give another --data-dir"
+        )

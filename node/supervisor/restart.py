@@ -1,0 +1,43 @@
+"""What becomes of a node that ended by itself. Pure."""
+
+from __future__ import annotations
+
+import enum
+import signal
+
+EXIT_REFUSED = 2
+"""A node that ends so has refused its configuration, folder or ports: starting it again would change nothing."""
+
+FIRST_S = 1.0
+LONGEST_S = 30.0
+HEALTHY_AFTER_S = 60.0
+"""A node that ran for this long failed for the first time again."""
+
+
+class Ending(enum.Enum):
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+def judge(exit_code: int) -> Ending:
+    return Ending.REFUSED if exit_code == EXIT_REFUSED else Ending.FAILED
+
+
+def failures_in_a_row(before: int, ran_s: float) -> int:
+    """How often the node has failed in a row, this failure included."""
+    return 1 if ran_s >= HEALTHY_AFTER_S else before + 1
+
+
+def backoff_s(failures: int) -> float:
+    """How long to wait before the start after this many failures in a row (1, 2, ...)."""
+    return float(min(LONGEST_S, FIRST_S * 2 ** min(failures - 1, 10)))
+
+
+def describe_exit(exit_code: int) -> str:
+    """'killed by SIGKILL' or 'exit code 1'; a negative code is a signal, as subprocess has it."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return f"killed by {signal.Signals(-exit_code).name}"
+    except ValueError:
+        return f"killed by signal {-exit_code}"

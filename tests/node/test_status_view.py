@@ -1,0 +1,32 @@
+"""The status of nodes reads well, also for nodes that do not answer."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from node.status_view import changes_of, line_of, status_table
+
+LEADER = {
+    "id": "n1", "role": "leader", "term": 2, "revision": 5532, "minimal_revision": 1, "applied_index": 7001,
+    "commit_index": 7001, "ready": True, "url": "http://127.0.0.1:7401",
+}  # fmt: skip
+SILENT = {"id": "n2", "ready": False, "url": "http://127.0.0.1:7402"}
+
+
+def test_the_table_has_every_column_and_says_who_is_silent() -> None:
+    console = Console(width=140, force_terminal=False)
+    with console.capture() as capture:
+        console.print(status_table([LEADER, SILENT]))
+    lines = capture.get().splitlines()
+    assert any("n1 *" in line and "5,532" in line and "http://127.0.0.1:7401" in line for line in lines)
+    assert any("n2" in line and "silent" in line and " no " in line for line in lines)
+
+
+def test_a_line_says_role_term_revision_and_readiness() -> None:
+    assert line_of(LEADER) == "n1 leader term 2 revision 5,532 ready"
+    assert line_of(SILENT) == "n2 silent"
+
+
+def test_a_new_revision_alone_is_no_news_but_a_new_leader_is() -> None:
+    assert changes_of([LEADER | {"revision": 6000}]) == changes_of([LEADER])
+    assert changes_of([LEADER | {"role": "follower"}]) != changes_of([LEADER])
