@@ -36,6 +36,9 @@ def bucket_key(bucket: int) -> bytes:
     return BUCKET_PREFIX + BUCKET_NUMBER.pack(bucket)
 
 
+BUCKET_KEYS = [bucket_key(bucket) for bucket in range(BUCKETS)]
+
+
 def next_chain(chain: bytes, times: bytes, leaves: bytes) -> bytes:
     """`times` as TIMES packs them; `leaves` one after the other."""
     return blake2b(chain + times + leaves, digest_size=DIGEST_BYTES).digest()
@@ -87,8 +90,9 @@ class BucketSums:
         self.dirty.add(number)
 
     def save(self, tables: OrderedMap) -> None:
+        put, meta, sums, keys = tables.put, Table.META, self.sums, BUCKET_KEYS
         for number in self.dirty:
-            tables.put(Table.META, bucket_key(number), self.sums[number].to_bytes(DIGEST_BYTES, "big"))
+            put(meta, keys[number], sums[number].to_bytes(DIGEST_BYTES, "big"))
         self.dirty.clear()
 
     def packed(self) -> bytes:

@@ -5,8 +5,12 @@ or a snapshot. Refusals are results too: a retry must not succeed behind the bac
 
 Per client there is a *floor*: at or below it every sequence counts as used, and a retry gets ResultEvicted. It rises
 when the client moves on (`client_results_max` sequences behind its newest one, or by bytes), and EvictResults raises
-it to the newest sequence of a client that was idle for long. The floor of a client is never forgotten: 34 bytes are
+it to the newest sequence of a client that was idle for long. The floor of a client is never forgotten: 25 bytes are
 the price of never executing anything twice.
+
+CLIENT holds four kinds of entries, by their first letter and the hash of the client's id: what is known of an active
+client, the floor of a forgotten one, results, and *pages*. A page has the revisions of 32 successive sequences whose
+result was that of a plain put, which most are: one entry per 32 writes instead of one per write.
 """
 
 from __future__ import annotations
@@ -23,38 +27,43 @@ from metastore.limits import Limits
 from metastore.ordered_map import OrderedMap, Table
 from metastore.record import key_hash
 from metastore.requests import RequestId
+from metastore.result_codec import PUT
 from metastore.state import State
 
 ACTIVE = b"a"
 FORGOTTEN = b"f"
+PAGE = b"p"
 RESULT = b"r"
-SEQUENCE = Struct(">Q")
+NUMBER = Struct(">Q")
 CLIENT = Struct(">QQQQ")
 SEQUENCE_MAX = (1 << 63) - 1
-RESULT_COST_BYTES = 64
+PAGE_SLOTS = 32
+PAGE_BYTES = PAGE_SLOTS * NUMBER.size
+ENTRY_COST_BYTES = 64
 
 
 class Client:
-    """What is known of one client: `floor` < used sequences with a result <= `highest`."""
+    """What is known of one client: `floor` < used sequences <= `highest`, and the pages that this batch changed."""
 
-    __slots__ = ("bytes", "clock_ms", "floor", "highest", "name")
+    __slots__ = ("bytes", "clock_ms", "floor", "highest", "name", "pages")
 
     def __init__(self, name: bytes, highest: int, floor: int, size: int, clock_ms: int) -> None:
+        """`name`: the hash of its id."""
         self.name = name
         self.highest = highest
         self.floor = floor
         self.bytes = size
         self.clock_ms = clock_ms
+        self.pages: dict[int, bytearray] = {}
 
     def packed(self) -> bytes:
         return CLIENT.pack(self.highest, self.floor, self.bytes, self.clock_ms)
 
 
 class ResultBook:
-    """Results by (client, sequence). Clients that have results are in memory, by the hash of their id, the one that
-    was idle for longest first."""
+    """Results by (client, sequence). Clients that have results are in memory, the one idle for longest first."""
 
-    __slots__ = ("_by_id", "_clients", "_dirty", "_limits", "_pack", "_state", "_tables")
+    __slots__ = ("_clients", "_dirty", "_known", "_limits", "_pack", "_state", "_tables")
 
     def __init__(self, tables: OrderedMap, state: State, limits: Limits) -> None:
         self._tables = tables
@@ -62,12 +71,12 @@ class ResultBook:
         self._limits = limits
         self._pack = msgpack.Packer().pack
         self._clients: dict[bytes, Client] = {}
-        self._by_id: dict[str, Client] = {}
-        self._dirty: set[bytes] = set()
+        self._dirty: dict[bytes, Client] = {}
+        self._known: dict[str, Client] = {}  # active ones by their id, as far as they have shown up
         self.load()
 
     def load(self) -> None:
-        self._by_id.clear()
+        self._known.clear()
         self._dirty.clear()
         stored = self._tables.scan(Table.CLIENT, ACTIVE, next_letter(ACTIVE))
         clients = [Client(key[1:], *CLIENT.unpack(value)) for key, value in stored]
@@ -77,11 +86,11 @@ class ResultBook:
         """How many clients have results."""
         return len(self._clients)
 
+    # Looking up
+
     def find(self, request: RequestId) -> Any:
         """The first result in its wire form; None if this is the first time. Raises ResultEvicted."""
-        client = self._by_id.get(request.client)
-        if client is None:
-            client = self._client(request.client)
+        client = self._client(request.client)
         sequence = request.sequence
         if sequence <= client.floor:
             raise ResultEvicted(
@@ -90,60 +99,113 @@ class ResultBook:
             )
         if sequence > client.highest:
             return None
-        stored = self._tables.get(Table.CLIENT, RESULT + client.name + SEQUENCE.pack(sequence))
+        page = self._page(client, page_of(sequence))
+        revision = NUMBER.unpack_from(page, slot_of(sequence))[0] if page is not None else 0
+        if revision:
+            return (PUT, revision)
+        stored = self._tables.get(Table.CLIENT, RESULT + client.name + NUMBER.pack(sequence))
         return None if stored is None else msgpack.unpackb(stored, use_list=False)
 
+    def newer_than_all(self, rid: Any) -> Client | None:
+        """The client of a request id that can't be a retry, which most are; None where `find` has to tell.
+
+        `rid` as it came over the wire, [client, sequence] at best.
+        """
+        if type(rid) is not list or len(rid) != 2 or type(rid[0]) is not str or type(rid[1]) is not int:
+            return None
+        client = self._known.get(rid[0])
+        return client if client is not None and client.highest < rid[1] <= SEQUENCE_MAX else None
+
     def _client(self, name: str) -> Client:
+        """A new one is not entered before it has a result."""
+        client = self._known.get(name)
+        if client is not None:
+            return client
         hashed = key_hash(name.encode())
         client = self._clients.get(hashed)
         if client is not None:
-            self._by_id[name] = client
+            self._known[name] = client
             return client
         forgotten = self._tables.get(Table.CLIENT, FORGOTTEN + hashed)
-        floor = SEQUENCE.unpack(forgotten)[0] if forgotten is not None else 0
+        floor = NUMBER.unpack(forgotten)[0] if forgotten is not None else 0
         return Client(hashed, floor, floor, 0, self._state.clock_ms)
+
+    def _page(self, client: Client, number: int) -> bytes | bytearray | None:
+        page = client.pages.get(number)
+        return page if page is not None else self._tables.get(Table.CLIENT, page_key(client, number))
+
+    # Remembering
 
     def remember(self, request: RequestId, result: Any) -> None:
         """After `find` gave None for it. The result is what every retry gets."""
-        client = self._by_id.get(request.client) or self._enter(request.client)
-        sequence = request.sequence
-        check(sequence > client.floor, f"a result below the floor of client {request.client!r}")
-        packed = self._pack(result)
-        self._tables.put(Table.CLIENT, RESULT + client.name + SEQUENCE.pack(sequence), packed)
-        client.bytes += len(packed)
-        client.clock_ms = self._state.clock_ms
-        self._state.size += len(packed) + RESULT_COST_BYTES
-        self._dirty.add(client.name)
-        if sequence > client.highest:
-            highest, client.highest = client.highest, sequence
-            floor = sequence - self._limits.client_results_max
-            if floor > client.floor:
-                self._drop(client, min(floor, highest))
-                client.floor = floor
-        while client.bytes > self._limits.client_results_bytes_max and client.floor + 1 < sequence:
-            self._drop(client, client.floor + 1)
-
-    def _enter(self, name: str) -> Client:
-        client = self._client(name)
+        client = self._client(request.client)
         if client.name not in self._clients:
             self._tables.delete(Table.CLIENT, FORGOTTEN + client.name)
             self._clients[client.name] = client
-            self._by_id[name] = client
-        return client
+            self._known[request.client] = client
+        check(request.sequence > client.floor, f"a result below the floor of client {request.client!r}")
+        if result[0] == PUT and len(result) == 2:
+            self.remember_put(client, request.sequence, result[1])
+            return
+        packed = self._pack(result)
+        self._tables.put(Table.CLIENT, RESULT + client.name + NUMBER.pack(request.sequence), packed)
+        self._grow(client, len(packed) + ENTRY_COST_BYTES)
+        self._used(client, request.sequence)
 
-    def _drop(self, client: Client, floor: int) -> int:
-        """Forget the results up to and with `floor`, and raise the floor to it. How many there were."""
-        dropped = 0
-        for sequence in range(client.floor + 1, floor + 1):
-            key = RESULT + client.name + SEQUENCE.pack(sequence)
-            stored = self._tables.get(Table.CLIENT, key)
-            if stored is not None:
-                self._tables.delete(Table.CLIENT, key)
-                client.bytes -= len(stored)
-                self._state.size -= len(stored) + RESULT_COST_BYTES
-                dropped += 1
-        client.floor = max(client.floor, floor)
-        return dropped
+    def remember_put(self, client: Client, sequence: int, revision: int) -> None:
+        """The result of a put without a previous value is its revision."""
+        number, slot = divmod(sequence - 1, PAGE_SLOTS)
+        page = client.pages.get(number)
+        if page is None:
+            page = self._open_page(client, number)
+        NUMBER.pack_into(page, slot * NUMBER.size, revision)
+        self._used(client, sequence)
+
+    def _open_page(self, client: Client, number: int) -> bytearray:
+        stored = self._tables.get(Table.CLIENT, page_key(client, number))
+        if stored is None:
+            self._grow(client, PAGE_BYTES + ENTRY_COST_BYTES)
+        page = client.pages[number] = bytearray(stored or PAGE_BYTES)
+        return page
+
+    def _grow(self, client: Client, size: int) -> None:
+        client.bytes += size
+        self._state.size += size
+
+    def _used(self, client: Client, sequence: int) -> None:
+        client.clock_ms = self._state.clock_ms
+        self._dirty[client.name] = client
+        if sequence > client.highest:
+            floor = (sequence - self._limits.client_results_max) // PAGE_SLOTS * PAGE_SLOTS
+            if floor > client.floor:
+                self._raise_floor(client, floor)
+            client.highest = sequence
+        if client.bytes > self._limits.client_results_bytes_max:
+            self._shrink(client, page_of(sequence) * PAGE_SLOTS)
+
+    def _shrink(self, client: Client, floor_max: int) -> None:
+        """Page by page, but never the one of the result that has just come."""
+        while client.bytes > self._limits.client_results_bytes_max:
+            floor = (client.floor // PAGE_SLOTS + 1) * PAGE_SLOTS
+            if floor > floor_max:
+                return
+            self._raise_floor(client, floor)
+
+    # Forgetting
+
+    def _raise_floor(self, client: Client, floor: int) -> None:
+        """Forget the results up to and with `floor`."""
+        for number in range(page_of(client.floor + 1), page_of(min(floor, client.highest)) + 1):
+            dirty = client.pages.pop(number, None) is not None
+            if dirty or self._tables.get(Table.CLIENT, page_key(client, number)) is not None:
+                self._tables.delete(Table.CLIENT, page_key(client, number))
+                self._grow(client, -PAGE_BYTES - ENTRY_COST_BYTES)
+        start = RESULT + client.name
+        first, end = start + NUMBER.pack(client.floor + 1), start + NUMBER.pack(floor + 1)
+        for key, stored in list(self._tables.scan(Table.CLIENT, first, end)):
+            self._tables.delete(Table.CLIENT, key)
+            self._grow(client, -len(stored) - ENTRY_COST_BYTES)
+        client.floor = floor
 
     def idle_before(self, clock_ms: int) -> bool:
         """Whether EvictResults(clock_ms) would find something to forget."""
@@ -151,7 +213,7 @@ class ResultBook:
         return longest is not None and longest.clock_ms < clock_ms
 
     def evict(self, clock_ms: int) -> int:
-        """Forget the clients idle since before `clock_ms`, the longest idle first; how many results went.
+        """Forget the clients idle since before `clock_ms`, the longest idle first; how many clients those were.
 
         Stops after the client with which `evicted_results_max` sequences are reached: the leader proposes it again.
         """
@@ -163,25 +225,39 @@ class ResultBook:
                 break
             client = self._clients.pop(name)
             looked_at += client.highest - client.floor
-            evicted += self._forget(client)
-        if idle:
-            self._by_id.clear()
+            self._forget(client)
+            evicted += 1
+        self._known.clear()
         return evicted
 
-    def _forget(self, client: Client) -> int:
-        dropped = self._drop(client, client.highest)
-        self._dirty.discard(client.name)
+    def _forget(self, client: Client) -> None:
+        self._raise_floor(client, client.highest)
+        self._dirty.pop(client.name, None)
         self._tables.delete(Table.CLIENT, ACTIVE + client.name)
-        self._tables.put(Table.CLIENT, FORGOTTEN + client.name, SEQUENCE.pack(client.highest))
-        return dropped
+        self._tables.put(Table.CLIENT, FORGOTTEN + client.name, NUMBER.pack(client.highest))
 
     def save(self) -> None:
         """At the end of a batch."""
-        for name in self._dirty:
-            client = self._clients[name] = self._clients.pop(name)
+        for name, client in self._dirty.items():
+            self._clients[name] = self._clients.pop(name)
             self._tables.put(Table.CLIENT, ACTIVE + name, client.packed())
+            for number, page in client.pages.items():
+                self._tables.put(Table.CLIENT, page_key(client, number), bytes(page))
+            client.pages.clear()
         self._dirty.clear()
 
 
 def next_letter(letter: bytes) -> bytes:
     return bytes([letter[0] + 1])
+
+
+def page_of(sequence: int) -> int:
+    return (sequence - 1) // PAGE_SLOTS
+
+
+def slot_of(sequence: int) -> int:
+    return (sequence - 1) % PAGE_SLOTS * NUMBER.size
+
+
+def page_key(client: Client, number: int) -> bytes:
+    return PAGE + client.name + NUMBER.pack(number)

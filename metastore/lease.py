@@ -21,7 +21,6 @@ LEASE_ID = Struct(">Q")
 LEASE_VALUE = Struct(">QQ")
 LEASE_ID_MAX = (1 << 63) - 1
 LEASE_COST_BYTES = 64
-CHOICE = Struct(">QQQI")
 
 
 class LeaseBook:
@@ -72,15 +71,14 @@ class LeaseBook:
         if lease in self._book:
             raise LeaseExists(f"lease {lease} exists already: choose another id, or 0 to let the store choose")
 
-    def choose_id(self, position: int) -> int:
-        """An id that is free, the same on every replica: a hash of where the grant stands in the log."""
-        attempt = 0
+    def choose_id(self) -> int:
+        """An id that is free, never chosen before, and the same on every replica: the hash of a replicated count."""
         while True:
-            place = CHOICE.pack(self._state.index, self._state.term, position, attempt)
+            self._state.chosen_ids += 1
+            place = LEASE_ID.pack(self._state.chosen_ids)
             lease = int.from_bytes(blake2b(place, digest_size=8).digest(), "big") & LEASE_ID_MAX
             if lease and lease not in self._book:
                 return lease
-            attempt += 1
 
     def grant(self, lease: int, ttl_s: int) -> None:
         self._store(lease, ttl_s)

@@ -16,48 +16,35 @@ from metastore.check import check
 from metastore.clock import StampClock
 from metastore.codec import PLAIN_PUT, decode_fields, encode_result, unpack_command
 from metastore.compaction import Compactor
+from metastore.control import Control
 from metastore.digest import BucketSums, Digest
-from metastore.errors import MetastoreError, QuotaExceeded, StoreCorrupt
+from metastore.errors import MetastoreError, StoreCorrupt
 from metastore.exactly_once import ResultBook
 from metastore.housekeeping import due_commands
 from metastore.lease import LeaseBook
 from metastore.limits import Limits, Retention
 from metastore.ordered_map import OrderedMap
-from metastore.plain_put import make_plain_put
+from metastore.plain_put import NOT_PLAIN, make_plain_put
 from metastore.range_read import read_range
 from metastore.requests import (
     Command,
-    Compact,
     DeleteRange,
-    DisarmAlarm,
-    EvictResults,
-    LeaseExpire,
-    LeaseGrant,
-    LeaseKeepAlive,
-    LeaseRevoke,
-    Pin,
     Put,
     Range,
     RequestId,
-    Tick,
     Txn,
-    Unpin,
 )
 from metastore.result_codec import PUT, Wire, refusal
 from metastore.results import (
-    CompactResult,
-    DoneResult,
     KeyValue,
     LeaseInfo,
-    LeaseResult,
-    PinResult,
     RangeResult,
     Result,
     TxnResult,
 )
 from metastore.revision_writer import RevisionWriter
 from metastore.state import State
-from metastore.txn import Executor, require_room
+from metastore.txn import Executor
 from metastore.validation import check_request, check_request_id
 from metastore.watch import WatchHub
 
@@ -81,29 +68,18 @@ class MetaStore:
         self._changed: list[bytes] = []
         self._writer = RevisionWriter(tables, self._state, self._buckets, self._leases, self._changed)
         self._executor = Executor(tables, self._state, self._leases, self._writer, self.limits)
-        self._plain_put = make_plain_put(tables, self._state, self._buckets, self._changed)
-        self._position = 0
+        self._plain_put = make_plain_put(tables, self._state, self._buckets, self._changed, self.limits.quota_bytes)
         self.watches = WatchHub(tables, self._state)
-        self._handlers = self._make_handlers()
-        roomy = self.limits.request_bytes_max >= self.limits.key_bytes_max + self.limits.value_bytes_max + 64
-        self._plain_value_max = self.limits.value_bytes_max if roomy else -1
-
-    def _make_handlers(self) -> dict[type, Callable[[Any], Result]]:
-        return {
+        control = Control(self._state, self._leases, self._compactor, self._results, self._writer, self.limits)
+        self._handlers: dict[type, Callable[[Any], Result]] = {
             Put: self._executor.run,
             DeleteRange: self._executor.run,
             Txn: self._executor.run,
-            Compact: self._compact,
-            LeaseGrant: self._grant,
-            LeaseRevoke: self._revoke,
-            LeaseKeepAlive: self._keep_alive,
-            LeaseExpire: self._expire,
-            EvictResults: self._evict,
-            DisarmAlarm: self._disarm,
-            Tick: lambda _: DoneResult(self._state.revision),
-            Pin: self._pin,
-            Unpin: self._unpin,
+            **control.handlers(),
         }
+        roomy = self.limits.request_bytes_max >= self.limits.key_bytes_max + self.limits.value_bytes_max + 64
+        self._plain_key_max = self.limits.key_bytes_max
+        self._plain_value_max = self.limits.value_bytes_max if roomy else -1
 
     # What the log does
 
@@ -114,7 +90,6 @@ class MetaStore:
         before = state.revision
         state.index, state.term = index, term
         self._clock.accept(stamp)
-        self._position = 0
         command = self._command
         results = [command(packed) for packed in commands]
         self._buckets.save(self._tables)
@@ -233,13 +208,13 @@ class MetaStore:
     # One command
 
     def _command(self, packed: bytes) -> Wire:
-        self._position += 1
         try:
             fields = unpack_command(packed)
             if type(fields) is list and len(fields) == 4 and fields[0] == PLAIN_PUT:
-                result = self._try_plain_put(fields)
-                if result is not None:
-                    return result
+                _, rid, key, value = fields
+                revision = self._try_plain_put(rid, key, value)
+                if revision:
+                    return (PUT, revision)
             request, request_id = decode_fields(fields)
         except StoreCorrupt:
             raise
@@ -247,24 +222,24 @@ class MetaStore:
             return refusal(error)
         return self._once(request, request_id) if request_id is not None else self._execute(request)
 
-    def _try_plain_put(self, fields: list[Any]) -> Wire | None:
-        """None where the long way has to be taken, be it to refuse."""
-        _, rid, key, value = fields
+    def _try_plain_put(self, rid: Any, key: Any, value: Any) -> int:
+        """The revision; NOT_PLAIN where the long way has to be taken, be it to refuse."""
         if (
-            rid is not None
-            or type(key) is not bytes
+            type(key) is not bytes
             or type(value) is not bytes
-            or not 0 < len(key) <= self.limits.key_bytes_max
+            or not 0 < len(key) <= self._plain_key_max
             or len(value) > self._plain_value_max
             or self._state.alarm
         ):
-            return None
-        revision = self._plain_put(key, value)
-        if not revision:
-            return None
-        if self._state.size > self.limits.quota_bytes:
-            self._state.alarm = True
-        return (PUT, revision)
+            return NOT_PLAIN
+        if rid is None:
+            return self._plain_put(key, value)
+        client = self._results.newer_than_all(rid)
+        revision = self._plain_put(key, value) if client is not None else NOT_PLAIN
+        if client is not None and revision:
+            self._results.remember_put(client, rid[1], revision)
+            self._watch_quota()
+        return revision
 
     def _once(self, request: Command, request_id: RequestId) -> Wire:
         """Execute it, unless its result is known already (M3)."""
@@ -299,58 +274,3 @@ class MetaStore:
         """The write that crosses the quota is the last one: refusals never change the alarm."""
         if self._state.size > self.limits.quota_bytes:
             self._state.alarm = True
-
-    # The commands that are not operations on keys
-
-    def _compact(self, request: Compact) -> CompactResult:
-        self._compactor.compact(request.revision)
-        return CompactResult(self._state.revision, self._state.minimal_revision)
-
-    def _pin(self, request: Pin) -> PinResult:
-        remaining_ms = self._compactor.pin(request.id, request.revision, request.ttl_ms)
-        return PinResult(self._state.revision, self._state.minimal_revision, remaining_ms)
-
-    def _unpin(self, request: Unpin) -> PinResult:
-        self._compactor.unpin(request.id)
-        return PinResult(self._state.revision, self._state.minimal_revision, 0)
-
-    def _grant(self, request: LeaseGrant) -> LeaseResult:
-        require_room(self._state, self.limits)
-        self._leases.check_grant(request.id, request.ttl_s, self.limits)
-        lease = request.id or self._leases.choose_id(self._position)
-        self._leases.grant(lease, request.ttl_s)
-        return LeaseResult(self._state.revision, lease, request.ttl_s)
-
-    def _keep_alive(self, request: LeaseKeepAlive) -> LeaseResult:
-        ttl_s = self._leases.keep_alive(request.id)
-        return LeaseResult(self._state.revision, request.id, ttl_s)
-
-    def _revoke(self, request: LeaseRevoke) -> LeaseResult:
-        self._leases.require(request.id)
-        self._remove_lease(request.id)
-        return LeaseResult(self._state.revision, request.id, 0)
-
-    def _remove_lease(self, lease: int) -> None:
-        """Its keys vanish in one revision, in their order; without keys there is none."""
-        for key in self._leases.keys(lease):
-            self._writer.delete(key)
-        self._writer.close()
-        self._leases.remove(lease)
-
-    def _expire(self, request: LeaseExpire) -> DoneResult:
-        gone = [lease for lease in dict.fromkeys(request.ids) if self._leases.has_run_out(lease)]
-        for lease in gone:
-            self._remove_lease(lease)
-        return DoneResult(self._state.revision, len(gone))
-
-    def _evict(self, request: EvictResults) -> DoneResult:
-        return DoneResult(self._state.revision, self._results.evict(min(request.clock_ms, self._state.clock_ms)))
-
-    def _disarm(self, request: DisarmAlarm) -> DoneResult:
-        if self._state.size > self.limits.quota_bytes:
-            raise QuotaExceeded(
-                f"the store still holds {self._state.size} bytes of {self.limits.quota_bytes}: delete keys and compact"
-            )
-        was = self._state.alarm
-        self._state.alarm = False
-        return DoneResult(self._state.revision, int(was))

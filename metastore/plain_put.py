@@ -28,7 +28,9 @@ PlainPut = Callable[[bytes, bytes], int]
 NOT_PLAIN = 0
 
 
-def make_plain_put(tables: OrderedMap, state: State, buckets: BucketSums, changed: list[bytes]) -> PlainPut:
+def make_plain_put(
+    tables: OrderedMap, state: State, buckets: BucketSums, changed: list[bytes], quota_bytes: int
+) -> PlainPut:
     """put(key, value) -> the new revision; NOT_PLAIN, and nothing is done, for a key that hangs on a lease."""
     get, store = tables.get, tables.put
     history, revisions, keys = Table.HISTORY, Table.REVISION, Table.KEY
@@ -68,6 +70,8 @@ def make_plain_put(tables: OrderedMap, state: State, buckets: BucketSums, change
         state.chain = chain
         state.revision = revision
         state.size += cost
+        if state.size > quota_bytes:
+            state.alarm = True
         return revision
 
     return plain_put

@@ -15,7 +15,7 @@ CLOCK_KEY = b"clock"
 STATE_KEY = b"state"
 
 CLOCK = Struct(">QQ")
-STATE = Struct(">Qqq16s16sQQQQ?")
+STATE = Struct(">Qqq16s16sQQQQQ?")
 
 FIRST_REVISION = 1
 """Of an empty store, as in etcd: the first write gets revision 2."""
@@ -31,7 +31,7 @@ class State:
     """
 
     __slots__ = (
-        "_stored", "alarm", "base_chain", "chain", "clock_ms", "compacted", "freed", "garbage", "index", "keys",
+        "_stored", "alarm", "base_chain", "chain", "chosen_ids", "clock_ms", "compacted", "freed", "garbage", "index", "keys",
         "revision", "size", "term", "wall_ms", "wanted",
     )  # fmt: skip
 
@@ -48,6 +48,7 @@ class State:
     garbage: int
     freed: int
     keys: int
+    chosen_ids: int
     alarm: bool
 
     def __init__(self, tables: OrderedMap) -> None:
@@ -58,7 +59,7 @@ class State:
         self.wall_ms, self.clock_ms = CLOCK.unpack(tables.get(Table.META, CLOCK_KEY) or CLOCK.pack(0, 0))
         self.revision, self.compacted, self.wanted = FIRST_REVISION, NEVER_COMPACTED, NEVER_COMPACTED
         self.chain = self.base_chain = NO_DIGEST
-        self.size = self.garbage = self.freed = self.keys = 0
+        self.size = self.garbage = self.freed = self.keys = self.chosen_ids = 0
         self.alarm = False
         self._stored = self._packed()
         stored = tables.get(Table.META, STATE_KEY)
@@ -68,14 +69,14 @@ class State:
     def _unpack(self, stored: bytes) -> None:
         (
             self.revision, self.compacted, self.wanted, self.chain, self.base_chain,
-            self.size, self.garbage, self.freed, self.keys, self.alarm,
+            self.size, self.garbage, self.freed, self.keys, self.chosen_ids, self.alarm,
         ) = STATE.unpack(stored)  # fmt: skip
         self._stored = stored
 
     def _packed(self) -> bytes:
         return STATE.pack(
             self.revision, self.compacted, self.wanted, self.chain, self.base_chain,
-            self.size, self.garbage, self.freed, self.keys, self.alarm,
+            self.size, self.garbage, self.freed, self.keys, self.chosen_ids, self.alarm,
         )  # fmt: skip
 
     @property
