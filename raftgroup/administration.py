@@ -94,7 +94,10 @@ class Administration:
                 return
 
     async def _add(self, wire: list[Any]) -> None:
-        await self._change(self._replica.membership.with_member(Member.from_wire(wire)))
+        member = Member.from_wire(wire)
+        if member.id == self._own_id:
+            raise MembershipRefused(f"{member.id} leads the group: let it hand over before its storage is replaced")
+        await self._change(self._replica.membership.with_member(member))
 
     async def _promote(self, member_id: str) -> None:
         membership = self._replica.membership.promoted(member_id)

@@ -50,4 +50,6 @@ class PreVote:
         return term == self._term and len(self._granted & voters) >= majority(len(voters))
 
     def end(self) -> None:
-        self._term, self._granted = 0, set()
+        """What was granted is used, or is no longer true: a leader was heard."""
+        if self._term:
+            self._term, self._granted = 0, set()

@@ -286,7 +286,15 @@ class Engine(SyncObj):  # type: ignore[misc]
         self._SyncObj__raftCommitIndex = max(index, self.commit_index)
 
     def restore(self, applied: int) -> None:
-        """The state machine stands at `applied`, from disk or from a snapshot: go on from there."""
+        """The state machine stands at `applied`, from disk or from a snapshot: go on from there.
+
+        Raises NodeFailed when that would be a step back (pysyncobj.md, fault 9).
+        """
+        if self.commit_index > max(applied, 1):
+            raise NodeFailed(
+                f"a state at index {applied} is older than what this node has committed ({self.commit_index}): it was "
+                "installed too late. Restart the node; it goes on from what is on its disk"
+            )
         self._SyncObj__raftLastApplied = applied
         self._SyncObj__raftCommitIndex = applied
 
@@ -357,11 +365,6 @@ class Engine(SyncObj):  # type: ignore[misc]
         index: int | None = self._SyncObj__noopIDx
         return index
 
-    @property
-    def handover_pending(self) -> bool:
-        pending: bool = self._SyncObj__transferInProgress
-        return pending
-
     def next_index(self, member: str) -> int:
         index: int = self._SyncObj__raftNextIndex[self._peer(member)]
         return index
@@ -377,6 +380,12 @@ class Engine(SyncObj):  # type: ignore[misc]
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
         return self._host.may_campaign()
+
+    def _checkCommandsToApply(self) -> None:  # noqa: N802
+        """The library takes commands for a limited time and leaves the rest for the next tick. By then this node may
+        follow somebody, to whom the library would send them in a message of its own that nobody takes here."""
+        while self._SyncObj__commandsQueue._FastQueue__queue:
+            super()._checkCommandsToApply()
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
         self._host.send_appends()

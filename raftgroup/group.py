@@ -339,7 +339,7 @@ class Group:
             self._proposals.put_back(batch)
             self._wake()
             return
-        index, term = self._replica.engine.applied_index + 1, self._replica.engine.term
+        index, term = self._machine.applied
         for proposal, result in zip(batch, results, strict=True):
             proposal.end(Applied(index, term, result))
 

@@ -7,9 +7,11 @@ unknown: it was in a log, or on its way to the leader, and nobody said what beca
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, NamedTuple
 
 from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
@@ -69,14 +71,15 @@ class Proposals:
 
     def __init__(self) -> None:
         self._queue: deque[Proposal] = deque()
-        self._all: deque[Proposal] = deque()
+        self._by_deadline: list[tuple[float, int, Proposal]] = []
+        self._order = count()
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def add(self, proposal: Proposal) -> None:
         self._queue.append(proposal)
-        self._all.append(proposal)
+        heapq.heappush(self._by_deadline, (proposal.deadline, next(self._order), proposal))
 
     def put_back(self, proposals: Iterable[Proposal]) -> None:
         """They were refused before they reached any log: first in line again, until their deadline."""
@@ -99,16 +102,24 @@ class Proposals:
         return batch
 
     def expire(self, now: float) -> None:
-        """End what is past its deadline. Deadlines are nearly in order, so this looks at the front only."""
-        waiting = self._all
-        while waiting and (waiting[0].done is None or waiting[0].deadline <= now):
-            end_late(waiting.popleft())
+        """End what is past its deadline."""
+        waiting = self._by_deadline
+        while waiting and (waiting[0][2].done is None or waiting[0][0] <= now):
+            end_late(heapq.heappop(waiting)[2])
 
     def fail(self, error: Callable[[], RaftError]) -> None:
-        for proposal in self._all:
-            proposal.end(error())
-        self._all.clear()
+        """This node stops: what is still in the queue ends with `error`; of the rest nobody here will hear."""
+        for _, _, proposal in self._by_deadline:
+            proposal.end(_lost_from_sight() if proposal.sent else error())
+        self._by_deadline.clear()
         self._queue.clear()
+
+
+def _lost_from_sight() -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "this node stopped after the command was proposed: it may be applied or not, now or later; read before you "
+        "decide, or retry it with a request id"
+    )
 
 
 def end_late(proposal: Proposal) -> None:

@@ -85,12 +85,13 @@ class Replica:
         self._votes: set[tuple[int, str]] = set()
         self._answering: tuple[str, float] | None = None
         self._held_messages: list[tuple[str, int, Any]] = []
-        self._held_replies: list[tuple[str, Reply, float]] = []
+        self._held_replies: list[tuple[str, Reply, float, str]] = []
         self._syncing = False
         self._term_writes = 0
         self._term_writes_syncing = 0
         self._term_writes_synced = 0
         self._handover_term = -1
+        self._membership_queued = False
         self._wants_tick = False
         self._lease_until = 0.0
         self._known: dict[str, str] | None = None
@@ -161,8 +162,8 @@ class Replica:
         return now < self._lease_until
 
     def membership_settled(self) -> bool:
-        """No change of membership is under way."""
-        return self._memberships.changed_at <= self.engine.commit_index
+        """No change of membership is under way, in the log or on its way there."""
+        return not self._membership_queued and self._memberships.changed_at <= self.engine.commit_index
 
     def membership_at(self, index: int) -> Membership:
         return self._memberships.at(index)
@@ -172,10 +173,15 @@ class Replica:
     def tick(self) -> None:
         """Do what is due. Raises whatever the state machine raises: the node must stop then."""
         if self._commit_target > self.engine.commit_index:
-            self.engine.commit_to(min(self._commit_target, self.engine.applied_index + APPLY_ENTRIES_MAX))
+            self.engine.commit_to(min(self._appliable(), self.engine.applied_index + APPLY_ENTRIES_MAX))
         self.engine.tick()
-        if self._commit_target > self.engine.commit_index and not self.engine.leads:
+        if self._appliable() > self.engine.commit_index and not self.engine.leads:
             self._wants_tick = True
+
+    def _appliable(self) -> int:
+        """Committed, and on this node's own disk: so the state machine's disk is never ahead of the journal's, but
+        by a snapshot, and no membership is forgotten in a crash."""
+        return min(self._commit_target, self._journal.synced_index)
 
     def wants_tick(self) -> bool:
         """Whether the last tick left work behind that needs no event."""
@@ -199,7 +205,13 @@ class Replica:
             raise MembershipRefused("only a leader that has committed in its term can change the membership")
         if not self.membership_settled():
             raise MembershipRefused("another change of membership is under way; wait until it is committed")
-        self._propose(MEMBERSHIP + msgpack.packb(membership.to_wire()), outcome)
+
+        def ended(results: Any, applied: bool) -> None:
+            self._membership_queued = False
+            outcome(results, applied)
+
+        self._membership_queued = True
+        self._propose(MEMBERSHIP + msgpack.packb(membership.to_wire()), ended)
 
     def _propose(self, command: bytes, outcome: Outcome) -> None:
         self.engine.propose(command, lambda results, code: outcome(results, was_applied(code)))
@@ -255,8 +267,8 @@ class Replica:
             for member, kind, body in late:
                 self._send(member, kind, body)
         replies, self._held_replies = self._held_replies, []
-        for member, reply, sent_at in replies:
-            self._judge_reply(member, reply, sent_at)
+        for member, reply, sent_at, incarnation in replies:
+            self._judge_reply(member, reply, sent_at, incarnation)
 
     def _send_durable(self, member: str, kind: int, body: Any) -> None:
         if self._syncing or self._journal.dirty:
@@ -269,9 +281,11 @@ class Replica:
     def may_campaign(self) -> bool:
         if not self.is_voter:
             return False
-        if not self.membership.voters - {self._own_id} or self.engine.handover_pending:
-            return True
         term = self.engine.term + 1
+        if not self.membership.voters - {self._own_id} or term == self._handover_term:
+            return True
+        if not self._may_vote():
+            return False
         if self._pre_vote.won(term, self.membership.voters):
             self._pre_vote.end()
             return True
@@ -324,6 +338,7 @@ class Replica:
         return None
 
     def membership_added(self, index: int, command: bytes) -> None:
+        self._membership_queued = False
         self._memberships.append(index, _membership_in(command))
         self._membership_changed()
 
@@ -359,6 +374,7 @@ class Replica:
         if self.engine.leads and term == self.engine.term:
             raise NodeFailed(f"{leader} leads term {term} as this node does: two leaders in one term")
         self._heard_leader = self._clock.now()
+        self._pre_vote.end()
 
     def _on_append(self, leader: str, body: Any) -> None:
         term, commit, prev_index, prev_term, sent_at, packed = body
@@ -399,11 +415,11 @@ class Replica:
 
     def _on_append_reply(self, follower: str, body: Any) -> None:
         term, next_index, success, sent_at, incarnation = body
-        if self._is_known(follower, incarnation):
-            self._judge_reply(follower, Reply(term, next_index, success), sent_at)
+        self._judge_reply(follower, Reply(term, next_index, success), sent_at, incarnation)
 
-    def _judge_reply(self, follower: str, reply: Reply, sent_at: float) -> None:
-        if not self.engine.leads:
+    def _judge_reply(self, follower: str, reply: Reply, sent_at: float, incarnation: str) -> None:
+        """Also of a reply that was held: its sender may have been removed or replaced meanwhile."""
+        if not self.engine.leads or not self._is_known(follower, incarnation):
             return
         verdict = screen_reply(
             reply,
@@ -419,7 +435,7 @@ class Replica:
             return
         self._confirmed(follower, sent_at)
         if isinstance(verdict, Hold):
-            self._held_replies.append((follower, reply, sent_at))
+            self._held_replies.append((follower, reply, sent_at, incarnation))
         elif isinstance(verdict, Acknowledge):
             self.engine.deliver_acknowledgement(follower, verdict.match)
             self.replication.acknowledged(follower, verdict.match)
@@ -454,7 +470,10 @@ class Replica:
     # Elections.
 
     def _may_vote(self) -> bool:
-        if not self.is_voter or self.engine.leads:
+        """Whether this node's promise to the leader that it last heard is over. Who is no voter by its own log votes
+        all the same: the entry that made it one may not have reached it yet, and only the candidate's membership says
+        whether the vote of this storage counts (Raft thesis 4.2.2)."""
+        if self.engine.leads:
             return False
         return may_vote(
             self._clock.now(),
@@ -485,7 +504,7 @@ class Replica:
 
     def _on_request_vote(self, candidate: str, body: Any) -> None:
         term, last_index, last_term, handover = body
-        if candidate in self.membership.removed or not self.is_voter:
+        if candidate in self.membership.removed:
             return
         if not handover and not self._may_vote():
             return
@@ -506,7 +525,7 @@ class Replica:
             if term > self.engine.term:
                 self._follow_term(term)
             return
-        if (term, voter) not in self._votes:
+        if term == self.engine.term and (term, voter) not in self._votes:
             self._votes = {vote for vote in self._votes if vote[0] == term} | {(term, voter)}
             self.engine.deliver_vote(voter, term)
 
