@@ -1,0 +1,43 @@
+"""What the node's APIs need of a Raft group: `raftgroup.group.Group` has it, and so has the fake of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from raftgroup.errors import RaftError
+from raftgroup.membership import Member, Membership
+from raftgroup.proposals import Applied
+from raftgroup.role import Role
+from raftgroup.status import GroupStatus
+
+Outcome = Applied | RaftError
+Done = Callable[[Outcome], None]
+
+
+class GroupFace(Protocol):
+    def submit(self, command: bytes, done: Done, *, timeout_s: float = 5.0) -> None:
+        """Have `done` called exactly once, in a later turn of the loop. Raises RaftError where nothing began."""
+        ...
+
+    def try_read_barrier(self) -> bool:
+        """Whether a read of the local state is linearizable right now."""
+        ...
+
+    async def read_barrier(self, *, timeout_s: float = 5.0) -> int: ...
+    async def add(self, member: Member) -> None: ...
+    async def promote(self, member_id: str) -> None: ...
+    async def remove(self, member_id: str) -> None: ...
+    async def transfer(self, target: str | None) -> str: ...
+    def status(self) -> GroupStatus: ...
+
+    @property
+    def leader(self) -> str | None: ...
+    @property
+    def leads(self) -> bool: ...
+    @property
+    def term(self) -> int: ...
+    @property
+    def role(self) -> Role: ...
+    @property
+    def members(self) -> Membership: ...

@@ -1,0 +1,163 @@
+"""What a node can be asked for, over its group and its store: HTTP, the stream and the embedded store share it.
+
+Every write is checked before anything is proposed, has a deadline, and comes to one of three ends: a result, a
+refusal (nothing changed), or OutcomeUnknown. Reads are linearizable unless they ask not to be: a local read after a
+read barrier of the group. The errors are those of `metastore.errors` and `raftgroup.errors`, as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from metastore.codec import decode_result, encode_command
+from metastore.digest import Digest
+from metastore.machine import MetaStore
+from metastore.requests import Command, Range, RequestId, SortOrder, SortTarget, Txn, WatchRequest
+from metastore.results import LeaseInfo, RangeResult, TxnResult
+from metastore.validation import check_request, check_request_id, is_read_only
+from node.group_face import Done, GroupFace, Outcome
+from node.metrics import Metrics
+from node.watching import Watching
+from raftgroup.proposals import Applied
+
+PAGE_KEYS = 1_000
+"""How many keys are read in one turn of the loop: a large range never delays a heartbeat."""
+
+
+class Service:
+    """`deadline_s` is how long a request may take that does not say so itself."""
+
+    def __init__(
+        self, group: GroupFace, store: MetaStore, *, deadline_s: float = 5.0, metrics: Metrics | None = None
+    ) -> None:
+        self.group = group
+        self.store = store
+        self.deadline_s = deadline_s
+        self.metrics = metrics or Metrics()
+
+    # Writes.
+
+    def submit(self, request: Command, done: Done, request_id: RequestId | None = None) -> None:
+        """Propose, and have `done` called with what it came to. Raises the refusal of what need not be proposed."""
+        check_request(request, self.store.limits)
+        if request_id is not None:
+            check_request_id(request_id, self.store.limits)
+        self.submit_encoded(encode_command(request, request_id), done)
+
+    def submit_encoded(self, command: bytes, done: Done, *, timeout_s: float | None = None) -> None:
+        """A command that was checked already, in the encoding of `metastore.codec`."""
+        self.group.submit(command, done, timeout_s=timeout_s or self.deadline_s)
+
+    def result_of(self, outcome: Outcome) -> Any:
+        """The result of a proposal (metastore.results). Raises what it came to instead."""
+        if not isinstance(outcome, Applied):
+            self.metrics.failed(outcome)
+            raise outcome
+        self.metrics.applied += 1
+        return decode_result(outcome.result)
+
+    async def write(
+        self, request: Command, request_id: RequestId | None = None, *, timeout_s: float | None = None
+    ) -> Any:
+        """The result of a write. A transaction that writes nothing is read where this node stands."""
+        if isinstance(request, Txn) and request_id is None and is_read_only(request):
+            return await self.read_txn(request)
+        check_request(request, self.store.limits)
+        if request_id is not None:
+            check_request_id(request_id, self.store.limits)
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        began = self.metrics.now()
+        command = encode_command(request, request_id)
+        self.submit_encoded(command, _into(outcome), timeout_s=timeout_s)
+        end = await outcome
+        self.metrics.write_latency.observe(self.metrics.now() - began)
+        return self.result_of(end)
+
+    # Reads.
+
+    async def barrier(self, *, timeout_s: float | None = None) -> None:
+        """Afterwards a read of the store is linearizable. Raises Unavailable."""
+        if not self.group.try_read_barrier():
+            await self.group.read_barrier(timeout_s=timeout_s or self.deadline_s)
+
+    async def range(self, request: Range, *, timeout_s: float | None = None) -> RangeResult:
+        check_request(request, self.store.limits)
+        if not request.serializable:
+            await self.barrier(timeout_s=timeout_s)
+        self.metrics.reads += 1
+        if not request.range_end or not is_pageable(request):
+            return self.store.range(request)
+        return await self._pages(request)
+
+    def range_now(self, request: Range) -> RangeResult | None:
+        """The answer to a read of one key, if it takes no waiting; None if `range` has to be awaited."""
+        if request.range_end or not (request.serializable or self.group.try_read_barrier()):
+            return None
+        check_request(request, self.store.limits)
+        self.metrics.reads += 1
+        return self.store.range(request)
+
+    async def _pages(self, request: Range) -> RangeResult:
+        """A whole range at one revision, page by page, with a turn of the loop in between."""
+        wanted = request.limit if request.limit > 0 else None
+        first = self.store.range(replace(request, limit=min(PAGE_KEYS, wanted or PAGE_KEYS)))
+        kvs, more = list(first.kvs), first.more
+        at = request.revision if request.revision > 0 else first.revision
+        while more and (wanted is None or len(kvs) < wanted):
+            await asyncio.sleep(0)
+            limit = min(PAGE_KEYS, wanted - len(kvs)) if wanted else PAGE_KEYS
+            after = kvs[-1].key + b"\0"
+            page = self.store.range(replace(request, key=after, limit=limit, revision=at, exact_count=False))
+            kvs += page.kvs
+            more = page.more
+        return RangeResult(first.revision, tuple(kvs), more, first.count)
+
+    async def read_txn(self, request: Txn) -> TxnResult:
+        check_request(request, self.store.limits)
+        await self.barrier()
+        self.metrics.reads += 1
+        return self.store.read_txn(request)
+
+    async def lease_info(self, lease_id: int) -> LeaseInfo:
+        """Raises LeaseNotFound."""
+        await self.barrier()
+        return self.store.lease_info(lease_id)
+
+    async def leases(self) -> tuple[int, ...]:
+        await self.barrier()
+        return self.store.leases()
+
+    async def digest(self) -> Digest:
+        """Of this replica, at the revision that it names."""
+        await self.barrier()
+        return self.store.digest()
+
+    # Watches.
+
+    def watch(self, request: WatchRequest, *, progress_s: float | None = None) -> Watching:
+        """Raises Compacted (naming MM) or InvalidRequest. Close it after use."""
+        return Watching(self.store.watches, request, self.metrics, progress_s=progress_s)
+
+
+def _into(future: asyncio.Future[Outcome]) -> Done:
+    """Hands an outcome to who waits for it, if anybody still does."""
+
+    def done(outcome: Outcome) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    return done
+
+
+def is_pageable(request: Range) -> bool:
+    """Whether pages in the order of the keys make up the answer."""
+    ordered = request.sort_target is SortTarget.KEY and request.sort_order is not SortOrder.DESCEND
+    filtered = (
+        request.min_mod_revision
+        or request.max_mod_revision
+        or request.min_create_revision
+        or request.max_create_revision
+    )
+    return ordered and not filtered and not request.count_only

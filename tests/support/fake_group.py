@@ -1,0 +1,154 @@
+"""A group of one that needs no disk and no network: what is submitted in one turn of the loop is applied in the next.
+
+It has the face of `raftgroup.group.Group` (node/group_face.py), and can be made to lose its leader or its majority,
+so that the APIs above it can be tested without a cluster. Time is handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from metastore.limits import Limits
+from metastore.machine import MetaStore
+from metastore.memory_map import MemoryMap
+from node.group_face import Done
+from raftgroup.errors import MembershipRefused, OutcomeUnknown, Unavailable
+from raftgroup.membership import Member, MemberRole, Membership
+from raftgroup.proposals import Applied
+from raftgroup.role import Role
+from raftgroup.status import GroupStatus, MemberStatus
+
+TERM = 2
+
+
+class FakeClock:
+    """Seconds that pass only when a test says so, unless `running` gives another clock."""
+
+    def __init__(self, running: Callable[[], float] | None = None) -> None:
+        self._running = running
+        self._now_s = 1000.0
+
+    def now(self) -> float:
+        return self._running() if self._running else self._now_s
+
+    def advance(self, seconds: float) -> None:
+        self._now_s += seconds
+
+
+class FakeGroup:
+    """`leading` False: no leader is known. `majority` False: proposals are taken, and never come to an end in time."""
+
+    def __init__(self, store: MetaStore, clock: FakeClock | None = None, member: str = "n1") -> None:
+        self.store = store
+        self.clock = clock or FakeClock()
+        self.member = member
+        self.leading = True
+        self.majority = True
+        self.lease_valid = True
+        self.submitted = 0
+        self.transfers: list[str | None] = []
+        self._waiting: list[tuple[bytes, Done, asyncio.TimerHandle | None]] = []
+        self._due = False
+        addresses = {"peer": "127.0.0.1:7501", "http": "127.0.0.1:7401", "stream": "127.0.0.1:7601"}
+        self._members = Membership((Member(member, MemberRole.VOTER, "fake", addresses),))
+        self._index = store.applied[0]
+        store.lead(self.clock.now(), 0)
+
+    # Proposals and reads.
+
+    def submit(self, command: bytes, done: Done, *, timeout_s: float = 5.0) -> None:
+        self.submitted += 1
+        loop = asyncio.get_running_loop()
+        if not self.leading:
+            loop.call_later(timeout_s, done, Unavailable("no leader with a majority was found before the deadline"))
+        elif not self.majority:
+            loop.call_later(timeout_s, done, OutcomeUnknown("the deadline passed after the command was proposed"))
+        else:
+            self._waiting.append((command, done, None))
+            if not self._due:
+                self._due = True
+                loop.call_soon(self._apply)
+
+    def _apply(self) -> None:
+        self._due = False
+        batch, self._waiting = self._waiting, []
+        for outcome, (_, done, _) in zip(self.apply([command for command, _, _ in batch]), batch, strict=True):
+            done(outcome)
+
+    def apply(self, commands: list[bytes]) -> list[Applied]:
+        """Apply one batch at once."""
+        self._index += 1
+        index = self._index
+        stamp = self.store.stamp(self.clock.now(), int(self.clock.now() * 1000))
+        return [Applied(index, TERM, result) for result in self.store.apply(index, TERM, stamp, commands)]
+
+    def try_read_barrier(self) -> bool:
+        return self.leading and self.majority and self.lease_valid
+
+    async def read_barrier(self, *, timeout_s: float = 5.0) -> int:
+        if not (self.leading and self.majority):
+            await asyncio.sleep(timeout_s)
+            raise Unavailable(f"no majority confirmed a leader within {timeout_s:g} s; nothing was read, try again")
+        return self._index
+
+    # Membership.
+
+    async def add(self, member: Member) -> None:
+        self._members = self._members.with_member(member)
+
+    async def promote(self, member_id: str) -> None:
+        self._members = self._members.promoted(member_id)
+
+    async def remove(self, member_id: str) -> None:
+        self._members = self._members.without(member_id)
+
+    async def transfer(self, target: str | None) -> str:
+        self.transfers.append(target)
+        if target is not None and not self._members.is_voter(target):
+            raise MembershipRefused(f"{target} can't take over: it is no voter")
+        return target or self.member
+
+    # What can be seen.
+
+    @property
+    def leader(self) -> str | None:
+        return self.member if self.leading else None
+
+    @property
+    def leads(self) -> bool:
+        return self.leading
+
+    @property
+    def term(self) -> int:
+        return TERM
+
+    @property
+    def role(self) -> Role:
+        return Role.LEADER if self.leading else Role.FOLLOWER
+
+    @property
+    def members(self) -> Membership:
+        return self._members
+
+    def status(self) -> GroupStatus:
+        members = tuple(MemberStatus(each, True, self._index, False) for each in self._members.members)
+        return GroupStatus(
+            member=self.member,
+            incarnation="fake",
+            role=self.role,
+            term=TERM,
+            leader=self.leader,
+            commit_index=self._index,
+            applied_index=self._index,
+            first_index=0,
+            last_index=self._index,
+            synced_index=self._index,
+            lease_remaining_ms=900,
+            members=members,
+        )
+
+
+def fake_group(limits: Limits | None = None, clock: FakeClock | None = None) -> FakeGroup:
+    """A group with an empty store in memory."""
+    return FakeGroup(MetaStore(MemoryMap(), limits), clock)
