@@ -1,9 +1,10 @@
 """How a new group comes to know its members' storages, and how a wiped one is told apart from a new one.
 
-Each storage gets a random name, its incarnation, when it is made. A founding member takes part in elections only once
-it has seen the incarnation of *every* other founding member; that complete map is the first membership, and from then
-on what another storage says under one of these ids counts for nothing. So a founding member that lost its disk can't
-vote twice: those who know it refuse it, and it can't complete a map of its own, for a founded member tells it so.
+Each storage gets a random name, its incarnation, when it is made. A founding member pins, durably, the first
+incarnation that it sees of every other founding member, and tells them all its pins. It takes part in elections once
+all founding members report the same complete map; that is the first membership, and from then on what another storage
+says under one of these ids counts for nothing. So a founding member that lost its disk can't vote twice: before the
+map is agreed nobody has voted, and afterwards each of the others has pinned the storage that is gone.
 Price: the first start needs all founding members; later ones need a majority.
 """
 
@@ -47,32 +48,61 @@ class Greeting:
 
 
 class Founding:
-    """Collects the incarnations of the founding members. `addresses`: founding member -> its addresses."""
+    """Agrees on the incarnations of the founding members. `addresses`: founding member -> its addresses.
 
-    def __init__(self, own: Greeting, addresses: Mapping[str, Mapping[str, str]]) -> None:
+    `pinned`: what an earlier run of this node pinned.
+    """
+
+    def __init__(
+        self, own: Greeting, addresses: Mapping[str, Mapping[str, str]], pinned: Mapping[str, str] | None = None
+    ) -> None:
         self._own = own
         self._addresses = addresses
-        self._incarnations = {own.member: own.incarnation}
+        self._pins = {**(pinned or {}), own.member: own.incarnation}
+        self._reported: dict[str, Mapping[str, str]] = {}
+
+    @property
+    def pins(self) -> Mapping[str, str]:
+        """To be made durable before anybody is told."""
+        return self._pins
 
     def provisional(self) -> Membership:
         """Whom to talk to meanwhile; nobody's incarnation is known, so nobody votes."""
         return self._membership(dict.fromkeys(self._addresses, ""))
 
-    def saw(self, greeting: Greeting) -> Membership | None:
-        """The first membership, once it is complete."""
+    def saw(self, greeting: Greeting) -> None:
+        """Pin the storage that greets. Raises DataDirectoryError for another one than was pinned before."""
         if self._own.member in greeting.knows and set(self._addresses) <= set(greeting.knows):
-            self._incarnations = {member: greeting.knows[member] for member in self._addresses}
-        elif greeting.member in self._addresses:
-            self._incarnations[greeting.member] = greeting.incarnation
-        return self.complete()
+            self._adopt({member: greeting.knows[member] for member in self._addresses})
+        if greeting.member not in self._addresses:
+            return
+        pinned = self._pins.setdefault(greeting.member, greeting.incarnation)
+        if pinned != greeting.incarnation:
+            raise DataDirectoryError(
+                f"{greeting.member} came with storage {pinned} first and has storage {greeting.incarnation} now, and "
+                "the cluster is not founded yet: empty the data directories of all founding members and start them again"
+            )
 
-    def complete(self) -> Membership | None:
-        if set(self._incarnations) != set(self._addresses):
-            return None
-        return self._membership(self._incarnations)
+    def reported(self, member: str, pins: Mapping[str, str]) -> None:
+        """`member` has pinned these storages, durably."""
+        self._reported[member] = pins
+
+    def _adopt(self, agreed: Mapping[str, str]) -> None:
+        """The others have agreed already, with this storage among theirs."""
+        self._pins = dict(agreed)
+        self._reported = dict.fromkeys(self._addresses, self._pins)
+
+    def agreed(self) -> Membership | None:
+        """The first membership, once every founding member has reported the same complete map."""
+        complete = set(self._pins) == set(self._addresses)
+        others = set(self._addresses) - {self._own.member}
+        if complete and all(self._reported.get(member) == self._pins for member in others):
+            return self._membership(self._pins)
+        return None
 
     def missing(self) -> list[str]:
-        return sorted(set(self._addresses) - set(self._incarnations))
+        """Founding members that were not seen yet."""
+        return sorted(set(self._addresses) - set(self._pins))
 
     def _membership(self, incarnations: Mapping[str, str]) -> Membership:
         return Membership(
@@ -106,11 +136,22 @@ class Introductions:
             raise wiped(self._own.member, self._own.incarnation, known_as)
         return reason
 
-    def found(self, greeting: Greeting | None) -> Membership | None:
-        """The first membership, once, when everybody it needs has been seen."""
-        if self._founding is None:
-            return None
-        membership = self._founding.complete() if greeting is None else self._founding.saw(greeting)
+    @property
+    def pins(self) -> Mapping[str, str] | None:
+        """What a founding member tells the others; None once the group is founded."""
+        return self._founding.pins if self._founding else None
+
+    def saw(self, greeting: Greeting) -> None:
+        if self._founding is not None:
+            self._founding.saw(greeting)
+
+    def reported(self, member: str, pins: Mapping[str, str]) -> None:
+        if self._founding is not None:
+            self._founding.reported(member, pins)
+
+    def found(self) -> Membership | None:
+        """The first membership: once, when all founding members agree on it."""
+        membership = self._founding.agreed() if self._founding else None
         if membership is not None:
             self._founding = None
         return membership

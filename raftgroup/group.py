@@ -23,14 +23,14 @@ from raftgroup.errors import DataDirectoryError, MembershipRefused, NodeFailed, 
 from raftgroup.forwarding import Forwarding
 from raftgroup.leader_calls import LeaderCalls
 from raftgroup.membership import Member, Membership
-from raftgroup.messages import Kind
+from raftgroup.messages import Kind, is_well_formed
 from raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
 from raftgroup.proposals import Applied, Proposal, Proposals, into_future
 from raftgroup.replica import Identity, Replica
 from raftgroup.role import Role
 from raftgroup.snapshots import Snapshots
 from raftgroup.status import GroupStatus, MemberStatus
-from raftgroup.storage import keep_membership, open_storage
+from raftgroup.storage import keep_membership, keep_pins, open_storage
 from raftgroup.timing import Timing
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,8 @@ class Group:
         stored = open_storage(journal, config.cluster, config.member, random)
         self.incarnation = stored.incarnation
         own = Greeting(config.cluster, config.member, stored.incarnation, {})
-        founding = Founding(own, config.founders) if stored.membership is None and config.founders else None
+        founds = stored.membership is None and bool(config.founders)
+        founding = Founding(own, config.founders, stored.pins) if founds else None
         membership = stored.membership or (founding.provisional() if founding else Membership(()))
         self._introductions = Introductions(own, founding)
         self._realign(stored.membership)
@@ -137,7 +138,7 @@ class Group:
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
         await self._journal.sync()
-        self._found(None)
+        self._found()
         self._dial()
         await self._peers.start(self)
         self._spawn(self._housekeep())
@@ -435,17 +436,33 @@ class Group:
         try:
             peer = Greeting.from_wire(greeting)
             reason = self._introductions.judge(peer, self.members)
+            if reason is None:
+                self._pinned(peer)
         except ValueError as error:
             return str(error)
         except DataDirectoryError as error:
             self._fail(error)
             return str(error)
-        if reason is None:
-            self._found(peer)
         return reason
 
-    def _found(self, peer: Greeting | None) -> None:
-        membership = self._introductions.found(peer)
+    def _pinned(self, peer: Greeting) -> None:
+        """Pin the storage of a founding member, and tell all of them what is pinned, once that is durable."""
+        before = dict(self._introductions.pins or {})
+        self._introductions.saw(peer)
+        pins = self._introductions.pins
+        if pins is not None and pins != before:
+            keep_pins(self._journal, pins)
+        self._report_pins()
+        self._found()
+
+    def _report_pins(self) -> None:
+        pins = self._introductions.pins
+        if pins is not None:
+            for member in sorted(self._peers.connected()):
+                self._replica.send_durable(member, Kind.FOUNDING, [dict(pins)])
+
+    def _found(self) -> None:
+        membership = self._introductions.found()
         if membership is not None:
             keep_membership(self._journal, membership)
             self._replica.establish(membership)
@@ -454,6 +471,7 @@ class Group:
     def on_connected(self, member: str, greeting: dict[str, Any]) -> None:
         self._replica.connected(member)
         self._snapshots.connected(member)
+        self._report_pins()
         self._wake()
 
     def on_disconnected(self, member: str) -> None:
@@ -466,25 +484,32 @@ class Group:
         log.warning("%s refuses this node: %s", member, reason)
 
     def on_message(self, member: str, kind: int, body: Any) -> None:
+        if not is_well_formed(kind, body):
+            log.warning("dropped a message of kind %d from %s that has not the shape of its kind", kind, member)
+            return
         try:
-            if kind == Kind.FORWARD:
-                self._forwarding.take(member, body, leads=self._replica.engine.leads)
-            elif kind == Kind.FORWARD_REPLY:
-                self._forwarding.answered(member, body)
-            elif kind == Kind.REQUEST:
-                number, name, arguments = body
-                self._spawn(self._administration.answer(member, number, name, arguments))
-            elif kind == Kind.RESPONSE:
-                self._calls.answered(member, *body)
-            elif kind == Kind.SNAPSHOT:
-                self._snapshots.receive(member, body)
-            else:
-                self._replica.receive(member, kind, body)
-        except (TypeError, ValueError, KeyError, IndexError) as error:
-            log.warning("dropped a message of kind %d from %s that makes no sense: %r", kind, member, error)
+            self._handle(member, kind, body)
         except Exception as error:
             self._fail(error)
         self._wake()
+
+    def _handle(self, member: str, kind: int, body: Any) -> None:
+        if kind == Kind.FORWARD:
+            self._forwarding.take(member, body, leads=self._replica.engine.leads)
+        elif kind == Kind.FORWARD_REPLY:
+            self._forwarding.answered(member, body)
+        elif kind == Kind.REQUEST:
+            number, name, arguments = body
+            self._spawn(self._administration.answer(member, number, name, arguments))
+        elif kind == Kind.RESPONSE:
+            self._calls.answered(member, *body)
+        elif kind == Kind.SNAPSHOT:
+            self._snapshots.receive(member, body)
+        elif kind == Kind.FOUNDING:
+            self._introductions.reported(member, body[0])
+            self._found()
+        else:
+            self._replica.receive(member, kind, body)
 
     # Whom to be connected with.
 

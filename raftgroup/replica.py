@@ -270,7 +270,8 @@ class Replica:
         for member, reply, sent_at, incarnation in replies:
             self._judge_reply(member, reply, sent_at, incarnation)
 
-    def _send_durable(self, member: str, kind: int, body: Any) -> None:
+    def send_durable(self, member: str, kind: int, body: Any) -> None:
+        """Send once everything that was written until now is on disk."""
         if self._syncing or self._journal.dirty:
             self._held_messages.append((member, kind, body))
         else:
@@ -297,10 +298,10 @@ class Replica:
 
     def send_vote_request(self, member: str, term: int, last_index: int, last_term: int) -> None:
         handover = term == self._handover_term
-        self._send_durable(member, Kind.REQUEST_VOTE, [term, last_index, last_term, handover])
+        self.send_durable(member, Kind.REQUEST_VOTE, [term, last_index, last_term, handover])
 
     def send_vote(self, member: str, term: int) -> None:
-        self._send_durable(member, Kind.VOTE, [term, True, self.identity.incarnation])
+        self.send_durable(member, Kind.VOTE, [term, True, self.identity.incarnation])
 
     def send_appends(self) -> None:
         if self.engine.term != self._led_term:
@@ -324,7 +325,7 @@ class Replica:
 
     def _answer(self, leader: str, next_index: int, success: bool, sent_at: float) -> None:
         body = [self.engine.term, next_index, success, sent_at, self.identity.incarnation]
-        self._send_durable(leader, Kind.APPEND_REPLY, body)
+        self.send_durable(leader, Kind.APPEND_REPLY, body)
 
     def apply(self, index: int, term: int, command: bytes) -> Any:
         kind = command[:1]
@@ -403,7 +404,7 @@ class Replica:
         if term >= self.engine.term:
             self._hear(leader, term)
             self.engine.deliver_heartbeat(leader, term)
-        self._send_durable(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
+        self.send_durable(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
 
     def _on_campaign_now(self, leader: str, body: Any) -> None:
         (term,) = body
@@ -509,7 +510,7 @@ class Replica:
         if not handover and not self._may_vote():
             return
         if term < self.engine.term:
-            self._send_durable(candidate, Kind.VOTE, [self.engine.term, False, self.identity.incarnation])
+            self.send_durable(candidate, Kind.VOTE, [self.engine.term, False, self.identity.incarnation])
         elif term == self.engine.term and self.engine.vote == candidate:
             self.send_vote(candidate, term)
         else:

@@ -183,7 +183,7 @@ class Replication:
             prev_index,
             self._journal.term_at(prev_index),
             now,
-            [(entry.command, entry.term) for entry in entries],
+            [[entry.command, entry.term] for entry in entries],
         ]
         follower.reachable = self._send(member, Kind.APPEND, body)
         if not follower.reachable:
