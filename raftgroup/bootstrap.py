@@ -80,7 +80,7 @@ class Founding:
         if pinned != greeting.incarnation:
             raise DataDirectoryError(
                 f"{greeting.member} came with storage {pinned} first and has storage {greeting.incarnation} now, and "
-                "the cluster is not founded yet: empty the data directories of all founding members and start them again"
+                "the cluster is not founded yet: empty the data directories of all its members and start them again"
             )
 
     def reported(self, member: str, pins: Mapping[str, str]) -> None:
