@@ -55,7 +55,7 @@ class MemoryMap:
     """`OrderedMap` over one `MemoryTable` per table."""
 
     def __init__(self) -> None:
-        self._tables = {table: MemoryTable() for table in Table}
+        self._tables = [MemoryTable() for _ in Table]
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         return self._tables[table].values.get(key)

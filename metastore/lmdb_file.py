@@ -1,0 +1,210 @@
+"""The LMDB file below the store: opened and judged, read through one snapshot, written in transactions.
+
+One LMDB table per `Table`, and one more for what the file says of itself (format, a random name of this file).
+LMDB always commits with its full syncs; py-lmdb 3 checks the structure of every page that it touches, so damage
+raises instead of crashing the process; the values carry checksums of their own (`stored_record.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import msgpack
+
+from metastore import long_keys
+from metastore.errors import StoreCorrupt
+from metastore.ordered_map import Table
+from metastore.store_errors import StoreFailed
+from metastore.stored_record import REMEDY, seal, unseal
+
+FORMAT_VERSION = 1
+FORMAT_NAME = "palisade-store"
+MAP_BYTES_MIN = 1 << 30
+DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
+_ABOUT, _FORMAT, _PROGRESS = b"ABOUT", b"format", b"progress"
+
+
+class LmdbFile:
+    """`reader` is a snapshot as of the last `renew`. Raises StoreFailed and StoreCorrupt."""
+
+    def __init__(self, directory: Path, *, map_bytes: int = MAP_BYTES_MIN, read_only: bool = False) -> None:
+        self.directory = directory
+        self.env = self._open(map_bytes, read_only)
+        try:
+            self._about, self._tables = self._open_tables()
+            self.reader: Any = self.env.begin()
+            self.name = self._check_format(self._read_about(_FORMAT))
+        except lmdb.Error as error:
+            self.env.close()
+            raise self.failure(error) from error
+        except BaseException:
+            self.env.close()
+            raise
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        stored = long_keys.stored_key(key)
+        try:
+            sealed = self.reader.get(stored, None, self._tables[table])
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+        if sealed is None:
+            return None
+        value = unseal(table, stored, sealed)
+        return value if stored is key else long_keys.split(value)[1]
+
+    def scan(self, table: Table, start: bytes, end: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        items = self.stored_items(self.reader, table, long_keys.stored_start(start), long_keys.stored_end(end), reverse)
+        return long_keys.in_order(items, start, end, reverse)
+
+    def stored_items(
+        self, txn: Any, table: Table, start: bytes, end: bytes | None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """(stored key, stored value), verified, with start <= key < end, both as they are stored."""
+        try:
+            with txn.cursor(self._tables[table]) as cursor:
+                if not reverse:
+                    for key, sealed in cursor.iternext() if cursor.set_range(start) else ():
+                        if end is not None and key >= end:
+                            return
+                        yield key, unseal(table, key, sealed)
+                    return
+                found = cursor.prev() if end is not None and cursor.set_range(end) else cursor.last()
+                for key, sealed in cursor.iterprev() if found else ():
+                    if key < start:
+                        return
+                    yield key, unseal(table, key, sealed)
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+
+    def count(self, table: Table) -> int:
+        entries: int = self.reader.stat(self._tables[table])["entries"]
+        return entries
+
+    def begin(self) -> Any:
+        """A write transaction; it ends in the thread in which it began."""
+        return self.env.begin(write=True)
+
+    def put_items(
+        self, txn: Any, table: Table, items: Iterable[tuple[bytes, bytes | None]], append: bool = False
+    ) -> None:
+        """Keys and values of the caller's; None deletes. `append`: all are behind what the table holds."""
+        puts, deletes = [], []
+        for key, value in items:
+            if value is None:
+                deletes.append(long_keys.stored_key(key))
+                continue
+            if len(key) > long_keys.PREFIX_BYTES:
+                value = long_keys.stored_value(key, value)
+                key = long_keys.stored_key(key)
+            puts.append((key, seal(table, key, value)))
+        database = self._tables[table]
+        with txn.cursor(database) as cursor:
+            cursor.putmulti(puts, append=append)
+        for key in deletes:
+            txn.delete(key, db=database)
+
+    def renew(self) -> None:
+        """Read what was committed by now."""
+        self.reader.abort()
+        self.reader = self.env.begin()
+
+    def grow(self) -> None:
+        """Twice the room; the file takes only what is used of it. Ends every read transaction of this process."""
+        self.reader.abort()
+        self.env.set_mapsize(self.env.info()["map_size"] * 2)
+        self.reader = self.env.begin()
+
+    def used_bytes(self) -> int:
+        """What the file has grown to, free pages included."""
+        pages: int = self.env.info()["last_pgno"] + 1
+        return pages * int(self.env.stat()["psize"])
+
+    def read_progress(self) -> list[Any] | None:
+        return self._read_about(_PROGRESS)
+
+    def write_progress(self, txn: Any, progress: Sequence[Any] | None) -> None:
+        """A small record of the caller's own, moved in the same transaction as what it is about."""
+        if progress is None:
+            txn.delete(_PROGRESS, db=self._about)
+        else:
+            self._write_about(txn, _PROGRESS, progress)
+
+    def close(self) -> None:
+        self.reader.abort()
+        self.env.close()
+
+    def failure(self, error: BaseException) -> StoreFailed | StoreCorrupt:
+        if isinstance(error, DAMAGE):
+            return StoreCorrupt(f"the store in {self.directory} is damaged: {error}. {REMEDY}")
+        return StoreFailed(
+            f"the store in {self.directory} can't be used: {error}. Nothing acknowledged is lost, the log still has "
+            "it: make room on the disk, or mend it, and restart the node"
+        )
+
+    def _open(self, map_bytes: int, read_only: bool) -> Any:
+        data = self.directory / "data.mdb"
+        try:
+            if not read_only:
+                self.directory.mkdir(parents=True, exist_ok=True)
+            size = data.stat().st_size if data.exists() else 0
+            return lmdb.open(
+                str(self.directory),
+                map_size=max(map_bytes, 2 * size),
+                max_dbs=len(Table) + 8,
+                max_spare_txns=4,
+                mode=0o600,
+                readonly=read_only,
+                lock=not read_only,
+            )
+        except DAMAGE as error:
+            raise StoreCorrupt(
+                f"{data} is not a store that this program can read ({error}): give the node its own data directory. "
+                f"If this is one, it is damaged. {REMEDY}"
+            ) from error
+        except (lmdb.Error, OSError) as error:
+            raise StoreFailed(f"{data} can't be opened: {error}. Make it writable, or choose another") from error
+
+    def _open_tables(self) -> tuple[Any, list[Any]]:
+        if self.env.stat()["entries"] == 0:
+            self._format()
+        try:
+            about = self.env.open_db(_ABOUT, create=False)
+            return about, [self.env.open_db(table.name.encode(), create=False) for table in Table]
+        except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
+            raise self._foreign() from error
+
+    def _format(self) -> None:
+        with self.env.begin(write=True) as txn:
+            self._about = self.env.open_db(_ABOUT, txn=txn)
+            for table in Table:
+                self.env.open_db(table.name.encode(), txn=txn)
+            self._write_about(txn, _FORMAT, [FORMAT_NAME, FORMAT_VERSION, os.urandom(8).hex()])
+
+    def _read_about(self, key: bytes) -> list[Any] | None:
+        sealed = self.reader.get(key, None, self._about)
+        if sealed is None:
+            return None
+        about: list[Any] = msgpack.unpackb(unseal(Table.META, key, sealed))
+        return about
+
+    def _write_about(self, txn: Any, key: bytes, about: Sequence[Any]) -> None:
+        txn.put(key, seal(Table.META, key, msgpack.packb(about)), db=self._about)
+
+    def _check_format(self, about: list[Any] | None) -> str:
+        if about is None or about[0] != FORMAT_NAME:
+            raise self._foreign()
+        if about[1] > FORMAT_VERSION:
+            raise StoreCorrupt(
+                f"the store in {self.directory} has format {about[1]}, and this program knows up to {FORMAT_VERSION}: "
+                "start it with the newer program that wrote it"
+            )
+        return str(about[2])
+
+    def _foreign(self) -> StoreCorrupt:
+        return StoreCorrupt(
+            f"{self.directory} holds an LMDB file that is not a store: give the node its own data directory"
+        )

@@ -1,0 +1,80 @@
+"""Keys that are longer than LMDB takes (511 bytes), kept in almost their order.
+
+A key of up to `PREFIX_BYTES` is stored as it is. A longer one is stored as its first `PREFIX_BYTES` and a hash of the
+whole, `LONG_BYTES` together, with the whole key in front of the value. So:
+
+- the length alone tells the two apart;
+- all long keys with the same prefix, a *group*, lie next to each other, and nothing else lies among them: a shorter
+  key that sorts between two of them would have to begin with their prefix and be longer than it;
+- between groups and short keys the order is that of the keys; within a group it is that of the hashes, so who scans
+  collects a group and sorts it.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from struct import Struct
+
+PREFIX_BYTES = 480
+HASH_BYTES = 16
+LONG_BYTES = PREFIX_BYTES + HASH_BYTES
+_LENGTH = Struct(">I")
+_AFTER_GROUP = b"\xff" * (HASH_BYTES + 1)
+
+
+def stored_key(key: bytes) -> bytes:
+    if len(key) <= PREFIX_BYTES:
+        return key
+    return key[:PREFIX_BYTES] + blake2b(key, digest_size=HASH_BYTES).digest()
+
+
+def stored_value(key: bytes, value: bytes) -> bytes:
+    """The value as it is stored under `stored_key(key)`."""
+    if len(key) <= PREFIX_BYTES:
+        return value
+    return _LENGTH.pack(len(key)) + key + value
+
+
+def is_long(stored: bytes) -> bool:
+    return len(stored) == LONG_BYTES
+
+
+def split(value: bytes) -> tuple[bytes, bytes]:
+    """(key, value) of what is stored under a long key."""
+    stop = _LENGTH.size + int(_LENGTH.unpack_from(value)[0])
+    return value[_LENGTH.size : stop], value[stop:]
+
+
+def stored_start(start: bytes) -> bytes:
+    """No key at or after `start` is stored before this. Some that are before `start` may follow it, in one group."""
+    return start[:PREFIX_BYTES]
+
+
+def stored_end(end: bytes | None) -> bytes | None:
+    """No key before `end` is stored at or after this. Some of the group of `end` that are not before it, are."""
+    if end is None or len(end) <= PREFIX_BYTES:
+        return end
+    return end[:PREFIX_BYTES] + _AFTER_GROUP
+
+
+def in_order(
+    items: Iterator[tuple[bytes, bytes]], start: bytes, end: bytes | None, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """The items of a scan between the stored bounds, with their own keys, in their order, between the true bounds."""
+    group: list[tuple[bytes, bytes]] = []
+    prefix = b""
+    for stored, value in items:
+        if group and not (len(stored) == LONG_BYTES and stored.startswith(prefix)):
+            yield from sorted(group, reverse=reverse)
+            group.clear()
+        if len(stored) == LONG_BYTES:
+            key, value = split(value)
+            prefix = stored[:PREFIX_BYTES]
+            if start <= key and (end is None or key < end):
+                group.append((key, value))
+        elif stored >= start:
+            yield stored, value
+    yield from sorted(group, reverse=reverse)

@@ -1,0 +1,84 @@
+"""The directory of a store: who may use it, and which of its files is the one that counts.
+
+    LOCK        held by the process that uses it
+    current/    the store
+    incoming/   a snapshot that is being received; `complete` in it once it is whole and durable
+    previous/   what was the store before the snapshot, for a moment
+
+A complete snapshot becomes the store by two renames. A crash between them leaves no `current`: the next start then
+finishes what was begun. Whatever happens, there is one whole store at every moment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+from metastore.store_errors import StoreFailed
+
+
+class StoreDirectory:
+    """Holds the lock until `release`. Raises StoreFailed where the directory is in use or can't be written."""
+
+    def __init__(self, path: Path) -> None:
+        self.current, self.incoming, self._previous = path / "current", path / "incoming", path / "previous"
+        self._path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreFailed(
+                f"the store directory {path} can't be used: {error.strerror}. Make it writable, or choose another"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise StoreFailed(
+                f"the store directory {path} is in use by another process: stop it first, or choose another one"
+            ) from error
+        self._finish_swap()
+
+    def mark_complete(self) -> None:
+        """The file in `incoming` is whole and durable: from now on a swap that was begun is finished."""
+        file = os.open(self.incoming / "complete", os.O_WRONLY | os.O_CREAT, 0o600)
+        os.fsync(file)
+        os.close(file)
+        self.sync()
+
+    def swap(self) -> None:
+        """Make `incoming` the store. No file in either may be open."""
+        os.rename(self.current, self._previous)
+        sync_directory(self._path)
+        self._finish_swap()
+
+    def drop_incoming(self) -> None:
+        shutil.rmtree(self.incoming, ignore_errors=True)
+
+    def sync(self) -> None:
+        """Make what was created and renamed in here durable."""
+        for directory in (self.current, self.incoming, self._path, self._path.parent):
+            if directory.exists():
+                sync_directory(directory)
+
+    def release(self) -> None:
+        os.close(self._lock)
+
+    def _finish_swap(self) -> None:
+        if not self.current.exists() and self._previous.exists():
+            complete = (self.incoming / "complete").exists()
+            os.rename(self.incoming if complete else self._previous, self.current)
+            sync_directory(self._path)
+        if self.current.exists():
+            shutil.rmtree(self._previous, ignore_errors=True)
+            (self.current / "complete").unlink(missing_ok=True)
+
+
+def sync_directory(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,15 @@
+"""What goes wrong below the state machine. Not refusals: the node stops, or the snapshot is asked for again."""
+
+from __future__ import annotations
+
+
+class StoreFailed(Exception):
+    """The file can't be used: disk full, I/O error, no permission, in use. Stops the node; the log loses nothing."""
+
+
+class SnapshotInvalid(Exception):
+    """A received snapshot is not whole or not of this format; it is thrown away and asked for again."""
+
+
+class SnapshotGone(Exception):
+    """A snapshot that is being sent had to be given up: open a new one and send that from its beginning."""

@@ -1,0 +1,33 @@
+"""A checksum behind every value of the file, over table, key and value: what is read is what was written (M9).
+
+Pure. The key belongs to it, so that a value which turns up in another's place is found out as well.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from metastore.errors import StoreCorrupt
+from metastore.ordered_map import Table
+
+CRC_BYTES = 4
+REMEDY = (
+    "This node's copy of the store can't be trusted any more: stop the node, remove its data directory, and start it "
+    "again, so that it gets everything from the others. If no majority of healthy nodes is left, restore a backup"
+)
+_SEEDS = [zlib.crc32(bytes([table])) for table in Table]
+
+
+def seal(table: Table, key: bytes, value: bytes) -> bytes:
+    """`key` as it is stored."""
+    return value + zlib.crc32(value, zlib.crc32(key, _SEEDS[table])).to_bytes(CRC_BYTES, "big")
+
+
+def unseal(table: Table, key: bytes, sealed: bytes) -> bytes:
+    """Raises StoreCorrupt unless it is what was sealed."""
+    value = sealed[:-CRC_BYTES]
+    if zlib.crc32(value, zlib.crc32(key, _SEEDS[table])).to_bytes(CRC_BYTES, "big") != sealed[-CRC_BYTES:]:
+        raise StoreCorrupt(
+            f"the value of key {key[:64]!r} in table {Table(table).name} is not what was written (checksum). {REMEDY}"
+        )
+    return value

@@ -1,0 +1,126 @@
+"""Whether a store's file is sound as a whole: what the checks of single reads can't see.
+
+A checksum tells that a value is right, not that one is missing. So a file is verified when it is opened, while it is
+at rest: the structure of all pages (every page reachable once or free, keys in order, counters right), by the walker
+that comes with py-lmdb, and the checksum of every value. About 7 s per GiB: small files are verified at once, larger
+ones by a child process while the node works; until that has passed nothing is written into the file.
+
+The newer of LMDB's two meta pages is told by a transaction number, which carries no checksum: a flipped bit in it
+would silently bring back an older state. The two numbers always follow each other, and that is checked as well.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from lmdb import verify as walker
+
+from metastore.errors import StoreCorrupt
+from metastore.lmdb_file import LmdbFile
+from metastore.ordered_map import Table
+from metastore.store_errors import StoreFailed
+from metastore.stored_record import REMEDY
+
+VERIFIED_AT_ONCE_BYTES = 64 * 1024 * 1024
+_PAGE_SIZE = Struct("=40xI")
+_TRANSACTION = Struct("=144xQ")
+
+
+def check_structure(directory: Path) -> None:
+    """Raises StoreCorrupt. Never hands the file to LMDB. The file must be at rest."""
+    data = directory / "data.mdb"
+    if not data.exists() or data.stat().st_size == 0:
+        return
+    try:
+        problems = _meta_problems(data) or walker.verify(str(directory))  # type: ignore[no-untyped-call]
+    except (walker.VerifyError, OSError) as error:
+        problems = [str(error)]
+    if problems:
+        raise StoreCorrupt(f"the store in {directory} is damaged: {problems[0]}. {REMEDY}")
+
+
+def check_values(file: LmdbFile) -> None:
+    """Raises StoreCorrupt unless every value carries its checksum."""
+    for table in Table:
+        for _ in file.stored_items(file.reader, table, b"", None):
+            pass
+
+
+def _meta_problems(data: Path) -> list[str]:
+    with data.open("rb") as stream:
+        head = stream.read(_TRANSACTION.size)
+        page_bytes = _PAGE_SIZE.unpack_from(head)[0] if len(head) == _TRANSACTION.size else 0
+        stream.seek(page_bytes)
+        second = stream.read(_TRANSACTION.size)
+    if page_bytes == 0 or len(second) < _TRANSACTION.size:
+        return ["the file is too short, or no LMDB file"]
+    older, newer = sorted(_TRANSACTION.unpack(page)[0] for page in (head, second))
+    if newer - older != 1 and newer != 0:
+        return [f"its meta pages are of transactions {older} and {newer}, which do not follow each other"]
+    return []
+
+
+class Verification:
+    """A child process that verifies the file in `directory`, which is at rest until `outcome` has said True."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        package = Path(__file__).resolve().parents[1]
+        path = os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH"))))
+        self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+            [sys.executable, "-m", "metastore.verification", str(directory)],
+            env=os.environ | {"PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def outcome(self) -> bool:
+        """False while it runs. Raises StoreCorrupt or StoreFailed when the file is not sound, or nobody knows."""
+        process = self._process
+        if process is None:
+            return True
+        if process.poll() is None:
+            return False
+        said = process.communicate()[0].decode(errors="replace").strip()
+        if process.returncode == 0:
+            self._process = None
+            return True
+        if process.returncode == 1:
+            raise StoreCorrupt(said)
+        raise StoreFailed(
+            f"the store in {self._directory} could not be verified (exit {process.returncode}): {said[-500:]}. "
+            "Restart the node"
+        )
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+def main(arguments: list[str]) -> int:
+    """Exit 0: sound; 1: damaged, and how."""
+    directory = Path(arguments[0])
+    file: Any = None
+    try:
+        check_structure(directory)
+        file = LmdbFile(directory, read_only=True)
+        check_values(file)
+    except StoreCorrupt as error:
+        sys.stdout.write(f"{error}\n")
+        return 1
+    finally:
+        if file is not None:
+            file.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
