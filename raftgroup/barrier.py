@@ -106,6 +106,7 @@ class ReadBarrier:
         """Reads that begin in one turn share one question; one that is under way began too early for a later read."""
         if self._round is None:
             self._round = asyncio.get_running_loop().create_task(self._ask())
+            self._round.add_done_callback(_heard)
         return await asyncio.shield(self._round)
 
     async def _ask(self) -> int:
@@ -130,3 +131,9 @@ class ReadBarrier:
     def fail(self, error: RaftError) -> None:
         self._confirmed.fail(error)
         self._applied.fail(error)
+
+
+def _heard(question: asyncio.Task[int]) -> None:
+    """Every reader may have given up before the answer came; that it was an error is no news then."""
+    if not question.cancelled():
+        question.exception()
