@@ -45,6 +45,11 @@ class Option:
         return next(known.default for known in fields(owner) if known.name == self.field)
 
     @property
+    def default_text(self) -> str:
+        """The default as people type it, empty where there is none."""
+        return "" if self.default in (MISSING, None, False, ()) else str(self.default)
+
+    @property
     def variable(self) -> str:
         return "PALISADE_" + self.name.upper().replace("-", "_")
 

@@ -1,4 +1,4 @@
-"""The status of nodes for people: a table, and one line each. A row is what /v1/status says of a node, with its url."""
+"""The status of nodes for people and programs: one row per node, as a table, a line, or JSON. Pure but for rich."""
 
 from __future__ import annotations
 
@@ -13,28 +13,54 @@ COLUMNS = (
     ("node", "id"),
     ("role", "role"),
     ("term", "term"),
-    ("revision (LM)", "revision"),
-    ("oldest (MM)", "minimal_revision"),
-    ("applied", "applied_index"),
+    ("LM", "revision"),
+    ("MM", "minimal_revision"),
     ("commit", "commit_index"),
+    ("applied", "applied_index"),
     ("ready", "ready"),
     ("url", "url"),
 )
-RIGHT = {"term", "revision", "minimal_revision", "applied_index", "commit_index"}
+NUMBERS = {"term", "revision", "minimal_revision", "commit_index", "applied_index"}
+
+
+def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
+    """What a node says of itself (`node/cluster_view.py`), cut down to a row."""
+    raft = status.get("raft", {})
+    return {
+        "id": status.get("member"),
+        "url": url,
+        "role": status.get("role"),
+        "term": status.get("term"),
+        "leader": status.get("leader"),
+        "ready": bool(status.get("ready")),
+        "revision": status.get("revision"),
+        "minimal_revision": status.get("minimal_revision"),
+        "commit_index": raft.get("commit_index"),
+        "applied_index": raft.get("applied_index"),
+    }
+
+
+def silent_row(node: str | None, url: str | None) -> dict[str, Any]:
+    """The row of a node that does not answer: everything but its name and address is null."""
+    return {**row_of({}, url), "id": node}
 
 
 def status_table(rows: Sequence[Row]) -> Table:
-    table = Table(title=None, header_style="bold")
+    """LM is the newest revision, MM the oldest that is readable; the leader has a star."""
+    table = Table(header_style="bold")
     for title, field in COLUMNS:
-        table.add_column(title, justify="right" if field in RIGHT else "left", no_wrap=True)
+        table.add_column(title, justify="right" if field in NUMBERS else "left", no_wrap=True)
     for row in rows:
-        style = None if row.get("ready") else "red"
-        table.add_row(*(cell(row, field) for _, field in COLUMNS), style=style)
+        table.add_row(*cells(row), style=None if row.get("ready") else "red")
     return table
 
 
+def cells(row: Row) -> list[str]:
+    return [cell(row, field) for _, field in COLUMNS]
+
+
 def cell(row: Row, field: str) -> str:
-    """A field as people read it; numbers with thousands separated."""
+    """A field as people read it; large numbers with their thousands apart."""
     value = row.get(field)
     if field == "ready":
         return "yes" if value else "no"
@@ -42,7 +68,7 @@ def cell(row: Row, field: str) -> str:
         return "silent" if field == "role" else NOTHING
     if field == "id" and row.get("role") == "leader":
         return f"{value} *"
-    return f"{value:,}" if isinstance(value, int) and field != "term" else str(value)
+    return f"{value:,}" if field in NUMBERS else str(value)
 
 
 def line_of(row: Row) -> str:

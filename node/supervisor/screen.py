@@ -33,7 +33,7 @@ class Lines:
         self._out = out
         self._as_json = as_json
         self._seen: Any = None
-        self._percent = -1
+        self._tenth = -1
 
     def __enter__(self) -> Lines:
         return self
@@ -59,8 +59,8 @@ class Lines:
 
     def _is_tenth(self, event: Event) -> bool:
         """Whether another ten percent of the demo catalog is there."""
-        percent = 10 * event.fields["done"] // max(1, event.fields["total"])
-        fresh, self._percent = percent != self._percent, percent
+        tenth = int(10 * event.fields["done"] / max(1, event.fields["total"]))
+        fresh, self._tenth = tenth != self._tenth, tenth
         return fresh
 
     def _print(self, line: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 
 from node.config import InitialMember
+from node.status_view import row_of, silent_row
 
 ASK_S = 2.0
 
@@ -33,13 +34,12 @@ class Nodes:
         return {node: answer[0] == 200 for node, answer in zip(self._urls, answers, strict=True)}
 
     async def status(self) -> list[dict[str, Any]]:
-        """One row per node: what /v1/status says, with `url`; {"id", "url", "ready": false} where it is silent."""
+        """One row per node, in order: `node/status_view.py`."""
         answers = await asyncio.gather(*(self._get(url, "/v1/status") for url in self._urls.values()))
-        rows = []
-        for (node, url), (code, body) in zip(self._urls.items(), answers, strict=True):
-            said = body if code == 200 and isinstance(body, dict) else {"ready": False}
-            rows.append({**said, "id": node, "url": url})
-        return rows
+        return [
+            row_of(body, url) if code == 200 and isinstance(body, dict) else silent_row(node, url)
+            for (node, url), (code, body) in zip(self._urls.items(), answers, strict=True)
+        ]
 
     async def _get(self, url: str, path: str) -> tuple[int, Any]:
         """(status, JSON); (0, None) when there is no answer."""

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from catalog.flights import DataSetError
+from metastore.errors import MetastoreError
 from node.config import ConfigError
 from node.folder import FolderError, Marker
 from node.ports_in_use import PortUnavailable, check_free
@@ -20,7 +22,7 @@ from node.supervisor.layout import BASE_PORT, NODES, Layout, check_same, layout_
 from node.supervisor.screen import Screen
 from node.supervisor.status import Nodes
 from raftgroup.directory_lock import DirectoryLock
-from raftgroup.errors import DataDirectoryError
+from raftgroup.errors import DataDirectoryError, RaftError
 
 MARKER = "cluster.json"
 READY_POLL_S = 0.1
@@ -200,12 +202,9 @@ def _tell_ready(layout: Layout, screen: Screen) -> None:
 
 
 async def _load_demo(layout: Layout, screen: Screen) -> None:
-    """A demo catalog that can't be loaded is said, and the cluster runs without it."""
-    from catalog.flights import DataSetError
-    from node.errors import ClientError
-
+    """A demo catalog that can't be loaded now is said, and the cluster runs without it."""
     try:
         await ensure_demo([str(member.stream) for member in layout.members()], screen.tell)
-    except (DataSetError, ClientError, OSError) as error:
+    except (DataSetError, MetastoreError, RaftError, OSError) as error:
         text = f"the demo catalog is not complete: {error}; the next start goes on with it"
         screen.tell(Event("demo-failed", text, {"reason": str(error)}))

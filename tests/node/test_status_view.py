@@ -1,16 +1,25 @@
-"""The status of nodes reads well, also for nodes that do not answer."""
+"""The status of nodes reads well, also of nodes that do not answer."""
 
 from __future__ import annotations
 
 from rich.console import Console
 
-from node.status_view import changes_of, line_of, status_table
+from node.status_view import changes_of, line_of, row_of, silent_row, status_table
 
-LEADER = {
-    "id": "n1", "role": "leader", "term": 2, "revision": 5532, "minimal_revision": 1, "applied_index": 7001,
-    "commit_index": 7001, "ready": True, "url": "http://127.0.0.1:7401",
+STATUS = {
+    "cluster": "c", "member": "n1", "version": "0", "role": "leader", "leader": "n1", "term": 2, "ready": True,
+    "revision": 5532, "minimal_revision": 1, "raft": {"commit_index": 7001, "applied_index": 7001}, "members": [],
 }  # fmt: skip
-SILENT = {"id": "n2", "ready": False, "url": "http://127.0.0.1:7402"}
+LEADER = row_of(STATUS, "http://127.0.0.1:7401")
+SILENT = silent_row("n2", "http://127.0.0.1:7402")
+
+
+def test_a_row_holds_what_the_table_shows() -> None:
+    assert LEADER == {
+        "id": "n1", "url": "http://127.0.0.1:7401", "role": "leader", "term": 2, "leader": "n1", "ready": True,
+        "revision": 5532, "minimal_revision": 1, "commit_index": 7001, "applied_index": 7001,
+    }  # fmt: skip
+    assert SILENT.keys() == LEADER.keys()
 
 
 def test_the_table_has_every_column_and_says_who_is_silent() -> None:

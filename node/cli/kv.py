@@ -1,0 +1,131 @@
+"""palisade put, get, del, range, compact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from metastore.requests import FROM_KEY, SortOrder, SortTarget, prefix_end
+from metastore.results import KeyValue
+from node.cli import shapes
+from node.cli.options import client_options, read_bytes, read_lease
+from node.cli.printing import print_bytes, print_json, print_rows, readable
+from node.cli.session import REFUSED, Failure, Session
+
+ORDERS = {"ascend": SortOrder.ASCEND, "descend": SortOrder.DESCEND}
+TARGETS = {target.name.lower(): target for target in SortTarget}
+
+
+@click.command()
+@click.argument("key", type=read_bytes)
+@click.argument("value", type=read_bytes, required=False)
+@click.option("--file", "-f", type=click.File("rb"), help="Take the value from this file; - is standard input.")
+@click.option("--lease", type=read_lease, metavar="ID", help="Attach the key to this lease.")
+@click.option("--prev-kv", is_flag=True, help="Show what was there before.")
+@client_options
+def put(session: Session, key: bytes, value: bytes | None, file: Any, lease: int | None, prev_kv: bool) -> None:
+    """Write VALUE under KEY.
+
+    \b
+    palisade put /config/mode fast
+    palisade put /config/schema --file schema.json
+    """
+    if (value is None) == (file is None):
+        raise click.UsageError("give either VALUE or --file")
+    content = value if value is not None else file.read()
+    result = session.call(lambda client: client.put(key, content, lease=lease or 0, prev_kv=prev_kv))
+    before = f", before: {readable(result.prev_kv.value)}" if result.prev_kv else ""
+    session.answer(shapes.put_shape(result), f"revision {result.revision}{before}")
+
+
+@click.command()
+@click.argument("key", type=read_bytes)
+@click.option("--revision", type=click.IntRange(0), default=0, help="Read at this revision; 0 is the newest.")
+@click.option("--serializable", is_flag=True, help="Read what the asked node has, without asking the leader.")
+@client_options
+def get(session: Session, key: bytes, revision: int, serializable: bool) -> None:
+    """Print the value of KEY, byte for byte. Exit code 1 if there is none."""
+    result = session.call(lambda client: client.range(key, revision=revision, serializable=serializable))
+    if not result.kvs:
+        where = f"at revision {revision}" if revision else f"(revision {result.revision})"
+        session.fail(Failure(REFUSED, "key-not-found", f"there is no key {readable(key)} {where}", False))
+    if session.as_json:
+        print_json({"revision": result.revision, "kv": shapes.key_value(result.kvs[0])})
+    else:
+        print_bytes(result.kvs[0].value)
+
+
+@click.command("del")
+@click.argument("key", type=read_bytes)
+@click.argument("end", type=read_bytes, default="")
+@click.option("--prefix", is_flag=True, help="Everything that begins with KEY.")
+@click.option("--prev-kv", is_flag=True, help="Show what was there before.")
+@client_options
+def delete(session: Session, key: bytes, end: bytes, prefix: bool, prev_kv: bool) -> None:
+    """Delete KEY, or the keys from KEY up to, not including, END, or with --prefix."""
+    range_end = end_of_range(key, end, prefix)
+    result = session.call(lambda client: client.delete(key, range_end, prev_kv=prev_kv))
+    lines = [f"deleted {result.deleted}, revision {result.revision}"]
+    lines += [f"{readable(kv.key)}\t{readable(kv.value)}" for kv in result.prev_kvs]
+    session.answer(shapes.delete_shape(result), "\n".join(lines))
+
+
+@click.command("range")
+@click.argument("key", type=read_bytes)
+@click.argument("end", type=read_bytes, default="")
+@click.option("--prefix", is_flag=True, help="Everything that begins with KEY.")
+@click.option("--from-key", is_flag=True, help="Everything from KEY on.")
+@click.option("--limit", type=click.IntRange(0), default=0, help="Print so many at most; 0 is all.")
+@click.option("--revision", type=click.IntRange(0), default=0, help="Read at this revision; 0 is the newest.")
+@click.option("--keys-only", is_flag=True, help="Leave the values away.")
+@click.option("--count-only", is_flag=True, help="Only say how many there are.")
+@click.option("--sort", type=click.Choice(list(TARGETS)), default="key", show_default=True)
+@click.option("--order", type=click.Choice(list(ORDERS)), help="The order of the keys if not given.")
+@click.option("--serializable", is_flag=True, help="Read what the asked node has, without asking the leader.")
+@client_options
+def range_(session: Session, key: bytes, end: bytes, prefix: bool, from_key: bool, **options: Any) -> None:
+    """Print the keys from KEY up to, not including, END.
+
+    \b
+    palisade range /catalog/airlines/ --prefix
+    palisade range /catalog/planes/ --prefix --limit 5 --sort mod --order descend
+    """
+    range_end = end_of_range(key, end, prefix, from_key)
+    target, order = options.pop("sort"), options.pop("order")
+    if order is not None:
+        options["sort_order"] = ORDERS[order]
+    elif target != "key":
+        options["sort_order"] = SortOrder.ASCEND
+    result = session.call(lambda client: client.range(key, range_end, sort_target=TARGETS[target], **options))
+    if session.as_json:
+        print_json(shapes.range_shape(result))
+    elif options["count_only"]:
+        print(result.count)
+    else:
+        print_rows(["key", "value", "version", "revision"], [row(kv) for kv in result.kvs])
+        if result.more:
+            click.echo(f"{len(result.kvs)} of {result.count}; --limit cut the rest off", err=True)
+
+
+@click.command()
+@click.argument("revision", type=click.IntRange(1))
+@client_options
+def compact(session: Session, revision: int) -> None:
+    """Forget history below REVISION. Newest values stay; reads and watches below it are refused from now on."""
+    result = session.call(lambda client: client.compact(revision))
+    text = f"history before revision {result.minimal_revision} is gone (store at {result.revision})"
+    session.answer(shapes.compact_shape(result), text)
+
+
+def end_of_range(key: bytes, end: bytes, prefix: bool, from_key: bool = False) -> bytes:
+    """The end of the range that is meant. Raises UsageError when two ends are given."""
+    if sum((bool(end), prefix, from_key)) > 1:
+        raise click.UsageError("give only one of END, --prefix and --from-key")
+    if from_key:
+        return FROM_KEY
+    return prefix_end(key) if prefix else end
+
+
+def row(kv: KeyValue) -> list[Any]:
+    return [readable(kv.key), readable(kv.value), kv.version, kv.mod_revision]

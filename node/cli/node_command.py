@@ -1,0 +1,87 @@
+"""palisade node: one process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from node.options import OPTIONS, Option
+
+EXIT_REFUSED = 2
+"""The supervisor does not start a node again that ended so: `node/supervisor/restart.py`."""
+
+
+def add_options(command: Any) -> Any:
+    """Every option of the table, as text: `node/options.py` reads it, wherever it came from."""
+    for option in reversed(OPTIONS):
+        command = click_option(option)(command)
+    return command
+
+
+def click_option(option: Option) -> Any:
+    name = option.name.replace("-", "_")
+    if option.flag:
+        return click.option(f"--{option.name}", name, is_flag=True, flag_value="true", default=None, help=option.help)
+    shown = f"  [default: {option.default_text}]" if option.default_text else ""
+    return click.option(f"--{option.name}", name, metavar="VALUE", help=option.help + shown)
+
+
+@click.command()
+@add_options
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with any of these options.")
+@click.option("--parent-pipe", type=int, hidden=True, help="End when the other end of this file descriptor is closed.")
+def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> None:
+    """Run one node until SIGTERM or Ctrl-C.
+
+    Every option can also be given as a variable (PALISADE_HEARTBEAT_MS=50) or in the --config file (heartbeat-ms = 50);
+    the command line wins over the variable, and that over the file.
+
+    \b
+    palisade node --id n1 --cluster c1 --data-dir d1 --http 127.0.0.1:7401 --peer 127.0.0.1:7501 \\
+        --stream 127.0.0.1:7601 --initial-cluster n1=127.0.0.1:7501
+
+    Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder or ports.
+    """
+    from node.config import ConfigError
+    from node.config_sources import load_node_config
+    from node.data_dir import claim_data_dir
+    from node.folder import FolderError
+    from node.ports_in_use import PortUnavailable, check_free
+    from raftgroup.errors import DataDirectoryError
+
+    try:
+        config_values = {name.replace("_", "-"): text for name, text in typed.items() if text is not None}
+        settings = load_node_config(config_values, config)
+        for name, address in (("http", settings.http), ("peer", settings.peer), ("stream", settings.stream)):
+            check_free(address, f"--{name}", f"give another --{name}")
+        claim_data_dir(settings.data_dir, cluster=settings.cluster, node=settings.id)
+        if parent_pipe is not None:
+            watch(parent_pipe)
+        run(settings)
+    except (ConfigError, DataDirectoryError, FolderError, PortUnavailable) as error:
+        print(f"palisade node: {error}", file=sys.stderr)
+        sys.exit(EXIT_REFUSED)
+
+
+def watch(parent_pipe: int) -> None:
+    from node.config import ConfigError
+    from node.parent_watch import watch_parent
+
+    try:
+        watch_parent(parent_pipe)
+    except OSError as error:
+        raise ConfigError(f"parent-pipe: {parent_pipe} is no open file descriptor: {error.strerror}") from None
+
+
+def run(settings: Any) -> None:
+    """Run the node; returns when it was told to stop. Raises what stops it."""
+    import uvloop
+
+    from node.server import run_node
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_node(settings))

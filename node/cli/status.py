@@ -1,0 +1,89 @@
+"""palisade status."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from node.cli.options import client_options
+from node.cli.printing import print_json
+from node.cli.session import UNAVAILABLE, Failure, Session
+
+ASK_S = 2.0
+
+
+@click.command()
+@client_options
+def status(session: Session) -> None:
+    """One line per node: role, term, revisions (LM newest, MM oldest readable), commit and applied index, URL.
+
+    Exit code 3 if no node answers.
+    """
+    from node.status_view import cells, status_table
+
+    rows = asyncio.run(ask_all(session.endpoints, min(ASK_S, session.deadline_s)))
+    if not any(row["role"] for row in rows):
+        text = f"no node answers at {', '.join(session.endpoints)}; start one with 'palisade up', or give --endpoints"
+        session.fail(Failure(UNAVAILABLE, "unreachable", text, True))
+    if session.as_json:
+        print_json({"nodes": rows})
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(status_table(rows))
+    else:
+        for row in rows:
+            print("\t".join(cells(row)))
+
+
+async def ask_all(endpoints: list[str], timeout_s: float) -> list[dict[str, Any]]:
+    """A row per node: of those asked, and of the members that they know and that were not asked yet."""
+    answers = dict(zip(endpoints, await asyncio.gather(*(ask(each, timeout_s) for each in endpoints)), strict=True))
+    more = sorted(streams_of(answers.values()).keys() - answers.keys())
+    answers.update(zip(more, await asyncio.gather(*(ask(each, timeout_s) for each in more)), strict=True))
+    return rows_of(answers)
+
+
+async def ask(endpoint: str, timeout_s: float) -> Mapping[str, Any] | None:
+    """What one node says of itself; None if it does not answer."""
+    from metastore.errors import MetastoreError
+    from node.client import Client
+    from raftgroup.errors import RaftError
+
+    try:
+        async with asyncio.timeout(timeout_s), Client(endpoints=[endpoint]) as client:
+            said: Mapping[str, Any] = await client.status()
+            return said
+    except (OSError, TimeoutError, MetastoreError, RaftError):
+        return None
+
+
+def streams_of(answers: Iterable[Mapping[str, Any] | None]) -> dict[str, tuple[str, str | None]]:
+    """Stream address -> (member, its HTTP URL), of every member that one of them knows."""
+    found: dict[str, tuple[str, str | None]] = {}
+    for answer in answers:
+        for member in answer["members"] if answer else ():
+            addresses = member["addresses"]
+            if "stream" in addresses:
+                http = addresses.get("http")
+                found[addresses["stream"]] = (member["id"], f"http://{http}" if http else None)
+    return found
+
+
+def rows_of(answers: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
+    """Sorted by name; an endpoint that is silent and no member's is left out if another one answers."""
+    from node.status_view import row_of, silent_row
+
+    known = streams_of(answers.values())
+    rows = []
+    for endpoint, answer in answers.items():
+        node, url = known.get(endpoint, (None, None))
+        if answer is not None:
+            rows.append(row_of(answer, url))
+        elif node is not None:
+            rows.append(silent_row(node, url))
+    return sorted(rows, key=lambda row: str(row["id"]))

@@ -1,0 +1,58 @@
+"""palisade watch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from metastore.results import RevisionEvents
+from node.cli import shapes
+from node.cli.kv import end_of_range
+from node.cli.options import client_options, read_bytes
+from node.cli.printing import print_json, readable
+from node.cli.session import Session
+
+
+@click.command()
+@click.argument("key", type=read_bytes)
+@click.argument("end", type=read_bytes, default="")
+@click.option("--prefix", is_flag=True, help="Everything that begins with KEY.")
+@click.option("--from-revision", type=click.IntRange(0), default=0, help="Begin there; 0 is after the newest.")
+@click.option("--prev-kv", is_flag=True, help="Show what was there before, too.")
+@click.option("--revisions", type=click.IntRange(1), help="Leave after changes of so many revisions.")
+@client_options
+def watch(
+    session: Session, key: bytes, end: bytes, prefix: bool, from_revision: int, prev_kv: bool, revisions: int | None
+) -> None:
+    """Print every change of KEY, of a range, or of a prefix, until Ctrl-C. With --json: one object per revision.
+
+    \b
+    palisade watch /catalog/ --prefix --from-revision 1
+    """
+    range_end = end_of_range(key, end, prefix)
+
+    async def follow(client: Any) -> None:
+        seen = 0
+        async with client.watch(key, range_end, start_revision=from_revision, prev_kv=prev_kv) as changes:
+            async for events in changes:
+                show(session, events)
+                seen += bool(events.events)
+                if revisions is not None and seen >= revisions:
+                    return
+
+    session.call(follow)
+
+
+def show(session: Session, events: RevisionEvents) -> None:
+    if session.as_json:
+        print_json(shapes.events_shape(events))
+        return
+    for event in events.events:
+        before = f"\tbefore: {readable(event.prev_kv.value)}" if event.prev_kv else ""
+        what = (
+            f"delete\t{readable(event.kv.key)}"
+            if event.delete
+            else f"put\t{readable(event.kv.key)}\t{readable(event.kv.value)}"
+        )
+        print(f"{events.revision}\t{what}{before}", flush=True)
