@@ -91,19 +91,25 @@ class Compactor:
         state.freed = garbage
 
     def pin(self, name: str, revision: int, ttl_ms: int) -> int:
-        """The milliseconds that the pin lives. Raises Compacted, FutureRevision, InvalidRequest, TooManyPins."""
+        """The milliseconds that the pin lives. Raises Compacted, FutureRevision, InvalidRequest, TooManyPins.
+
+        While a compaction waits, pins that have ended are kept in mind: none begins a second life before it.
+        """
         state, limits = self._state, self._limits
         if revision < state.minimal_revision:
             raise compacted(revision, state.minimal_revision)
         if revision > state.revision:
             raise FutureRevision(f"revision {revision} is a future revision: the store is at {state.revision}")
-        start = self._live_pins().get(name, (0, 0, state.clock_ms))[2]
+        waits = state.wanted > state.compacted
+        known = self._pins if waits else self._live_pins()
+        start = known.get(name, (0, 0, state.clock_ms))[2]
         ends = min(state.clock_ms + ttl_ms, start + limits.pin_life_ms_max)
         if ends <= state.clock_ms:
             raise InvalidRequest(f"the pin {name!r} has lived {limits.pin_life_ms_max} ms, the longest that one may")
-        if name not in self._pins and len(self._live_pins()) >= limits.pins_max:
+        if name not in known and len(known) >= limits.pins_max:
             raise TooManyPins(f"{limits.pins_max} pins hold MM already: wait until one of them ends")
-        self._drop_old_pins()
+        if not waits:
+            self._drop_old_pins()
         self._pins[name] = (revision, ends, start)
         self._tables.put(Table.META, PIN_PREFIX + name.encode(), PIN.pack(revision, ends, start))
         return ends - state.clock_ms

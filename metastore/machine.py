@@ -88,8 +88,8 @@ class MetaStore:
         state = self._state
         check(index > state.index, f"entry {index} is applied after entry {state.index}: each index once, in order")
         before = state.revision
-        state.index, state.term = index, term
         self._clock.accept(stamp)
+        state.index, state.term = index, term
         command = self._command
         results = [command(packed) for packed in commands]
         self._buckets.save(self._tables)

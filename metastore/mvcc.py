@@ -58,7 +58,7 @@ def read_revision(state: State, revision: int) -> int | None:
         )
     if revision < state.compacted:
         raise compacted(revision, state.compacted)
-    return None if revision == state.revision else revision
+    return revision
 
 
 def compacted(revision: int, minimal_revision: int) -> Compacted:

@@ -31,8 +31,8 @@ class State:
     """
 
     __slots__ = (
-        "_stored", "alarm", "base_chain", "chain", "chosen_ids", "clock_ms", "compacted", "freed", "garbage", "index", "keys",
-        "revision", "size", "term", "wall_ms", "wanted",
+        "_stored", "alarm", "base_chain", "chain", "chosen_ids", "clock_ms", "compacted", "freed", "garbage", "index",
+        "keys", "revision", "size", "term", "wall_ms", "wanted",
     )  # fmt: skip
 
     index: int

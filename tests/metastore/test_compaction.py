@@ -1,0 +1,278 @@
+"""Compaction, retention and pins (M6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from metastore import compaction
+from metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyPins
+from metastore.limits import Limits, Retention
+from metastore.ordered_map import Table
+from metastore.requests import Compact, DeleteRange, Pin, Put, Range, Txn, Unpin, WatchRequest
+from metastore.verify import verify
+from tests.support.meta_driver import Driver, contents_of
+
+ALL = WatchRequest(b"\0", b"\0", start_revision=1)
+
+
+@pytest.fixture
+def history(driver: Driver) -> Driver:
+    """a: 2, 3, 6; b: 4, deleted at 5; c: 7."""
+    driver.all(Put(b"a", b"2"), Put(b"a", b"3"), Put(b"b", b"4"), DeleteRange(b"b"), Put(b"a", b"6"), Put(b"c", b"7"))
+    return driver
+
+
+def readable(driver: Driver) -> list[Any]:
+    """Everything that anybody can read, at every retained revision."""
+    store = driver.store
+    revisions = range(store.minimal_revision, store.revision + 1)
+    reads = [store.range(Range(b"\0", b"\0", revision=revision)) for revision in revisions]
+    watch = WatchRequest(b"\0", b"\0", start_revision=store.minimal_revision, prev_kv=True)
+    return [reads, store.watches.open(watch).poll(), store.digest(), [store.chain_at(r) for r in revisions]]
+
+
+def test_reads_and_watches_below_mm_are_refused_from_that_instant_and_name_it(history: Driver) -> None:
+    assert history.do(Compact(5)).minimal_revision == 5
+    for action in (
+        lambda: history.store.range(Range(b"a", revision=4)),
+        lambda: history.store.watches.open(WatchRequest(b"a", start_revision=4)),
+        lambda: history.do(Txn(success=(Range(b"a", revision=4),))),
+    ):
+        with pytest.raises(Compacted, match="the oldest that can still be read is 5") as refused:
+            action()
+        assert refused.value.minimal_revision == 5
+
+
+def test_the_newest_version_at_or_below_the_target_stays_while_it_lives(history: Driver) -> None:
+    history.do(Compact(5))
+    history.collect_all()
+    assert history.store.range(Range(b"a", revision=5)).kvs[0].value == b"3"
+    assert history.store.range(Range(b"a")).kvs[0].value == b"6"
+    assert contents_of(history.tables)[Table.REVISION].keys() == {
+        revision.to_bytes(8, "big") + bytes(4) for revision in (3, 5, 6, 7)
+    }
+
+
+def test_tombstones_go_with_the_key_when_mm_has_passed_them(history: Driver) -> None:
+    history.do(Compact(6))
+    history.collect_all()
+    assert set(contents_of(history.tables)[Table.KEY]) == {b"a", b"c"}
+    assert len(contents_of(history.tables)[Table.REVISION]) == 2
+    assert contents_of(history.tables)[Table.HISTORY] == {}
+
+
+def test_the_tombstone_at_mm_itself_stays_for_the_watchers_and_goes_later(history: Driver) -> None:
+    """etcd #19179: a watch from MM misses no delete."""
+    history.do(Compact(5))
+    history.collect_all()
+    watcher = history.store.watches.open(WatchRequest(b"b", start_revision=5))
+    assert [event.delete for news in watcher.poll() for event in news.events] == [True]
+    history.do(Compact(6))
+    history.collect_all()
+    assert b"b" not in contents_of(history.tables)[Table.KEY]
+
+
+def test_nobody_can_tell_how_far_the_removal_has_come(history: Driver) -> None:
+    for round_ in range(20):
+        history.all(Put(b"a", b"%d" % round_), DeleteRange(b"c"), Put(b"c"), Put(b"d%d" % (round_ % 3)))
+    history.do(DeleteRange(b"d", b"e"))
+    history.do(Compact(40))
+    before = readable(history)
+    while history.store.collect(1):
+        assert readable(history) == before
+    assert readable(history) == before
+    assert list(verify(history.tables)) == []
+
+
+def test_a_slice_of_the_removal_is_bounded(history: Driver) -> None:
+    history.all(*(Put(b"k", b"%d" % number) for number in range(500)))
+    history.do(Compact(history.store.revision))
+    assert history.store.collecting
+    left = len(contents_of(history.tables)[Table.REVISION])
+    history.store.collect(10)
+    assert left - len(contents_of(history.tables)[Table.REVISION]) == 10
+
+
+def test_writes_drive_the_removal_by_themselves(history: Driver) -> None:
+    history.all(*(Put(b"k", b"%d" % number) for number in range(500)))
+    history.do(Compact(history.store.revision))
+    for number in range(20):
+        history.do(Put(b"other", b"%d" % number))
+    assert not history.store.collecting
+
+
+def test_removal_goes_on_after_a_restart(history: Driver) -> None:
+    """etcd #17780: the revision does not decrease when a node stops during compaction."""
+    history.all(*(Put(b"k", b"%d" % number) for number in range(300)))
+    history.do(Compact(250))
+    history.store.collect(5)
+    again = history.restarted()
+    assert (again.store.revision, again.store.minimal_revision) == (history.store.revision, 250)
+    assert again.store.collecting
+    again.collect_all()
+    assert readable(again) == readable(history)
+    assert list(verify(again.tables)) == []
+
+
+def test_mm_never_goes_back(history: Driver) -> None:
+    history.do(Compact(5))
+    for revision in (5, 4, 1, 0):
+        with pytest.raises(Compacted):
+            history.do(Compact(revision))
+    assert history.restarted().store.minimal_revision == 5
+
+
+def test_the_future_cannot_be_compacted(history: Driver) -> None:
+    with pytest.raises(FutureRevision, match="the store is at 7"):
+        history.do(Compact(8))
+
+
+def test_the_present_can_be_compacted(history: Driver) -> None:
+    history.do(Compact(7))
+    history.collect_all()
+    assert len(contents_of(history.tables)[Table.REVISION]) == 2
+    assert history.value(b"a") == b"6"
+
+
+def test_a_huge_deleted_value_is_freed_by_compacting_its_delete(driver: Driver) -> None:
+    driver.do(Put(b"a", bytes(100_000)))
+    driver.do(DeleteRange(b"a"))
+    driver.do(Compact(3))
+    driver.collect_all()
+    assert driver.store.size_bytes == 0
+    assert sum(map(len, contents_of(driver.tables)[Table.REVISION].values())) < 200
+
+
+def test_the_logical_size_falls_in_the_instant_of_the_compaction_and_alike_everywhere(history: Driver) -> None:
+    twin = history.copied()
+    history.do(Compact(6))
+    history.collect_all()
+    twin.do(Compact(6))
+    assert history.store.size_bytes == twin.store.size_bytes
+    fresh = Driver()
+    fresh.all(Put(b"a", b"6"), Put(b"c", b"7"))
+    assert history.store.size_bytes == fresh.store.size_bytes
+
+
+def test_what_a_revision_at_mm_replaced_is_compacted_for_watchers(history: Driver) -> None:
+    history.do(Compact(6))
+    request = WatchRequest(b"a", start_revision=6, prev_kv=True)
+    before = history.store.watches.open(request).poll()
+    assert before[0].events[0].prev_kv is None
+    history.collect_all()
+    assert history.store.watches.open(request).poll() == before
+
+
+def test_a_checker_sees_a_removal_that_takes_too_much(history: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the newest version at or below MM is taken for superseded."""
+    original = compaction.Compactor._remove_around
+
+    def greedy(self: compaction.Compactor, pointer: bytes, record: bytes) -> None:
+        original(self, pointer, record)
+        if pointer[:8] == (3).to_bytes(8, "big"):
+            self._tables.delete(Table.REVISION, pointer)
+
+    monkeypatch.setattr(compaction.Compactor, "_remove_around", greedy)
+    history.do(Compact(5))
+    history.collect_all()
+    assert [found.revision for found in verify(history.tables)] == [3]
+
+
+# Pins
+
+
+def test_a_pin_holds_mm_back_and_the_rest_follows_when_it_ends(history: Driver) -> None:
+    history.do(Pin("reader", 4, 60_000))
+    assert history.do(Compact(6)).minimal_revision == 4
+    assert history.store.range(Range(b"b", revision=4)).count == 1
+    assert history.store.due_commands(history.clock_ms) == []
+    history.do(Unpin("reader"))
+    assert history.store.due_commands(history.clock_ms) == [Compact(6)]
+    assert history.do(Compact(6)).minimal_revision == 6
+
+
+def test_a_pin_ends_by_itself(history: Driver) -> None:
+    history.do(Pin("recovering", 4, 60_000))
+    history.do(Compact(6))
+    history.wait(60_000)
+    assert history.store.due_commands(history.clock_ms + 1) == [Compact(6)]
+    assert history.do(Compact(6)).minimal_revision == 6
+
+
+def test_a_pin_can_be_renewed_but_not_for_ever(history: Driver) -> None:
+    for _ in range(12):
+        assert history.do(Pin("reader", 4, 300_000)).remaining_ms > 0
+        history.wait(299_000)
+    assert history.do(Pin("reader", 4, 300_000)).remaining_ms < 60_000
+    history.do(Compact(6))
+    history.wait(60_000)
+    with pytest.raises(InvalidRequest, match="the longest that one may"):
+        history.do(Pin("reader", 4, 300_000))
+    assert history.do(Compact(6)).minimal_revision == 6
+
+
+def test_a_pin_below_mm_or_in_the_future_is_refused(history: Driver) -> None:
+    history.do(Compact(5))
+    with pytest.raises(Compacted):
+        history.do(Pin("late", 4, 1_000))
+    with pytest.raises(FutureRevision):
+        history.do(Pin("early", 8, 1_000))
+
+
+def test_pins_are_counted_and_survive_a_restart() -> None:
+    driver = Driver(limits=Limits(pins_max=2))
+    driver.do(Put(b"a"))
+    driver.do(Pin("one", 2, 1_000))
+    driver.do(Pin("two", 2, 500_000))
+    again = driver.restarted()
+    with pytest.raises(TooManyPins):
+        again.do(Pin("three", 2, 1_000))
+    again.wait(1_000)
+    assert again.do(Pin("three", 2, 1_000)).remaining_ms == 1_000
+
+
+# Retention
+
+
+def by_count(revisions: int, step: int) -> Retention:
+    return Retention(history_age_ms=10**12, history_revisions=revisions, compaction_step_revisions=step)
+
+
+def test_retention_by_count_moves_in_steps() -> None:
+    driver = Driver(retention=by_count(100, 10))
+    driver.all(*(Put(b"k", b"%d" % number) for number in range(109)))
+    assert driver.store.due_commands(driver.clock_ms) == []
+    driver.do(Put(b"k"))
+    assert driver.store.due_commands(driver.clock_ms) == [Compact(11)]
+    driver.do(Compact(11))
+    assert driver.store.due_commands(driver.clock_ms) == []
+
+
+def test_retention_by_age_keeps_what_an_hour_ago_could_read() -> None:
+    driver = Driver(retention=Retention(compaction_step_revisions=10))
+    for _ in range(100):
+        driver.do(Put(b"k"))
+        driver.wait(59_999)
+    hour_ago = driver.clock_ms - 3_600_000
+    (due,) = driver.store.due_commands(driver.clock_ms)
+    assert due == Compact((hour_ago - 1) // 60_000 + 2)
+    assert driver.do(due).minimal_revision == driver.store.minimal_revision
+    assert driver.store.due_commands(driver.clock_ms) == []
+
+
+def test_a_tenth_more_than_the_age_is_compacted_however_little_it_is() -> None:
+    driver = Driver()
+    driver.all(Put(b"k"), Put(b"k"))
+    assert driver.store.due_commands(driver.clock_ms + 3_700_000) == []
+    assert driver.store.due_commands(driver.clock_ms + 3_960_001) == [Compact(3)]
+
+
+def test_compaction_during_a_change_of_leader_goes_on_from_replicated_state(history: Driver) -> None:
+    history.do(Pin("reader", 4, 60_000))
+    history.do(Compact(6))
+    successor = history.copied()
+    successor.store.lead(now=77.0, wall_ms=0)
+    successor.do(Unpin("reader"))
+    assert successor.store.due_commands(successor.store.clock_ms(77.0)) == [Compact(6)]

@@ -1,0 +1,236 @@
+"""Retries with a request id (M3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from metastore import exactly_once
+from metastore.codec import encode_command
+from metastore.errors import InvalidRequest, LeaseNotFound, ResultEvicted
+from metastore.limits import Limits, Retention
+from metastore.ordered_map import Table
+from metastore.requests import (
+    Command,
+    DeleteRange,
+    EvictResults,
+    LeaseGrant,
+    Put,
+    Range,
+    RequestId,
+    Txn,
+)
+from tests.support.meta_driver import Driver, contents_of
+
+
+def rid(sequence: int, client: str = "c") -> RequestId:
+    return RequestId(client, sequence)
+
+
+WRITES: list[Command] = [
+    Put(b"a", b"1"),
+    Put(b"a", b"1", prev_kv=True),
+    DeleteRange(b"a", b"z", prev_kv=True),
+    Txn(success=(Put(b"a"), Range(b"\0", b"\0"), Txn(success=(Put(b"b"),)))),
+    LeaseGrant(10),
+    Put(b"a", lease=99),
+]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_retry_gets_the_first_result_and_changes_nothing(driver: Driver, write: Command) -> None:
+    driver.do(Put(b"a", b"0"), rid(1))
+    first = driver.wire(write, rid(2))
+    driver.do(Put(b"a", b"later"))
+    before = driver.contents()
+    assert driver.wire(write, rid(2)) == first
+    assert driver.contents() == before
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_it_does_so_on_another_replica_after_a_restart_and_after_a_snapshot(driver: Driver, write: Command) -> None:
+    first = driver.wire(write, rid(7))
+    for other in (driver.copied(), driver.restarted(), driver.copied().restarted()):
+        revision = other.store.revision
+        assert other.wire(write, rid(7)) == first
+        assert other.store.revision == revision
+
+
+def test_the_same_id_twice_in_one_batch_is_executed_once(driver: Driver) -> None:
+    command = encode_command(Put(b"a", b"1"), rid(1))
+    assert driver.batch(command, command) == [(1, 2), (1, 2)]
+    assert driver.get(b"a").version == 1
+
+
+def test_a_refusal_is_a_result_too(driver: Driver) -> None:
+    """A late duplicate must not succeed behind the back of a client that was told no."""
+    with pytest.raises(LeaseNotFound):
+        driver.do(Put(b"a", lease=5), rid(1))
+    driver.do(LeaseGrant(60, 5))
+    with pytest.raises(LeaseNotFound):
+        driver.do(Put(b"a", lease=5), rid(1))
+    assert driver.store.get(b"a") is None
+
+
+def test_a_pipelined_client_may_retry_any_of_4096_outstanding_requests(driver: Driver) -> None:
+    results = driver.batch(*(encode_command(Put(b"k", b"%d" % n), rid(n)) for n in range(1, 5001)))
+    before = driver.store.revision
+    for sequence in (5000, 4999, 3000, 5000 - 4095):
+        assert driver.wire(Put(b"k"), rid(sequence)) == results[sequence - 1]
+    assert driver.store.revision == before
+
+
+def test_requests_may_arrive_in_any_order(driver: Driver) -> None:
+    sequences = [5, 1, 4, 100, 3, 99]
+    first = {n: driver.wire(Put(b"k%d" % n), rid(n)) for n in sequences}
+    assert {n: driver.wire(Put(b"k%d" % n), rid(n)) for n in sequences} == first
+    assert driver.store.key_count == len(sequences)
+
+
+def test_what_is_too_old_is_refused_and_never_executed_again(driver: Driver) -> None:
+    driver.batch(*(encode_command(Put(b"k"), rid(n)) for n in range(1, 5001)))
+    before = driver.contents()
+    with pytest.raises(ResultEvicted, match="request 800 of client 'c' is too old"):
+        driver.do(Put(b"other"), rid(800))
+    assert driver.contents() == before
+
+
+def test_evicted_results_are_refused_also_after_a_restart(driver: Driver) -> None:
+    """Refused as unknown, not executed again (scenarios, Meta storage)."""
+    driver.do(Put(b"a"), rid(3))
+    driver.wait(10_000)
+    assert driver.do(EvictResults(driver.clock_ms)).count == 1
+    for replica in (driver, driver.restarted(), driver.copied()):
+        before = replica.contents()
+        with pytest.raises(ResultEvicted):
+            replica.do(Put(b"a"), rid(3))
+        assert replica.contents() == before
+    assert driver.do(Put(b"a"), rid(4)).revision == 3
+    with pytest.raises(ResultEvicted):
+        driver.do(Put(b"a"), rid(2))
+
+
+def test_nothing_is_evicted_by_time_alone(driver: Driver) -> None:
+    """Only a replicated command forgets, never a clock."""
+    first = driver.wire(Put(b"a"), rid(1))
+    driver.wait(10**9)
+    assert driver.wire(Put(b"a"), rid(1)) == first
+    assert EvictResults(driver.clock_ms - 3_600_000) in driver.store.due_commands(driver.clock_ms)
+
+
+def test_a_client_that_came_back_is_not_idle(driver: Driver) -> None:
+    driver.do(Put(b"a"), rid(1, "old"))
+    driver.do(Put(b"a"), rid(1, "busy"))
+    driver.wait(5_000)
+    edge = driver.clock_ms
+    first = driver.wire(Put(b"a"), rid(2, "busy"))
+    assert driver.do(EvictResults(edge)).count == 1
+    assert driver.wire(Put(b"a"), rid(2, "busy")) == first
+
+
+def test_an_eviction_of_the_future_takes_only_the_past(driver: Driver) -> None:
+    """A leader with a wrong clock does no harm."""
+    driver.do(Put(b"a"), rid(1))
+    assert driver.do(EvictResults(10**15)).count == 1
+    assert driver.do(Put(b"a"), rid(2)).revision == 3
+    assert driver.all(Put(b"b"), EvictResults(10**15))[1][2] == 1
+
+
+def test_one_eviction_is_bounded_and_the_leader_repeats_it() -> None:
+    driver = Driver(limits=Limits(evicted_results_max=10), retention=Retention(client_idle_ms=1_000))
+    for client in range(30):
+        driver.do(Put(b"a"), rid(1, f"c{client}"))
+    driver.wait(10_000)
+    evicted: list[int] = []
+    while driver.store.due_commands(driver.clock_ms):
+        (due,) = driver.store.due_commands(driver.clock_ms)
+        evicted.append(driver.do(due).count)
+    assert evicted == [10, 10, 10]
+
+
+def test_the_evicted_are_the_same_on_a_replica_that_restarted() -> None:
+    driver = Driver(limits=Limits(evicted_results_max=4))
+    names = [f"c{number}" for number in range(10)]
+    driver.batch(*(encode_command(Put(b"a"), rid(1, name)) for name in names))
+    twin = driver.copied()
+    driver.wait(1_000)
+    twin.wait(1_000)
+    assert driver.do(EvictResults(10**9)) == twin.do(EvictResults(10**9))
+    assert driver.contents() == twin.contents()
+
+
+def test_results_of_a_client_are_bounded_in_bytes() -> None:
+    driver = Driver(limits=Limits(client_results_bytes_max=20_000))
+    driver.do(Put(b"big", bytes(3_000)))
+    read = Txn(success=(Range(b"big"),))
+    for sequence in range(1, 400):
+        driver.do(read, rid(sequence))
+    stored = sum(len(value) for key, value in contents_of(driver.tables)[Table.CLIENT].items() if key[:1] == b"r")
+    assert stored < 20_000 + 32 * 3_200
+    with pytest.raises(ResultEvicted):
+        driver.do(read, rid(1))
+
+
+def test_forgotten_results_give_their_room_back(driver: Driver) -> None:
+    for sequence in range(1, 100):
+        driver.wire(WRITES[sequence % len(WRITES)], rid(sequence))
+    driver.do(DeleteRange(b"\0", b"\0"))
+    size = sum(len(driver.store.lease_info(lease).keys) for lease in driver.store.leases())
+    assert size == 0
+    before = driver.store.size_bytes
+    plain = Driver()
+    for sequence in range(1, 100):
+        plain.wire(WRITES[sequence % len(WRITES)])
+    plain.do(DeleteRange(b"\0", b"\0"))
+    assert before > plain.store.size_bytes
+    driver.do(EvictResults(10**9))
+    assert driver.store.size_bytes == plain.store.size_bytes
+
+
+def test_a_first_sequence_may_be_any_number(driver: Driver) -> None:
+    first = driver.wire(Put(b"a"), rid(10**15))
+    assert driver.wire(Put(b"a"), rid(10**15)) == first
+    second = driver.wire(Put(b"a"), rid(10**15 - 4_000))
+    assert second != first
+    assert driver.wire(Put(b"a"), rid(10**15 - 4_000)) == second
+
+
+@pytest.mark.parametrize("request_id", [rid(0), rid(-1), rid(1, ""), rid(1, "x" * 129)])
+def test_a_senseless_request_id_is_refused(driver: Driver, request_id: RequestId) -> None:
+    with pytest.raises(InvalidRequest):
+        driver.do(Put(b"a"), request_id)
+    assert driver.store.revision == 1
+
+
+def test_clients_do_not_know_each_other(driver: Driver) -> None:
+    driver.do(Put(b"a"), rid(1, "one"))
+    assert driver.do(Put(b"a"), rid(1, "two")).revision == 3
+
+
+def executions(driver: Driver) -> int:
+    """The checker: how often the retried puts of one key were executed."""
+    for sequence in range(1, 60):
+        driver.do(Put(b"key%d" % sequence), rid(sequence))
+    driver.wait(1_000)
+    driver.do(EvictResults(driver.clock_ms))
+    for replica in (driver, driver.copied()):
+        for sequence in range(1, 60):
+            replica.wire(Put(b"key%d" % sequence), rid(sequence))
+    return max(driver.get(b"key%d" % sequence).version for sequence in range(1, 60))
+
+
+def test_the_checker_is_content_with_the_real_thing(driver: Driver) -> None:
+    assert executions(driver) == 1
+
+
+def forgetful(self: Any, client: Any) -> None:
+    """Evicts the floor with the results."""
+    self._raise_floor(client, client.highest)
+    self._dirty.pop(client.name, None)
+    self._tables.delete(Table.CLIENT, exactly_once.ACTIVE + client.name)
+
+
+def test_the_checker_sees_an_eviction_that_forgets_the_floor(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactly_once.ResultBook, "_forget", forgetful)
+    assert executions(driver) == 2
