@@ -1,0 +1,240 @@
+"""The network between simulated members: connections with a handshake, and everything that can go wrong with them.
+
+A connection delivers in order, as TCP does, unless `reorder` says otherwise: the group must survive that too, since
+a message of a broken connection may be read after one of the next connection. A blocked direction swallows what is
+sent; after a while the connection breaks, as it does when keepalives stay away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from raftgroup.messages import Kind
+from raftgroup.ports import Receiver
+from tests.support.simulation import Process, Simulation
+
+
+@dataclass(slots=True)
+class Weather:
+    """`delay_s`: the shortest and the longest way. The rest are probabilities for each message; what is repeated is a
+    message of consensus, never a proposal on its way to the leader: connections repeat nothing (`ports.Peers`)."""
+
+    delay_s: tuple[float, float] = (0.0002, 0.002)
+    lose: float = 0.0
+    repeat: float = 0.0
+    reorder: float = 0.0
+
+
+class Connection:
+    """Between two endpoints, the dialler first."""
+
+    def __init__(self, first: SimPeers, second: SimPeers) -> None:
+        self.ends = (first, second)
+        self.open = True
+        self.last_arrival = {first.member: 0.0, second.member: 0.0}
+        self.welcomed: set[str] = set()
+
+    def other(self, end: SimPeers) -> SimPeers:
+        return self.ends[1] if end is self.ends[0] else self.ends[0]
+
+
+class Network:
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.weather = Weather()
+        self.blocked: set[tuple[str, str]] = set()
+        self.intercept: Callable[[str, str, int, Any], bool] = lambda *_: True
+        """(from, to, kind, body) -> whether to carry it: for tests that lose or keep one certain message."""
+        self.overhear: Callable[[str, str, int, Any], None] = lambda *_: None
+        """Sees every message at the moment when it leaves its node, whatever becomes of it."""
+        self._endpoints: dict[str, SimPeers] = {}
+        self.delivered = 0
+
+    def block(self, sender: str, receiver: str) -> None:
+        self.blocked.add((sender, receiver))
+
+    def isolate(self, member: str) -> None:
+        for other in self._endpoints:
+            if other != member:
+                self.blocked |= {(member, other), (other, member)}
+
+    def heal(self) -> None:
+        self.blocked.clear()
+        self.weather = Weather()
+
+    def endpoint(self, member: str) -> SimPeers | None:
+        peers = self._endpoints.get(member)
+        return peers if peers is not None and peers.listening else None
+
+    def attach(self, peers: SimPeers) -> None:
+        self._endpoints[peers.member] = peers
+
+    def passes(self, sender: str, receiver: str) -> bool:
+        return (sender, receiver) not in self.blocked
+
+    def delay(self) -> float:
+        shortest, longest = self.weather.delay_s
+        return shortest + (longest - shortest) * self.simulation.random.random()
+
+
+class SimPeers:
+    """A `raftgroup.ports.Peers`. `process` is the node's; killing it closes nothing by itself (`vanish` does)."""
+
+    def __init__(self, network: Network, member: str, process: Process) -> None:
+        self.network = network
+        self.member = member
+        self.process = process
+        self.listening = False
+        self.receiver: Receiver
+        self.connections: dict[str, Connection] = {}
+        self._wanted: dict[str, str] = {}
+
+    # Peers.
+
+    async def start(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.listening = True
+        self.network.attach(self)
+        self._dial_missing()
+
+    async def close(self) -> None:
+        self.vanish(within_s=0.01)
+
+    def set_members(self, addresses: Mapping[str, str]) -> None:
+        self._wanted = dict(addresses)
+        for member in [member for member in self.connections if member not in addresses]:
+            self._break(self.connections[member], within_s=0.01)
+
+    def connected(self) -> frozenset[str]:
+        return frozenset(self.connections)
+
+    def queued_bytes(self, member: str) -> int:
+        return 0
+
+    def send(self, member: str, kind: int, body: Any) -> bool:
+        connection = self.connections.get(member)
+        if connection is None or not connection.open:
+            return False
+        network = self.network
+        network.overhear(self.member, member, int(kind), body)
+        packed = msgpack.packb(body)
+        if not network.intercept(self.member, member, int(kind), body):
+            return True
+        if not network.passes(self.member, member):
+            self._break(connection, within_s=0.3 + 2.0 * self._lot())
+            return True
+        weather = network.weather
+        if weather.lose and self._lot() < weather.lose:
+            return True
+        self._carry(connection, member, int(kind), packed)
+        if weather.repeat and kind < Kind.FORWARD and self._lot() < weather.repeat:
+            self._carry(connection, member, int(kind), packed, late=True)
+        return True
+
+    def _carry(self, connection: Connection, member: str, kind: int, packed: bytes, *, late: bool = False) -> None:
+        network = self.network
+        arrival = network.simulation.now + network.delay()
+        late = late or (network.weather.reorder > 0 and self._lot() < network.weather.reorder)
+        if late:
+            arrival += 0.3 * self._lot() ** 2
+        else:
+            arrival = max(arrival, connection.last_arrival[member])
+            connection.last_arrival[member] = arrival
+        end = connection.other(self)
+
+        def arrive() -> None:
+            if end.listening and (connection.open or late) and network.passes(self.member, member):
+                network.delivered += 1
+                end.process.call(end._take, self.member, kind, packed)
+
+        network.simulation.after(arrival - network.simulation.now, arrive)
+
+    def _take(self, sender: str, kind: int, packed: bytes) -> None:
+        if self.listening:
+            self.receiver.on_message(sender, kind, msgpack.unpackb(packed, strict_map_key=False, use_list=True))
+
+    # Connections.
+
+    def _dial_missing(self) -> None:
+        """Now and again, as long as it lives."""
+        if not self.listening or self.process.dead:
+            return
+        for member in self._wanted:
+            if member not in self.connections and self._is_mine_to_dial(member):
+                self._dial(member)
+        self.process.loop.call_later(0.05 + 0.2 * self._lot(), self._dial_missing)
+
+    def _is_mine_to_dial(self, member: str) -> bool:
+        """One of the two dials, so that two connections never meet; who is not expected yet can't be waited for."""
+        other = self.network.endpoint(member)
+        return self.member < member or other is None or self.member not in other._wanted
+
+    def _dial(self, member: str) -> None:
+        network = self.network
+        other = network.endpoint(member)
+        both_ways = network.passes(self.member, member) and network.passes(member, self.member)
+        if other is None or not both_ways:
+            return
+        greeting = self.receiver.greeting()
+        network.simulation.after(network.delay(), lambda: other.process.call(other._greeted, self, greeting))
+
+    def _greeted(self, dialler: SimPeers, greeting: dict[str, Any]) -> None:
+        """The accepting side judges first."""
+        if not self.listening or dialler.member in self.connections or not dialler.listening:
+            return
+        network = self.network
+        reason = self.receiver.greet(greeting)
+        if reason is not None:
+            network.simulation.after(
+                network.delay(), lambda: dialler.process.call(dialler._refused, self.member, reason)
+            )
+            return
+        own = self.receiver.greeting()
+        connection = Connection(dialler, self)
+        self.connections[dialler.member] = connection
+        self.receiver.on_connected(dialler.member, greeting)
+        network.simulation.after(network.delay(), lambda: dialler.process.call(dialler._accepted, connection, own))
+
+    def _refused(self, member: str, reason: str) -> None:
+        if self.listening:
+            self.receiver.on_refused(member, reason)
+
+    def _accepted(self, connection: Connection, greeting: dict[str, Any]) -> None:
+        other = connection.other(self)
+        if not self.listening or not connection.open:
+            return
+        reason = self.receiver.greet(greeting)
+        if reason is not None or other.member in self.connections:
+            if reason is not None:
+                other.process.call(other._refused, self.member, reason)
+            self._break(connection, within_s=0.01)
+            return
+        self.connections[other.member] = connection
+        self.receiver.on_connected(other.member, greeting)
+
+    def vanish(self, *, within_s: float) -> None:
+        """This end is gone: the others notice within that time."""
+        self.listening = False
+        for connection in list(self.connections.values()):
+            self._break(connection, within_s=within_s)
+        self.connections.clear()
+
+    def _break(self, connection: Connection, *, within_s: float) -> None:
+        for end in connection.ends:
+            delay = within_s * self._lot()
+            self.network.simulation.after(delay, lambda end=end: end.process.call(end._broken, connection))
+
+    def _broken(self, connection: Connection) -> None:
+        connection.open = False
+        other = connection.other(self)
+        if self.connections.get(other.member) is connection:
+            del self.connections[other.member]
+            if self.listening:
+                self.receiver.on_disconnected(other.member)
+
+    def _lot(self) -> float:
+        return self.network.simulation.random.random()

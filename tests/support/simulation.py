@@ -1,0 +1,146 @@
+"""Simulated time and processes: one thread, one seed, one order of events.
+
+A `Process` is a `VirtualLoop` with a clock of its own (offset and rate), that can be paused and killed. The
+`Simulation` always goes on with whoever is due first; among those who are due at the same time it draws lots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Coroutine
+from itertools import count
+from random import Random
+from typing import Any
+
+from tests.support.virtual_loop import VirtualLoop
+
+
+class Stuck(AssertionError):
+    """Nothing is due any more, or the time is up, and the condition does not hold."""
+
+
+class Process:
+    """`rate`: how fast its clock runs (1.0 is true time)."""
+
+    def __init__(self, simulation: Simulation, name: str, rate: float, offset_s: float) -> None:
+        self.name = name
+        self.simulation = simulation
+        self.paused = False
+        self.dead = False
+        self._rate = rate
+        self._offset_s = offset_s
+        self._jump_s = 0.0
+        self.loop = VirtualLoop(self.now)
+
+    def now(self) -> float:
+        """Its clock: seconds since an arbitrary start."""
+        return self._offset_s + self._jump_s + self._rate * self.simulation.now
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.simulation.now * 1000)
+
+    def due(self) -> float | None:
+        """When it has something to do, in the simulation's time."""
+        when = None if self.paused or self.dead else self.loop.next_due()
+        return (
+            None if when is None else max(self.simulation.now, self.simulation.now + (when - self.now()) / self._rate)
+        )
+
+    def call(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        """Run it in this process when it has its turn; never, if the process is killed before."""
+        if not self.dead:
+            self.loop.call_soon(callback, *arguments)
+
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return self.loop.create_task(coroutine)
+
+    def pause(self) -> None:
+        """SIGSTOP: messages go on arriving, nothing runs, the clock goes on."""
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+    def kill(self) -> None:
+        self.dead = True
+        self.loop.abandon()
+
+
+class Simulation:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.now = 0.0
+        self.turns = 0
+        self.after_turn: Callable[[Process], None] = lambda _process: None
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._processes: list[Process] = []
+        self._graveyard: list[Process] = []
+
+    def process(self, name: str, *, rate: float = 1.0, offset_s: float = 1000.0) -> Process:
+        process = Process(self, name, rate, offset_s)
+        self._processes.append(process)
+        return process
+
+    def after(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Something happens in the world outside the processes."""
+        heapq.heappush(self._events, (self.now + delay_s, next(self._order), action))
+
+    def run_for(self, duration_s: float) -> None:
+        end = self.now + duration_s
+        while self._step(end):
+            pass
+        self.now = end
+
+    def run_until(self, condition: Callable[[], bool], *, within_s: float) -> None:
+        """Raises Stuck when `condition` does not come to hold."""
+        end = self.now + within_s
+        while not condition():
+            if not self._step(end):
+                raise Stuck(f"seed {self.seed}: after {within_s:g} s of simulated time the condition does not hold")
+
+    def run(self, process: Process, coroutine: Coroutine[Any, Any, Any], *, within_s: float = 60.0) -> Any:
+        """Run a coroutine in a process to its end."""
+        task = process.start(coroutine)
+        self.run_until(task.done, within_s=within_s)
+        return task.result()
+
+    def _step(self, end: float) -> bool:
+        """The next event or turn, if it is due by `end`."""
+        self._bury()
+        first, candidates = self._events[0][0] if self._events else None, []
+        for process in self._processes:
+            due = process.due()
+            if due is None or (first is not None and due > first):
+                continue
+            if first is None or due < first:
+                first, candidates = due, []
+            candidates.append(process)
+        if first is None or first > end:
+            return False
+        self.now = max(self.now, first)
+        events_too = bool(self._events) and self._events[0][0] <= self.now
+        choice = 0
+        if len(candidates) + events_too > 1:
+            choice = int(self.random.random() * (len(candidates) + events_too))
+        if choice < len(candidates):
+            self._turn(candidates[choice])
+        else:
+            heapq.heappop(self._events)[2]()
+        return True
+
+    def _turn(self, process: Process) -> None:
+        self.turns += 1
+        process.loop.turn()
+        if process.loop.exceptions:
+            context = process.loop.exceptions[0]
+            raise AssertionError(f"seed {self.seed}, {process.name}: {context}") from context.get("exception")
+        self.after_turn(process)
+
+    def _bury(self) -> None:
+        """Dead processes are kept, so that no collected coroutine runs its `finally` in the middle of the run."""
+        if any(process.dead for process in self._processes):
+            self._graveyard += [process for process in self._processes if process.dead]
+            self._processes = [process for process in self._processes if not process.dead]

@@ -1,0 +1,76 @@
+"""An asyncio event loop without a selector and without a clock of its own: it is told the time and turned by hand.
+
+What runs on it is unmodified asyncio code; a run is a pure function of its inputs. Each simulated process has a loop
+of its own, so that it can be paused (nobody turns its loop) or killed (its loop is never turned again) at any await,
+as a real process can. `simulation.py` owns the time and decides whose turn it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import threading
+from asyncio import events
+from collections.abc import Callable
+from typing import Any
+
+
+class _NothingToSelect:
+    """The simulation has set the time already: there is nothing to wait for."""
+
+    def select(self, _timeout: float | None) -> list[Any]:
+        return []
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """`clock` returns the loop's time in seconds. Threads, sockets, signals and subprocesses do not exist."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._selector = _NothingToSelect()
+        self.set_exception_handler(self._on_exception)
+        self.exceptions: list[dict[str, Any]] = []
+        """What tasks raised that nobody awaited; the simulation fails on it."""
+
+    def time(self) -> float:
+        return self._clock()
+
+    def next_due(self) -> float | None:
+        """The loop's time at which there is something to do; None while there is nothing at all."""
+        if self._ready:
+            return self.time()
+        scheduled = self._scheduled
+        while scheduled and scheduled[0]._cancelled:
+            self._timer_cancelled_count -= 1
+            heapq.heappop(scheduled)._scheduled = False
+        return scheduled[0]._when if scheduled else None
+
+    def turn(self) -> None:
+        """Run what is ready and what is due, once."""
+        self._thread_id = threading.get_ident()
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            self._run_once()
+        finally:
+            self._thread_id = None
+            events._set_running_loop(before)
+
+    def abandon(self) -> None:
+        """The process is gone: nothing of it runs again, not even a `finally`, and nobody is told."""
+        for task in asyncio.all_tasks(self):
+            task._log_destroy_pending = False
+        self._ready.clear()
+        self._scheduled.clear()
+        self.set_exception_handler(lambda _loop, _context: None)
+
+    def _process_events(self, event_list: list[Any]) -> None: ...
+
+    def _write_to_self(self) -> None: ...
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        raise RuntimeError("a simulated process has no threads: hand in a simulated port instead")
+
+    def _on_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.exceptions.append(context)
