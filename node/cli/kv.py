@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from metastore.requests import FROM_KEY, SortOrder, SortTarget, prefix_end
+from metastore.requests import FROM_KEY, SortOrder, SortTarget
 from metastore.results import KeyValue
 from node.cli import shapes
 from node.cli.options import client_options, read_bytes, read_lease
@@ -64,8 +64,8 @@ def get(session: Session, key: bytes, revision: int, serializable: bool) -> None
 @client_options
 def delete(session: Session, key: bytes, end: bytes, prefix: bool, prev_kv: bool) -> None:
     """Delete KEY, or the keys from KEY up to, not including, END, or with --prefix."""
-    range_end = end_of_range(key, end, prefix)
-    result = session.call(lambda client: client.delete(key, range_end, prev_kv=prev_kv))
+    range_end = end_of_range(end, prefix)
+    result = session.call(lambda client: client.delete(key, range_end, prefix=prefix, prev_kv=prev_kv))
     lines = [f"deleted {result.deleted}, revision {result.revision}"]
     lines += [f"{readable(kv.key)}\t{readable(kv.value)}" for kv in result.prev_kvs]
     session.answer(shapes.delete_shape(result), "\n".join(lines))
@@ -91,13 +91,11 @@ def range_(session: Session, key: bytes, end: bytes, prefix: bool, from_key: boo
     palisade range /catalog/airlines/ --prefix
     palisade range /catalog/planes/ --prefix --limit 5 --sort mod --order descend
     """
-    range_end = end_of_range(key, end, prefix, from_key)
+    range_end = end_of_range(end, prefix, from_key)
     target, order = options.pop("sort"), options.pop("order")
-    if order is not None:
-        options["sort_order"] = ORDERS[order]
-    elif target != "key":
-        options["sort_order"] = SortOrder.ASCEND
-    result = session.call(lambda client: client.range(key, range_end, sort_target=TARGETS[target], **options))
+    if order is not None or target != "key":
+        options |= {"sort_target": TARGETS[target], "sort_order": ORDERS[order or "ascend"]}
+    result = session.call(lambda client: client.range(key, range_end, prefix=prefix, **options))
     if session.as_json:
         print_json(shapes.range_shape(result))
     elif options["count_only"]:
@@ -118,13 +116,11 @@ def compact(session: Session, revision: int) -> None:
     session.answer(shapes.compact_shape(result), text)
 
 
-def end_of_range(key: bytes, end: bytes, prefix: bool, from_key: bool = False) -> bytes:
-    """The end of the range that is meant. Raises UsageError when two ends are given."""
+def end_of_range(end: bytes, prefix: bool, from_key: bool = False) -> bytes:
+    """The end of the range that is meant, but for a prefix. Raises UsageError when two ends are given."""
     if sum((bool(end), prefix, from_key)) > 1:
         raise click.UsageError("give only one of END, --prefix and --from-key")
-    if from_key:
-        return FROM_KEY
-    return prefix_end(key) if prefix else end
+    return FROM_KEY if from_key else end
 
 
 def row(kv: KeyValue) -> list[Any]:

@@ -30,11 +30,12 @@ def watch(
     \b
     palisade watch /catalog/ --prefix --from-revision 1
     """
-    range_end = end_of_range(key, end, prefix)
+    range_end = end_of_range(end, prefix)
 
     async def follow(client: Any) -> None:
         seen = 0
-        async with client.watch(key, range_end, start_revision=from_revision, prev_kv=prev_kv) as changes:
+        watching = client.watch(key, range_end, prefix=prefix, start_revision=from_revision, prev_kv=prev_kv)
+        async with watching as changes:
             async for events in changes:
                 show(session, events)
                 seen += bool(events.events)
