@@ -8,6 +8,8 @@ read barrier of the group. The errors are those of `metastore.errors` and `raftg
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +17,19 @@ from metastore.codec import decode_result, encode_command
 from metastore.digest import Digest
 from metastore.machine import MetaStore
 from metastore.requests import Command, Range, RequestId, SortOrder, SortTarget, Txn, WatchRequest
-from metastore.results import LeaseInfo, RangeResult, TxnResult
+from metastore.results import KeyValue, LeaseInfo, RangeResult, TxnResult
 from metastore.validation import check_request, check_request_id, is_read_only
 from node.group_face import Done, GroupFace, Outcome
 from node.metrics import Metrics
 from node.watching import Watching
 from raftgroup.proposals import Applied
 
-PAGE_KEYS = 1_000
-"""How many keys are read in one turn of the loop: a large range never delays a heartbeat."""
+PAGE_KEYS_FIRST = 64
+PAGE_KEYS_MAX = 1_024
+PAGE_BYTES = 512 * 1024
+"""About how much is read in one turn of the loop: a large range never delays a heartbeat."""
+SCANS_MAX = 16
+"""How many ranges are put together at a time: the others wait, so that their answers fit in memory."""
 
 
 class Service:
@@ -36,6 +42,7 @@ class Service:
         self.store = store
         self.deadline_s = deadline_s
         self.metrics = metrics or Metrics()
+        self._scans = asyncio.Semaphore(SCANS_MAX)
 
     # Writes.
 
@@ -82,14 +89,18 @@ class Service:
         if not self.group.try_read_barrier():
             await self.group.read_barrier(timeout_s=timeout_s or self.deadline_s)
 
-    async def range(self, request: Range, *, timeout_s: float | None = None) -> RangeResult:
+    async def range(
+        self, request: Range, *, timeout_s: float | None = None, bytes_max: int | None = None
+    ) -> RangeResult:
+        """`bytes_max`: an answer in the order of the keys ends there, with `more`, whatever its limit."""
         check_request(request, self.store.limits)
         if not request.serializable:
             await self.barrier(timeout_s=timeout_s)
         self.metrics.reads += 1
         if not request.range_end or not is_pageable(request):
             return self.store.range(request)
-        return await self._pages(request)
+        async with self._scans:
+            return await self._pages(request, bytes_max)
 
     def range_now(self, request: Range) -> RangeResult | None:
         """The answer to a read of one key, if it takes no waiting; None if `range` has to be awaited."""
@@ -99,20 +110,29 @@ class Service:
         self.metrics.reads += 1
         return self.store.range(request)
 
-    async def _pages(self, request: Range) -> RangeResult:
+    async def _pages(self, request: Range, bytes_max: int | None) -> RangeResult:
         """A whole range at one revision, page by page, with a turn of the loop in between."""
-        wanted = request.limit if request.limit > 0 else None
-        first = self.store.range(replace(request, limit=min(PAGE_KEYS, wanted or PAGE_KEYS)))
-        kvs, more = list(first.kvs), first.more
+        wanted = request.limit if request.limit > 0 else sys.maxsize
+        keys = PAGE_KEYS_FIRST
+        page = first = self.store.range(replace(request, limit=min(keys, wanted)))
         at = request.revision if request.revision > 0 else first.revision
-        while more and (wanted is None or len(kvs) < wanted):
+        kvs, size = list(first.kvs), size_of(first.kvs)
+        total = size
+        while page.more and len(kvs) < wanted and (bytes_max is None or total < bytes_max):
             await asyncio.sleep(0)
-            limit = min(PAGE_KEYS, wanted - len(kvs)) if wanted else PAGE_KEYS
-            after = kvs[-1].key + b"\0"
-            page = self.store.range(replace(request, key=after, limit=limit, revision=at, exact_count=False))
+            keys = next_page_keys(keys, size)
+            rest = replace(
+                request,
+                key=kvs[-1].key + b"\0",
+                limit=min(keys, wanted - len(kvs)),
+                revision=at,
+                exact_count=False,
+            )
+            page = self.store.range(rest)
+            size = size_of(page.kvs)
+            total += size
             kvs += page.kvs
-            more = page.more
-        return RangeResult(first.revision, tuple(kvs), more, first.count)
+        return RangeResult(first.revision, tuple(kvs), page.more, first.count)
 
     async def read_txn(self, request: Txn) -> TxnResult:
         check_request(request, self.store.limits)
@@ -149,6 +169,17 @@ def _into(future: asyncio.Future[Outcome]) -> Done:
             future.set_result(outcome)
 
     return done
+
+
+def size_of(kvs: Sequence[KeyValue]) -> int:
+    return sum(len(kv.key) + len(kv.value) for kv in kvs)
+
+
+def next_page_keys(keys: int, size_bytes: int) -> int:
+    """How many keys the next page has, after one of `keys` keys and `size_bytes`."""
+    if size_bytes > PAGE_BYTES:
+        return max(1, keys // 2)
+    return min(PAGE_KEYS_MAX, keys * 2) if size_bytes < PAGE_BYTES // 2 else keys
 
 
 def is_pageable(request: Range) -> bool:

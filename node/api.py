@@ -1,0 +1,285 @@
+"""What users of a store can do with it, whether it is reached over the network or runs in their own process.
+
+`node.client.Client` and `node.local.LocalStore` provide four ways to reach a store; everything else is the same for
+both and written here. Keys and values are bytes; text is taken as UTF-8. Writes are exactly-once. Refusals are those
+of `metastore.errors`; Unavailable (nothing was done) and OutcomeUnknown are those of `raftgroup.errors`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from metastore.digest import Digest
+from metastore.requests import (
+    Command,
+    Compact,
+    Compare,
+    DeleteRange,
+    DisarmAlarm,
+    LeaseGrant,
+    LeaseKeepAlive,
+    LeaseRevoke,
+    Put,
+    Range,
+    SortOrder,
+    SortTarget,
+    Txn,
+    WatchRequest,
+    prefix_end,
+)
+from metastore.results import (
+    CompactResult,
+    DeleteRangeResult,
+    DoneResult,
+    KeyValue,
+    LeaseInfo,
+    LeaseResult,
+    PutResult,
+    RangeResult,
+    RevisionEvents,
+    TxnResult,
+)
+
+Content = bytes | bytearray | memoryview | str
+Operation = Put | DeleteRange | Range | Txn
+
+
+class WatchHandle(Protocol):
+    """Iterate it with `async for`; close it, or leave its `async with`, when it is not needed any more.
+
+    Each item holds all events of one revision that the watch asks for. An item without events is a progress
+    notification: everything up to its revision was delivered. Raises Compacted when compaction overtakes it.
+    """
+
+    @property
+    def next_revision(self) -> int:
+        """Where another watch has to start to go on after what was delivered."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[RevisionEvents]: ...
+    async def __anext__(self) -> RevisionEvents: ...
+    async def __aenter__(self) -> WatchHandle: ...
+    async def __aexit__(self, *_: object) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+class StoreApi(ABC):
+    """`timeout_s` of a call: its deadline; None for the one of the store."""
+
+    @abstractmethod
+    async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
+        """The result of a command, executed exactly once."""
+
+    @abstractmethod
+    async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
+        """A range, linearizable unless it says otherwise; may end early, with `more`."""
+
+    @abstractmethod
+    async def _call(self, name: str, *arguments: Any) -> Any:
+        """One of `node.stream.calls`."""
+
+    @abstractmethod
+    def _watch(self, request: WatchRequest, progress_s: float | None) -> WatchHandle: ...
+
+    # Keys.
+
+    async def put(
+        self,
+        key: Content,
+        value: Content = b"",
+        *,
+        lease: int = 0,
+        prev_kv: bool = False,
+        ignore_value: bool = False,
+        ignore_lease: bool = False,
+        timeout_s: float | None = None,
+    ) -> PutResult:
+        request = Put(as_bytes(key), as_bytes(value), lease, prev_kv, ignore_value, ignore_lease)
+        result: PutResult = await self._write(request, timeout_s)
+        return result
+
+    async def get(self, key: Content, *, revision: int = 0, serializable: bool = False) -> KeyValue | None:
+        """The key at `revision` (0: now); None where it does not exist."""
+        found = await self._read(Range(as_bytes(key), revision=revision, serializable=serializable))
+        return found.kvs[0] if found.kvs else None
+
+    async def range(
+        self,
+        key: Content,
+        range_end: Content = b"",
+        *,
+        prefix: bool = False,
+        limit: int = 0,
+        revision: int = 0,
+        sort_order: SortOrder = SortOrder.NONE,
+        sort_target: SortTarget = SortTarget.KEY,
+        serializable: bool = False,
+        keys_only: bool = False,
+        count_only: bool = False,
+        min_mod_revision: int = 0,
+        max_mod_revision: int = 0,
+        min_create_revision: int = 0,
+        max_create_revision: int = 0,
+        timeout_s: float | None = None,
+    ) -> RangeResult:
+        """[key, range_end), or all keys with the prefix `key`; all of one revision, however large it is."""
+        request = Range(
+            *interval(key, range_end, prefix),
+            limit=limit,
+            revision=revision,
+            sort_order=sort_order,
+            sort_target=sort_target,
+            serializable=serializable,
+            keys_only=keys_only,
+            count_only=count_only,
+            min_mod_revision=min_mod_revision,
+            max_mod_revision=max_mod_revision,
+            min_create_revision=min_create_revision,
+            max_create_revision=max_create_revision,
+        )
+        return await self._whole(request, await self._read(request, timeout_s), timeout_s)
+
+    async def _whole(self, request: Range, first: RangeResult, timeout_s: float | None) -> RangeResult:
+        """The store ends a long answer early; what is missing is read at the same revision."""
+        kvs, page = list(first.kvs), first
+        while page.more and page.kvs and not (0 < request.limit <= len(kvs)):
+            rest = replace(
+                request,
+                key=kvs[-1].key + b"\0",
+                revision=request.revision or first.revision,
+                limit=request.limit - len(kvs) if request.limit > 0 else 0,
+                exact_count=False,
+            )
+            page = await self._read(rest, timeout_s)
+            kvs += page.kvs
+        return first if page is first else RangeResult(first.revision, tuple(kvs), page.more, first.count)
+
+    async def delete(
+        self,
+        key: Content,
+        range_end: Content = b"",
+        *,
+        prefix: bool = False,
+        prev_kv: bool = False,
+        timeout_s: float | None = None,
+    ) -> DeleteRangeResult:
+        request = DeleteRange(*interval(key, range_end, prefix), prev_kv)
+        result: DeleteRangeResult = await self._write(request, timeout_s)
+        return result
+
+    async def txn(
+        self,
+        compare: Iterable[Compare] = (),
+        success: Iterable[Operation] = (),
+        failure: Iterable[Operation] = (),
+        *,
+        timeout_s: float | None = None,
+    ) -> TxnResult:
+        """`success` if every compare holds, else `failure`; all writes share one revision."""
+        result: TxnResult = await self._write(Txn(tuple(compare), tuple(success), tuple(failure)), timeout_s)
+        return result
+
+    async def compact(self, revision: int) -> CompactResult:
+        """Forget the history below `revision`."""
+        result: CompactResult = await self._write(Compact(revision))
+        return result
+
+    def watch(
+        self,
+        key: Content,
+        range_end: Content = b"",
+        *,
+        prefix: bool = False,
+        start_revision: int = 0,
+        prev_kv: bool = False,
+        filters: Iterable[str] = (),
+        progress_s: float | None = None,
+    ) -> WatchHandle:
+        """Every change from `start_revision` on (0: from now), in order, none missing, none twice.
+
+        `filters`: "put" and/or "delete" events are left out. `progress_s`: how often to say that nothing happened.
+        """
+        start, end = interval(key, range_end, prefix)
+        request = WatchRequest(start, end, start_revision, prev_kv, progress_s is not None, frozenset(filters))
+        return self._watch(request, progress_s)
+
+    # Leases.
+
+    async def lease_grant(self, ttl_s: int, id: int = 0) -> LeaseResult:  # noqa: A002
+        """A lease that ends `ttl_s` seconds after its last keep-alive; its keys vanish with it."""
+        result: LeaseResult = await self._write(LeaseGrant(ttl_s, id))
+        return result
+
+    async def lease_keep_alive(self, lease: int) -> LeaseResult:
+        result: LeaseResult = await self._write(LeaseKeepAlive(lease))
+        return result
+
+    async def lease_revoke(self, lease: int) -> LeaseResult:
+        result: LeaseResult = await self._write(LeaseRevoke(lease))
+        return result
+
+    async def lease_info(self, lease: int) -> LeaseInfo:
+        revision, id_, ttl_s, granted_ttl_s, keys = await self._call("lease_info", lease)
+        return LeaseInfo(revision, id_, ttl_s, granted_ttl_s, tuple(keys))
+
+    async def leases(self) -> tuple[int, ...]:
+        return tuple(await self._call("leases"))
+
+    # The cluster.
+
+    async def status(self) -> dict[str, Any]:
+        """Of the node that is asked, its group, and its store (docs/http-api.md has the shape)."""
+        status: dict[str, Any] = await self._call("status")
+        return status
+
+    async def members(self) -> list[dict[str, Any]]:
+        members: list[dict[str, Any]] = await self._call("members")
+        return members
+
+    async def member_add(self, member: str, incarnation: str, addresses: dict[str, str], *, voter: bool = True) -> None:
+        """Add a learner; with `voter` it is promoted once it has caught up."""
+        await self._call("member_add", member, incarnation, addresses, voter)
+
+    async def member_promote(self, member: str) -> None:
+        await self._call("member_promote", member)
+
+    async def member_remove(self, member: str) -> None:
+        await self._call("member_remove", member)
+
+    async def transfer(self, target: str | None = None) -> str:
+        """Hand leadership over; returns who leads then."""
+        leader: str = await self._call("transfer", target)
+        return leader
+
+    async def digest(self) -> Digest:
+        """Of the replica that is asked."""
+        revision, chain, buckets = await self._call("digest")
+        return Digest(revision, chain, buckets)
+
+    async def disarm_alarm(self) -> DoneResult:
+        result: DoneResult = await self._write(DisarmAlarm())
+        return result
+
+
+def as_bytes(content: Content) -> bytes:
+    """Raises TypeError for what is neither bytes nor text."""
+    if type(content) is bytes:
+        return content
+    if isinstance(content, str):
+        return content.encode()
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content)
+    raise TypeError(f"a key or value is bytes or text, not {type(content).__name__}")
+
+
+def interval(key: Content, range_end: Content, prefix: bool) -> tuple[bytes, bytes]:
+    """(key, range_end) of the request. The prefix b"" stands for every key."""
+    start, end = as_bytes(key), as_bytes(range_end)
+    if not prefix:
+        return start, end
+    if end:
+        raise ValueError("give either prefix or range_end")
+    return start or b"\0", prefix_end(start)

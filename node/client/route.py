@@ -1,0 +1,54 @@
+"""Which node to try next: the given ones first, then those that the cluster has named; the leader where it is known.
+
+Pure: addresses in, an address out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+AVOID_S = 10.0
+"""How long a leader is not tried again that could not be reached."""
+
+
+class Route:
+    """Goes round the known addresses. Times are the caller's clock, in seconds."""
+
+    def __init__(self, endpoints: Iterable[str], *, follow_leader: bool = True) -> None:
+        self._given = list(dict.fromkeys(endpoints))
+        if not self._given:
+            raise ValueError("endpoints: give host:port of at least one node")
+        self._known = list(self._given)
+        self._position = 0
+        self._follow_leader = follow_leader
+        self._avoid: dict[str, float] = {}
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        return tuple(self._given)
+
+    def current(self) -> str:
+        return self._known[self._position % len(self._known)]
+
+    def advance(self) -> None:
+        """The current one did not work: the next."""
+        self._position = (self._position + 1) % len(self._known)
+
+    def learn(self, addresses: Iterable[str]) -> None:
+        """Addresses that the cluster has named, as they are now; they come after the given ones."""
+        if self._follow_leader:
+            current = self.current()
+            self._known = list(dict.fromkeys([*self._given, *addresses]))
+            self._position = self._known.index(current) if current in self._known else 0
+
+    def better(self, member: object, leader: object, streams: Mapping[str, str], now: float) -> str | None:
+        """The address of the leader, if `member`, which was reached, is not the leader and following is wanted."""
+        if not self._follow_leader or leader is None or leader == member or not isinstance(leader, str):
+            return None
+        address = streams.get(leader)
+        if address is None or self._avoid.get(address, 0.0) > now:
+            return None
+        return address
+
+    def avoid(self, address: str, now: float) -> None:
+        self._avoid[address] = now + AVOID_S

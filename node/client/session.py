@@ -1,0 +1,288 @@
+"""Keeps requests going over connections that come and go.
+
+What holds: every request comes to exactly one end until its deadline. A request that may be repeated is sent again
+over the next connection; one that may not, and was under way when its connection broke, ends as OutcomeUnknown. The
+newest request is never more than `NUMBERS_MAX` ahead of the oldest, so that the node still remembers the result of
+every write that may be repeated (`Limits.client_results_max`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from typing import Any
+
+from metastore.requests import WatchRequest
+from node.client.link import Link
+from node.client.operation import Operation
+from node.client.route import Route
+from node.client.watch import Watch
+from node.refusals import error_of
+from node.stream.protocol import Kind
+from raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
+
+PENDING_MAX = 2048
+NUMBERS_MAX = 3500
+CONNECT_S = 2.0
+SWEEP_S = 0.05
+RETRY_S = 0.05
+PING_AFTER_S = 2.0
+DEAF_AFTER_S = 5.0
+BACKOFF_S = (0.02, 0.5)
+
+
+class Session:
+    """One logical connection to the cluster. `open` it before use, `close` it after."""
+
+    def __init__(self, route: Route, timeout_s: float) -> None:
+        self._route = route
+        self._timeout_s = timeout_s
+        self._pending: dict[int, Operation] = {}
+        self._watches: dict[int, Watch] = {}
+        self._numbers = 0
+        self._oldest = 1
+        self._admission: deque[asyncio.Future[None]] = deque()
+        self._link: Link | None = None
+        self._trouble = "no connection yet"
+        self._closing = False
+        self._pinged = False
+        self._runner: asyncio.Task[None] | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._runner = self._loop.create_task(self._run())
+        self._sweep()
+
+    async def close(self) -> None:
+        """End every request that is under way, and the connection."""
+        self._closing = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._runner is not None:
+            self._runner.cancel()
+            await asyncio.gather(self._runner, return_exceptions=True)
+        for operation in list(self._pending.values()):
+            self._give_up(operation, "the client was closed")
+        for watch in list(self._watches.values()):
+            watch.end(Unavailable("the client was closed"))
+        if self._link is not None:
+            self._link.close()
+            await self._link.closed
+            self._link = None
+        while self._admission:
+            self._admission.popleft().cancel()
+
+    # Requests.
+
+    async def admit(self) -> None:
+        """Wait until there is room for another request."""
+        while self._full():
+            turn: asyncio.Future[None] = self._loop.create_future()
+            self._admission.append(turn)
+            await turn
+
+    def _full(self) -> bool:
+        if len(self._pending) >= PENDING_MAX:
+            return True
+        while self._oldest <= self._numbers and self._oldest not in self._pending:
+            self._oldest += 1
+        return self._numbers - self._oldest >= NUMBERS_MAX
+
+    def send(
+        self, kind: Kind, content: Any, size: int, timeout_s: float | None, *, repeatable: bool, writes: bool
+    ) -> asyncio.Future[Any]:
+        """The answer, in its wire form. Call `admit` before."""
+        if self._closing or self._runner is None:
+            raise Unavailable("the client is not open: use it inside of its 'async with'")
+        self._numbers = number = self._numbers + 1
+        deadline = self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        operation = Operation(kind, number, content, deadline, future, repeatable=repeatable, writes=writes)
+        self._pending[number] = operation
+        if self._link is not None:
+            self._transmit(operation, self._link, size)
+        return future
+
+    def _transmit(self, operation: Operation, link: Link, size: int = 0) -> None:
+        operation.sent = True
+        if operation.kind is Kind.CALL:
+            link.send(Kind.CALL, [operation.number, *operation.content])
+        else:
+            content = operation.content
+            link.gather(operation.kind, operation.number, content, size or len(content))
+
+    # Answers.
+
+    def _on_frame(self, kind: int, body: Any) -> None:
+        if kind == Kind.RESULTS:
+            pop = self._pending.pop
+            for number, wire in zip(body[::2], body[1::2], strict=True):
+                operation = pop(number, None)
+                if operation is not None:
+                    future = operation.future
+                    if not future.done():
+                        future.set_result(wire)
+            self._admit_more()
+        elif kind == Kind.FAILURES:
+            for number, failure in zip(body[::2], body[1::2], strict=True):
+                self._failed(number, error_of(*failure))
+            self._admit_more()
+        elif kind == Kind.ANSWER:
+            operation = self._pending.pop(body[0], None)
+            if operation is not None:
+                operation.succeed(body[1])
+            self._admit_more()
+        else:
+            watch = self._watches.get(body[0])
+            if watch is not None:
+                watch.on_frame(kind, body)
+
+    def _failed(self, number: int, error: Exception) -> None:
+        operation = self._pending.get(number)
+        if operation is None:
+            return
+        nothing_done = isinstance(error, Unavailable)
+        if isinstance(error, NodeFailed) and operation.repeatable:
+            self._trouble = str(error)
+            if self._link is not None:
+                self._link.abort()
+        elif nothing_done or (isinstance(error, OutcomeUnknown) and operation.repeatable):
+            self._trouble = str(error)
+            operation.sent = not nothing_done
+            self._loop.call_later(RETRY_S, self._again, number)
+        else:
+            del self._pending[number]
+            operation.fail(error)
+
+    def _again(self, number: int) -> None:
+        operation = self._pending.get(number)
+        if operation is not None and self._link is not None:
+            self._transmit(operation, self._link)
+
+    def _admit_more(self) -> None:
+        waiting = self._admission
+        room = PENDING_MAX - len(self._pending)
+        while waiting and room > 0:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                room -= 1
+
+    # Time.
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        late = [operation for operation in self._pending.values() if operation.deadline <= now]
+        for operation in late:
+            self._give_up(operation, "the deadline passed")
+        if late:
+            self._admit_more()
+        self._check_hearing(now)
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def _give_up(self, operation: Operation, why: str) -> None:
+        self._pending.pop(operation.number, None)
+        if operation.writes and operation.sent:
+            reason = f"{why} without an answer ({self._trouble})"
+            operation.fail(OutcomeUnknown(f"{reason}: it may be applied or not; read before you go on"))
+        else:
+            operation.fail(Unavailable(f"{why}, nothing was done: {self._trouble}"))
+
+    def _check_hearing(self, now: float) -> None:
+        """A node that is silent while something is expected of it may be gone: ask it, then leave it."""
+        link = self._link
+        if link is None or not (self._pending or self._watches):
+            self._pinged = False
+            return
+        silence_s = now - link.last_heard
+        if silence_s < PING_AFTER_S:
+            self._pinged = False
+        elif silence_s > DEAF_AFTER_S and self._pinged:
+            self._trouble = f"{self._route.current()} does not answer"
+            link.abort()
+        elif not self._pinged:
+            self._pinged = True
+            link.send(Kind.CALL, [0, "ping", []])
+
+    # Connections.
+
+    async def _run(self) -> None:
+        backoff_s = BACKOFF_S[0]
+        while True:
+            try:
+                link = await self._connect()
+            except (OSError, RaftError, TimeoutError) as error:
+                self._trouble = f"{self._route.current()}: {error or type(error).__name__}"
+                self._route.advance()
+                await asyncio.sleep(backoff_s * (0.5 + random.random()))
+                backoff_s = min(backoff_s * 1.6, BACKOFF_S[1])
+                continue
+            backoff_s = BACKOFF_S[0]
+            self._begin(link)
+            reason = await asyncio.shield(link.closed)
+            self._lost(reason)
+
+    async def _connect(self) -> Link:
+        """A connection to the leader where it is known and can be had, else to whoever answers."""
+        link, welcome = await self._greet(self._route.current())
+        streams = welcome.get("streams") or {}
+        self._route.learn(streams.values())
+        now = self._loop.time()
+        better = self._route.better(welcome.get("member"), welcome.get("leader"), streams, now)
+        if better is None:
+            return link
+        try:
+            leader, _ = await self._greet(better)
+        except (OSError, RaftError, TimeoutError):
+            self._route.avoid(better, now)
+            return link
+        link.close()
+        return leader
+
+    async def _greet(self, address: str) -> tuple[Link, dict[str, Any]]:
+        host, _, port = address.rpartition(":")
+        async with asyncio.timeout(CONNECT_S):
+            _, link = await self._loop.create_connection(
+                lambda: Link(self._loop, self._on_frame), host.strip("[]"), int(port)
+            )
+            try:
+                return link, await link.greet()
+            except BaseException:
+                link.abort()
+                raise
+
+    def _begin(self, link: Link) -> None:
+        self._link = link
+        self._pinged = False
+        for operation in self._pending.values():
+            self._transmit(operation, link)
+        for watch in self._watches.values():
+            watch.begin(link)
+
+    def _lost(self, reason: str) -> None:
+        self._link = None
+        self._trouble = f"{self._route.current()}: {reason}"
+        self._route.advance()
+        for operation in list(self._pending.values()):
+            if operation.sent and not operation.repeatable:
+                self._give_up(operation, "the connection broke")
+        self._admit_more()
+
+    # Watches.
+
+    def watch(self, request: WatchRequest, progress_s: float | None) -> Watch:
+        if self._closing or self._runner is None:
+            raise Unavailable("the client is not open: use it inside of its 'async with'")
+        self._numbers = number = self._numbers + 1
+        watch = Watch(number, request, progress_s, self._forget_watch)
+        self._watches[number] = watch
+        if self._link is not None:
+            watch.begin(self._link)
+        return watch
+
+    def _forget_watch(self, number: int) -> None:
+        self._watches.pop(number, None)
+        if self._link is not None:
+            self._link.send(Kind.UNWATCH, [number])

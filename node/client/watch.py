@@ -1,0 +1,138 @@
+"""A watch that outlives connections: it goes on behind the last revision that has arrived.
+
+So nothing is missed and nothing repeated, whichever node it is connected to (M4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+from metastore.requests import WatchRequest
+from metastore.results import Event, KeyValue, RevisionEvents
+from node.refusals import error_of
+from node.stream.protocol import WATCH_CREDIT, Kind
+
+if TYPE_CHECKING:
+    from node.client.link import Link
+
+
+class Watch:
+    """`next_revision` is where the next connection goes on; what has arrived and was not taken yet is kept.
+
+    The node sends at most `WATCH_CREDIT` batches ahead of the consumer, so a slow consumer costs neither side memory.
+    """
+
+    def __init__(
+        self, number: int, request: WatchRequest, progress_s: float | None, forget: Callable[[int], None]
+    ) -> None:
+        self._number = number
+        self._request = request
+        self._progress_s = progress_s
+        self._forget = forget
+        self._arriving = request.start_revision
+        self._delivered = request.start_revision
+        self._batches: deque[deque[RevisionEvents]] = deque()
+        self._news = asyncio.Event()
+        self._error: Exception | None = None
+        self._link: Link | None = None
+        self._closed = False
+
+    @property
+    def next_revision(self) -> int:
+        """Where another watch has to start to go on after what was delivered; 0 before anything is known."""
+        return self._delivered or self._arriving
+
+    # What the session tells.
+
+    def begin(self, link: Link) -> None:
+        """Start, or go on, over this connection."""
+        if self._error is not None:
+            return
+        self._link = link
+        request = self._request
+        progress_ms = max(1, int(self._progress_s * 1000)) if self._progress_s else 0
+        credit = max(0, WATCH_CREDIT - len(self._batches))
+        link.send(
+            Kind.WATCH,
+            [
+                self._number,
+                request.key,
+                request.range_end,
+                self._arriving,
+                request.prev_kv,
+                sorted(request.filters),
+                progress_ms,
+                credit,
+            ],
+        )
+
+    def on_frame(self, kind: int, body: Any) -> None:
+        if kind == Kind.EVENTS:
+            batch = deque(events_from(*each) for each in body[1])
+            self._arriving = batch[-1].revision + 1
+            self._batches.append(batch)
+        elif kind == Kind.WATCHING:
+            self._arriving = max(self._arriving, body[1])
+            return
+        elif kind == Kind.PROGRESS:
+            self._arriving = max(self._arriving, body[1] + 1)
+            if self._batches:
+                return
+            self._batches.append(deque((RevisionEvents(body[1], ()),)))
+        elif kind == Kind.WATCH_ENDED:
+            self._error = error_of(*body[1:])
+        self._news.set()
+
+    def end(self, error: Exception) -> None:
+        self._error = self._error or error
+        self._news.set()
+
+    # What the consumer does.
+
+    def __aiter__(self) -> AsyncIterator[RevisionEvents]:
+        return self
+
+    async def __anext__(self) -> RevisionEvents:
+        while not self._batches:
+            if self._closed:
+                raise StopAsyncIteration
+            if self._error is not None:
+                error = self._error
+                await self.aclose()
+                raise error
+            self._news.clear()
+            await self._news.wait()
+        batch = self._batches[0]
+        events = batch.popleft()
+        if not batch:
+            self._batches.popleft()
+            if events.events and self._link is not None:
+                self._link.send(Kind.MORE, [self._number, 1])
+        self._delivered = events.revision + 1
+        return events
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._batches.clear()
+            self._news.set()
+            self._forget(self._number)
+
+    async def __aenter__(self) -> Watch:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def events_from(revision: int, events: list[Any]) -> RevisionEvents:
+    """From their wire form."""
+    return RevisionEvents(revision, tuple(map(event_from, events)))
+
+
+def event_from(wire: list[Any]) -> Event:
+    delete, kv, previous = wire
+    return Event(delete, KeyValue._make(kv), KeyValue._make(previous) if previous is not None else None)

@@ -1,0 +1,92 @@
+"""The state of a node and its group as plain values: what `status` and `members` answer on every API.
+
+Pure: reads the service, waits for nothing. Shapes: docs/http-api.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node.service import Service
+from node.version import VERSION
+from raftgroup.role import Role
+from raftgroup.status import MemberStatus
+
+
+def status_view(service: Service, cluster: str) -> dict[str, Any]:
+    """This node, its group, and the store as this node has it. Sizes in bytes, times in milliseconds."""
+    status, store = service.group.status(), service.store
+    return {
+        "cluster": cluster,
+        "member": status.member,
+        "version": VERSION,
+        "role": status.role.value,
+        "leader": status.leader,
+        "term": status.term,
+        "ready": not not_ready(service),
+        "revision": store.revision,
+        "minimal_revision": store.minimal_revision,
+        "keys": store.key_count,
+        "size_bytes": store.size_bytes,
+        "quota_bytes": store.limits.quota_bytes,
+        "leases": len(store.leases()),
+        "watchers": service.metrics.watchers,
+        "alarms": alarms_view(service),
+        "raft": {
+            "commit_index": status.commit_index,
+            "applied_index": status.applied_index,
+            "first_index": status.first_index,
+            "last_index": status.last_index,
+            "synced_index": status.synced_index,
+            "quorum_lease_ms": status.lease_remaining_ms,
+        },
+        "members": members_view(service),
+    }
+
+
+def members_view(service: Service) -> list[dict[str, Any]]:
+    status = service.group.status()
+    return [member_view(each, status.leader) for each in status.members]
+
+
+def member_view(each: MemberStatus, leader: str | None) -> dict[str, Any]:
+    """`match_index`: what the leader knows the member to hold; null where it does not, or on another node."""
+    return {
+        "id": each.member.id,
+        "role": each.member.role.value,
+        "leader": each.member.id == leader,
+        "incarnation": each.member.incarnation,
+        "addresses": dict(sorted(each.member.addresses.items())),
+        "connected": each.connected,
+        "match_index": each.match_index,
+        "installing_snapshot": each.installing_snapshot,
+    }
+
+
+def alarms_view(service: Service) -> list[dict[str, Any]]:
+    store = service.store
+    if not store.alarm:
+        return []
+    text = (
+        f"the store holds {store.size_bytes} bytes, its quota is {store.limits.quota_bytes}: only reads, deletes, "
+        "lease revokes and compaction are accepted. Delete keys, compact, then clear the alarm"
+    )
+    return [{"alarm": "quota", "text": text}]
+
+
+CAUGHT_UP_ENTRIES = 1_000
+
+
+def not_ready(service: Service) -> list[str]:
+    """Why this node should not get requests now; empty when it should."""
+    status = service.group.status()
+    reasons = []
+    if status.role is Role.REMOVED:
+        reasons.append(f"{status.member} was removed from the group")
+    elif status.member not in {each.member.id for each in status.members}:
+        reasons.append(f"{status.member} is not a member of the group yet")
+    if status.leader is None:
+        reasons.append("no leader is known: a majority of the voters has to be up and connected")
+    if status.commit_index - status.applied_index > CAUGHT_UP_ENTRIES:
+        reasons.append(f"catching up: entry {status.applied_index} of {status.commit_index} is applied")
+    return reasons

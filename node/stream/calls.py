@@ -1,0 +1,76 @@
+"""The requests of the stream that are rare: name -> what it does. Arguments and answers are msgpack values."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from metastore.errors import InvalidRequest
+from node.cluster_view import members_view, status_view
+from node.service import Service
+from raftgroup.membership import Member, MemberRole
+
+Call = Callable[..., Awaitable[Any]]
+
+
+class Calls:
+    """`cluster` is the name of the cluster."""
+
+    def __init__(self, service: Service, cluster: str) -> None:
+        self._service = service
+        self._cluster = cluster
+        self._by_name: dict[str, Call] = {
+            "ping": self._ping,
+            "status": self._status,
+            "members": self._members,
+            "lease_info": self._lease_info,
+            "leases": self._leases,
+            "digest": self._digest,
+            "member_add": self._member_add,
+            "member_promote": self._member_promote,
+            "member_remove": self._member_remove,
+            "transfer": self._transfer,
+        }
+
+    async def run(self, name: Any, arguments: Any) -> Any:
+        """Raises InvalidRequest for an unknown name or wrong arguments, and what the call itself raises."""
+        call = self._by_name.get(name) if type(name) is str else None
+        if call is None or type(arguments) is not list:
+            raise InvalidRequest(f"there is no call {str(name)[:64]!r}; known are {', '.join(self._by_name)}")
+        try:
+            return await call(*arguments)
+        except TypeError as error:
+            raise InvalidRequest(f"call {name}: {error}") from None
+
+    async def _ping(self) -> None:
+        return None
+
+    async def _status(self) -> dict[str, Any]:
+        return status_view(self._service, self._cluster)
+
+    async def _members(self) -> list[dict[str, Any]]:
+        return members_view(self._service)
+
+    async def _lease_info(self, lease_id: int) -> list[Any]:
+        info = await self._service.lease_info(lease_id)
+        return [info.revision, info.id, info.ttl_s, info.granted_ttl_s, info.keys]
+
+    async def _leases(self) -> list[int]:
+        return list(await self._service.leases())
+
+    async def _digest(self) -> list[Any]:
+        digest = await self._service.digest()
+        return [digest.revision, digest.chain, digest.buckets]
+
+    async def _member_add(self, member: str, incarnation: str, addresses: dict[str, str], voter: bool) -> None:
+        added = Member(member, MemberRole.LEARNER, incarnation, addresses, becomes_voter=voter)
+        await self._service.group.add(added)
+
+    async def _member_promote(self, member: str) -> None:
+        await self._service.group.promote(member)
+
+    async def _member_remove(self, member: str) -> None:
+        await self._service.group.remove(member)
+
+    async def _transfer(self, target: str | None) -> str:
+        return await self._service.group.transfer(target)

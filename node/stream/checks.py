@@ -1,0 +1,76 @@
+"""What is refused before it is proposed: the same checks as for other APIs, on commands that are encoded already.
+
+A plain put, which most commands are, is checked without making a value of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metastore.codec import PLAIN_PUT, RANGE, decode_fields, decode_operation, unpack_command
+from metastore.errors import InvalidRequest
+from metastore.limits import Limits
+from metastore.requests import (
+    Compact,
+    DeleteRange,
+    DisarmAlarm,
+    LeaseGrant,
+    LeaseKeepAlive,
+    LeaseRevoke,
+    Pin,
+    Put,
+    Range,
+    RequestId,
+    Txn,
+    Unpin,
+)
+from metastore.validation import check_request, check_request_id
+
+CLIENT_COMMANDS = (
+    Put, DeleteRange, Txn, Compact, LeaseGrant, LeaseRevoke, LeaseKeepAlive, DisarmAlarm, Pin, Unpin,
+)  # fmt: skip
+"""What a client may propose; the rest is proposed by the leader alone."""
+PLAIN_PUT_EXTRA_BYTES = 512
+
+
+def check_command(command: Any, limits: Limits) -> None:
+    """Raises the refusal of a command that a client may not propose, or that could not be applied."""
+    if type(command) is not bytes:
+        raise InvalidRequest(f"a command is bytes, not {type(command).__name__}")
+    fields = unpack_command(command)
+    if type(fields) is list and len(fields) == 4 and fields[0] == PLAIN_PUT and is_plain(fields, limits):
+        return
+    request, request_id = decode_fields(fields)
+    if not isinstance(request, CLIENT_COMMANDS):
+        raise InvalidRequest(f"{type(request).__name__} is proposed by the leader alone: clients can't send it")
+    check_request(request, limits)
+    if request_id is not None:
+        check_request_id(request_id, limits)
+
+
+def is_plain(fields: list[Any], limits: Limits) -> bool:
+    """Whether nothing can be wrong with this put; the long way says what is."""
+    _, rid, key, value = fields
+    if (
+        type(key) is not bytes
+        or type(value) is not bytes
+        or not 0 < len(key) <= limits.key_bytes_max
+        or len(value) > limits.value_bytes_max
+        or len(key) + len(value) + PLAIN_PUT_EXTRA_BYTES > limits.request_bytes_max
+    ):
+        return False
+    if rid is None:
+        return True
+    if type(rid) is not list or len(rid) != 2 or type(rid[0]) is not str or type(rid[1]) is not int:
+        return False
+    check_request_id(RequestId(rid[0], rid[1]), limits)
+    return True
+
+
+def read_range(fields: Any, limits: Limits) -> Range:
+    """The range that a READS frame holds. Raises the refusal."""
+    request = decode_operation(fields, 0)
+    if not isinstance(request, Range):
+        raise InvalidRequest(f"a read is a range (operation {RANGE})")
+    check_request(request, limits)
+    return request

@@ -1,0 +1,350 @@
+"""One client of the stream, on the side of the node.
+
+All frames of one read are handled in one go; all answers of one turn of the loop leave in one write. What a client
+can make the node keep is bounded: see `IN_FLIGHT_MAX`; a client that does not read is not read from either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from metastore.errors import Compacted, InvalidRequest, RequestTooLarge
+from metastore.requests import Range
+from metastore.result_codec import encode_result
+from metastore.results import RangeResult
+from node.group_face import Outcome
+from node.refusals import INTERNAL, refusal_of
+from node.service import size_of
+from node.stream.checks import check_command, read_range
+from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
+from node.stream.watches import Pump, read_watch
+from raftgroup.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
+from raftgroup.proposals import Applied
+
+if TYPE_CHECKING:
+    from node.stream.server import StreamServer
+
+log = logging.getLogger(__name__)
+
+WATCHES_MAX = 10_000
+ANSWER_BYTES_MAX = 8 * 1024 * 1024
+"""Where an answer to a range ends, with `more`; the client asks for the rest."""
+RESULTS_BYTES_MAX = 1024 * 1024
+"""About how much is gathered before it is written: then it shows whether the client reads."""
+NUMBER_MAX = (1 << 63) - 1
+
+
+class ProtocolError(Exception):
+    """The client does not speak this protocol; the text goes to it, and the connection ends."""
+
+
+class StreamConnection(asyncio.Protocol):
+    """Numbers in `_results` and `_failures` alternate with what is answered to them, as the frames have it."""
+
+    def __init__(self, server: StreamServer) -> None:
+        self._server = server
+        self._service = server.service
+        self._parser = FrameParser(server.frame_bytes_max, items_max=4 * ITEMS_MAX)
+        self._encode = Encoder().encode
+        self._transport: asyncio.Transport | None = None
+        self._greeted = False
+        self._in_flight = 0
+        self._reading = True
+        self._results: list[Any] = []
+        self._results_bytes = 0
+        self._failures: list[Any] = []
+        self._flushing = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._calm = asyncio.Event()
+        self._pumps: dict[int, Pump] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.since = server.now()
+        self._handlers: dict[int, Callable[[Any], None]] = {
+            Kind.WRITES: self._on_writes,
+            Kind.READS: self._on_reads,
+            Kind.CALL: self._on_call,
+            Kind.WATCH: self._on_watch,
+            Kind.MORE: self._on_more,
+            Kind.UNWATCH: self._on_unwatch,
+        }
+
+    # What the transport tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._server.connections.add(self)
+        self._service.metrics.stream_connections += 1
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._server.connections.discard(self)
+        self._service.metrics.stream_connections -= 1
+        self._writable.set()
+        for task in self._tasks:
+            task.cancel()
+        self._pumps.clear()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+        self._regulate()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for kind, body in self._parser.feed(data):
+                self._on_frame(kind, body)
+        except (FrameError, ProtocolError) as error:
+            self.refuse(str(error))
+            return
+        if self._in_flight >= IN_FLIGHT_MAX:
+            self._regulate()
+
+    def _on_frame(self, kind: int, body: Any) -> None:
+        if not self._greeted:
+            self._on_hello(kind, body)
+            return
+        handler = self._handlers.get(kind)
+        if handler is None:
+            raise ProtocolError(f"a client does not send frames of kind {kind}")
+        handler(body)
+
+    def _on_hello(self, kind: int, body: Any) -> None:
+        if kind != Kind.HELLO or type(body) is not dict:
+            raise ProtocolError("the first frame has to be HELLO: this is the port of the palisade stream")
+        if body.get("protocol") != PROTOCOL:
+            spoken = str(body.get("protocol"))[:32]
+            raise ProtocolError(f"protocol {spoken} is not spoken here, but {PROTOCOL}: use a client of this version")
+        self._greeted = True
+        self._write(Kind.WELCOME, self._server.welcome())
+
+    # Requests.
+
+    def _on_writes(self, body: Any) -> None:
+        limits, submit = self._service.store.limits, self._service.submit_encoded
+        for number, command in pairs_of(body):
+            try:
+                check_command(command, limits)
+                submit(command, partial(self._done, number))
+                self._in_flight += 1
+            except Exception as error:
+                self._tell_failure(number, error)
+
+    def _done(self, number: int, outcome: Outcome) -> None:
+        self._in_flight -= 1
+        if type(outcome) is Applied:
+            self._service.metrics.applied += 1
+            self._results += (number, outcome.result)
+            if not self._flushing:
+                self._flush_soon()
+        else:
+            self._service.metrics.failed(cast(Any, outcome))
+            self._tell_failure(number, cast(Exception, outcome))
+
+    def _on_reads(self, body: Any) -> None:
+        for number, fields in pairs_of(body):
+            try:
+                request = read_range(fields, self._service.store.limits)
+                result = self._service.range_now(request) if self._writable.is_set() else None
+            except Exception as error:
+                self._tell_failure(number, error)
+                continue
+            if result is not None:
+                self._tell_range(number, result)
+            else:
+                self._later(number, self._read(number, request))
+
+    async def _read(self, number: int, request: Range) -> None:
+        while not self._writable.is_set():
+            await self._writable.wait()
+        result = await self._service.range(request, bytes_max=ANSWER_BYTES_MAX)
+        if size_of(result.kvs) > FRAME_BYTES_MAX // 2:
+            raise RequestTooLarge(f"the answer has more than {FRAME_BYTES_MAX // 2} bytes: ask with a limit")
+        self._tell_range(number, result)
+
+    def _tell_range(self, number: int, result: RangeResult) -> None:
+        self._results += (number, encode_result(result))
+        self._results_bytes += size_of(result.kvs)
+        if self._results_bytes > RESULTS_BYTES_MAX:
+            self._flush_results()
+        else:
+            self._flush_soon()
+
+    def _on_call(self, body: Any) -> None:
+        if type(body) is not list or len(body) != 3:
+            raise ProtocolError("a CALL has a number, a name and arguments")
+        number = a_number(body[0])
+        self._later(number, self._call(number, body[1], body[2]))
+
+    async def _call(self, number: int, name: Any, arguments: Any) -> None:
+        answer = await self._server.calls.run(name, arguments)
+        self._write(Kind.ANSWER, [number, answer])
+
+    def _later(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+        self._in_flight += 1
+        self._spawn(self._guard(number, work))
+
+    async def _guard(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self._tell_failure(number, error)
+        finally:
+            self._in_flight -= 1
+            if not self._reading:
+                self._regulate()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._server.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # Watches.
+
+    def _on_watch(self, body: Any) -> None:
+        try:
+            number, request, progress_s, credit = read_watch(body)
+        except InvalidRequest as error:
+            raise ProtocolError(str(error)) from None
+        if number in self._pumps or len(self._pumps) >= WATCHES_MAX:
+            raise ProtocolError(f"watch {number}: its number is in use, or there are {WATCHES_MAX} watches already")
+        if credit < 0:
+            raise ProtocolError(f"watch {number}: a credit of {credit} batches makes no sense")
+        self._pumps[number] = pump = Pump(number, credit)
+        pump.task = self._spawn(self._watch(pump, request, progress_s))
+
+    async def _watch(self, pump: Pump, request: Any, progress_s: float | None) -> None:
+        try:
+            await pump.run(self._service, request, progress_s, self._write, self._writable)
+        except Exception as error:
+            code, text, minimal = told(error)
+            self._write(Kind.WATCH_ENDED, [pump.number, code, text, minimal])
+        finally:
+            if self._pumps.get(pump.number) is pump:
+                del self._pumps[pump.number]
+
+    def _on_more(self, body: Any) -> None:
+        if type(body) is not list or len(body) != 2 or not 0 < a_number(body[1]) < NUMBER_MAX:
+            raise ProtocolError("MORE has the number of a watch and of batches")
+        pump = self._pumps.get(a_number(body[0]))
+        if pump is not None:
+            pump.grant(body[1])
+
+    def _on_unwatch(self, body: Any) -> None:
+        if type(body) is not list or len(body) != 1:
+            raise ProtocolError("UNWATCH has the number of a watch")
+        pump = self._pumps.pop(a_number(body[0]), None)
+        if pump is not None and pump.task is not None:
+            pump.task.cancel()
+
+    # Answers.
+
+    def _tell_failure(self, number: int, error: Exception) -> None:
+        self._failures += (number, told(error))
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._server.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        self._calm.set()
+        self._calm.clear()
+        self._flush_results()
+        if self._failures:
+            items, self._failures = self._failures, []
+            self._write_items(Kind.FAILURES, items)
+        if not self._reading:
+            self._regulate()
+
+    def _flush_results(self) -> None:
+        items, self._results = self._results, []
+        self._results_bytes = 0
+        if items:
+            self._write_items(Kind.RESULTS, items)
+
+    def _write_items(self, kind: Kind, items: list[Any]) -> None:
+        step = 2 * ITEMS_MAX
+        for start in range(0, len(items), step):
+            self._write(kind, items[start : start + step] if len(items) > step else items)
+
+    def _write(self, kind: Kind, body: Any) -> None:
+        if self._transport is not None:
+            self._transport.write(self._encode(kind, body))
+
+    def refuse(self, reason: str) -> None:
+        """Say why, and end the connection."""
+        self._write(Kind.REFUSED, {"reason": reason})
+        if self._transport is not None:
+            self._transport.close()
+
+    # Bounds.
+
+    def _regulate(self) -> None:
+        """Read on only while there is room for what would be read."""
+        wanted = self._writable.is_set() and self._in_flight < (IN_FLIGHT_MAX if self._reading else IN_FLIGHT_MAX // 2)
+        if wanted == self._reading or self._transport is None:
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is asked for that is not answered."""
+        return not (self._in_flight or self._flushing)
+
+    @property
+    def greeted(self) -> bool:
+        return self._greeted
+
+    async def wait_idle(self) -> None:
+        """Return once every request that has arrived is answered."""
+        while self._transport is not None and not self.idle:
+            await self._calm.wait()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def told(error: Exception) -> tuple[str, str, int]:
+    """(code, text, minimal revision) of an error, as it travels; what nobody foresaw is logged, and not told."""
+    row = refusal_of(error)
+    if row is INTERNAL:
+        log.error("a request of the stream failed", exc_info=error)
+        return row.code, "the node has a fault; its log says more", 0
+    return row.code, str(error), error.minimal_revision if isinstance(error, Compacted) else 0
+
+
+def pairs_of(body: Any) -> list[tuple[int, Any]]:
+    """[number, content, ...] as pairs. Raises ProtocolError."""
+    if type(body) is not list or len(body) % 2 or len(body) > 2 * ITEMS_MAX:
+        raise ProtocolError(f"the frame needs to be a list of up to {ITEMS_MAX} numbers, each with its content")
+    numbers = body[::2]
+    for number in numbers:
+        a_number(number)
+    return list(zip(numbers, body[1::2], strict=True))
+
+
+def a_number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= NUMBER_MAX:
+        raise ProtocolError("the number of a request is a whole number of 63 bits")
+    number: int = value
+    return number

@@ -1,0 +1,61 @@
+"""What a client and a node say to each other on the stream.
+
+Frames are those of `raftgroup.frames`: length, kind, checksum, one msgpack value. The client opens with HELLO and hears
+WELCOME or REFUSED. After that it numbers its requests as it likes (0 to 2^63 - 1, none twice at a time), and answers
+come in any order. What is frequent travels many to a frame, as a flat list [number, content, number, content, ...].
+
+Flow control: a node reads no further while `IN_FLIGHT_MAX` requests of a connection are not answered, or while the
+client does not read. A watch sends no more batches than the client has granted it (`MORE`).
+"""
+
+from __future__ import annotations
+
+import enum
+
+PROTOCOL = 1
+"""Raised when a frame changes its meaning. A node refuses what it does not speak, and says what it does."""
+
+FRAME_BYTES_EXTRA = 64 * 1024
+"""A frame may be this much larger than the largest request."""
+ITEMS_MAX = 4096
+"""Most requests or answers in one frame."""
+IN_FLIGHT_MAX = 4096
+WATCH_CREDIT = 8
+"""Batches that a watch may have under way at first."""
+
+
+class Kind(enum.IntEnum):
+    """Kinds of frames and their bodies. C: sent by clients, N: by nodes."""
+
+    HELLO = 1
+    """C {"protocol": int, "client": str}"""
+    WELCOME = 2
+    """N {"protocol", "cluster", "member", "leader": str or nil, "streams": {member: "host:port"}}"""
+    REFUSED = 3
+    """N {"reason": str}: the connection ends."""
+    WRITES = 4
+    """C [number, command, ...]: commands as `metastore.codec` encodes them."""
+    READS = 5
+    """C [number, range, ...]: ranges as lists, as `metastore.codec` writes them inside of transactions."""
+    RESULTS = 6
+    """N [number, result, ...]: results as `metastore.result_codec` writes them, refusals of the store included."""
+    FAILURES = 7
+    """N [number, [code, text, minimal revision], ...]: codes of `node.refusals`."""
+    CALL = 8
+    """C [number, method, [argument, ...]]: everything that is rare."""
+    ANSWER = 9
+    """N [number, value]"""
+    WATCH = 10
+    """C [number, key, range_end, start_revision, prev_kv, [filter, ...], progress_ms, credit]"""
+    WATCHING = 11
+    """N [number, next_revision]: the watch has begun; nothing below next_revision is missing."""
+    EVENTS = 12
+    """N [number, [[revision, [[delete, kv, prev_kv or nil], ...]], ...]]"""
+    PROGRESS = 13
+    """N [number, revision]: every event up to it was sent."""
+    MORE = 14
+    """C [number, batches]: the client has room for so many more."""
+    UNWATCH = 15
+    """C [number]"""
+    WATCH_ENDED = 16
+    """N [number, code, text, minimal_revision]"""

@@ -1,0 +1,78 @@
+"""The port of the stream: accepts clients, greets them, and ends what never says HELLO."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from node.service import Service
+from node.stream.calls import Calls
+from node.stream.connection import StreamConnection
+from node.stream.protocol import FRAME_BYTES_EXTRA, PROTOCOL
+
+HELLO_TIMEOUT_S = 10.0
+SWEEP_S = 1.0
+DRAIN_S = 2.0
+
+
+class StreamServer:
+    """`cluster` is the name of the cluster. Runs from `start` to `close`."""
+
+    def __init__(self, service: Service, cluster: str, *, hello_timeout_s: float = HELLO_TIMEOUT_S) -> None:
+        self.service = service
+        self.calls = Calls(service, cluster)
+        self.connections: set[StreamConnection] = set()
+        self.frame_bytes_max = service.store.limits.request_bytes_max + FRAME_BYTES_EXTRA
+        self._cluster = cluster
+        self._hello_timeout_s = hello_timeout_s
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises OSError when the port can't be had."""
+        self.loop = asyncio.get_running_loop()
+        self._server = await self.loop.create_server(lambda: StreamConnection(self), host, port, backlog=1024)
+        self._sweep()
+
+    @property
+    def port(self) -> int:
+        sockets = self._server.sockets if self._server else ()
+        return int(sockets[0].getsockname()[1]) if sockets else 0
+
+    def now(self) -> float:
+        return self.loop.time()
+
+    def welcome(self) -> dict[str, Any]:
+        group = self.service.group
+        members = group.members.members
+        return {
+            "protocol": PROTOCOL,
+            "cluster": self._cluster,
+            "member": group.status().member,
+            "leader": group.leader,
+            "streams": {each.id: each.addresses["stream"] for each in members if "stream" in each.addresses},
+        }
+
+    async def close(self) -> None:
+        """Accept nobody any more, let what is under way end, then close every connection."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._server is not None:
+            self._server.close()
+        idle = [asyncio.ensure_future(connection.wait_idle()) for connection in self.connections]
+        if idle:
+            _, late = await asyncio.wait(idle, timeout=DRAIN_S)
+            for task in late:
+                task.cancel()
+        for connection in list(self.connections):
+            connection.close()
+        await asyncio.sleep(0)
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _sweep(self) -> None:
+        now = self.now()
+        for connection in list(self.connections):
+            if not connection.greeted and now - connection.since > self._hello_timeout_s:
+                connection.refuse(f"no HELLO came within {self._hello_timeout_s:g} s")
+        self._sweeper = self.loop.call_later(SWEEP_S, self._sweep)

@@ -1,0 +1,81 @@
+"""One watch of one stream connection: takes events from the store as fast as its client takes them, and no faster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from metastore.errors import InvalidRequest
+from metastore.requests import WatchRequest
+from node.service import Service
+from node.stream.protocol import Kind
+from node.watching import Progress
+
+PROGRESS_MS_MIN = 50
+
+Write = Callable[[Kind, Any], None]
+
+
+class Pump:
+    """`credit`: how many batches the client has room for."""
+
+    def __init__(self, number: int, credit: int) -> None:
+        self.number = number
+        self._credit = credit
+        self._granted = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def grant(self, batches: int) -> None:
+        self._credit += batches
+        self._granted.set()
+
+    async def run(
+        self,
+        service: Service,
+        request: WatchRequest,
+        progress_s: float | None,
+        write: Write,
+        writable: asyncio.Event,
+    ) -> None:
+        """Until it is cancelled. Raises Compacted, InvalidRequest."""
+        watching = service.watch(request, progress_s=progress_s)
+        try:
+            write(Kind.WATCHING, [self.number, watching.next_revision])
+            while True:
+                await self._room(writable)
+                found = await watching.next()
+                if isinstance(found, Progress):
+                    write(Kind.PROGRESS, [self.number, found.revision])
+                else:
+                    self._credit -= 1
+                    write(Kind.EVENTS, [self.number, [(batch.revision, batch.events) for batch in found]])
+        finally:
+            watching.close()
+
+    async def _room(self, writable: asyncio.Event) -> None:
+        await writable.wait()
+        while self._credit <= 0:
+            self._granted.clear()
+            await self._granted.wait()
+
+
+def read_watch(body: Any) -> tuple[int, WatchRequest, float | None, int]:
+    """(number, request, seconds between progress notifications or None, credit) of a WATCH frame.
+
+    Raises InvalidRequest where it is malformed.
+    """
+    if type(body) is not list or len(body) != 8:
+        raise InvalidRequest("a WATCH frame has 8 fields")
+    number, key, range_end, start, prev_kv, filters, progress_ms, credit = body
+    typed = (
+        all(type(each) is int for each in (number, start, progress_ms, credit))
+        and all(type(each) is bytes for each in (key, range_end))
+        and type(prev_kv) is bool
+        and type(filters) is list
+        and all(type(each) is str for each in filters)
+    )
+    if not typed or number < 0:
+        raise InvalidRequest("a field of a WATCH frame has the wrong type")
+    request = WatchRequest(key, range_end, start, prev_kv, bool(progress_ms), frozenset(filters))
+    return number, request, max(progress_ms, PROGRESS_MS_MIN) / 1000 if progress_ms else None, credit
