@@ -8,7 +8,7 @@ raises instead of crashing the process; the values carry checksums of their own 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,18 @@ _ABOUT, _FORMAT, _PROGRESS = b"ABOUT", b"format", b"progress"
 
 
 class LmdbFile:
-    """`reader` is a snapshot as of the last `renew`. Raises StoreFailed and StoreCorrupt."""
+    """`reader` is a snapshot as of the last `renew`. Raises StoreFailed and StoreCorrupt.
 
-    def __init__(self, directory: Path, *, map_bytes: int = MAP_BYTES_MIN, read_only: bool = False) -> None:
+    Without `locked` a transaction may end in another thread than it began in; then there is no other snapshot, and
+    `renew` follows every commit. `epoch` grows when all read transactions have ended (`grow`, `close`).
+    """
+
+    def __init__(
+        self, directory: Path, *, map_bytes: int = MAP_BYTES_MIN, read_only: bool = False, locked: bool = True
+    ) -> None:
         self.directory = directory
-        self.env = self._open(map_bytes, read_only)
+        self.epoch = 0
+        self.env = self._open(map_bytes, read_only, locked and not read_only)
         try:
             self._about, self._tables = self._open_tables()
             self.reader: Any = self.env.begin()
@@ -80,6 +87,18 @@ class LmdbFile:
         except lmdb.Error as error:
             raise self.failure(error) from error
 
+    def finder(self, table: Table) -> Callable[[bytes], bool]:
+        """Whether a look-up of a stored key finds it; until the next `renew`."""
+        find: Callable[[bytes], bool] = self.reader.cursor(self._tables[table]).set_key
+        return find
+
+    def content_bytes(self) -> int:
+        """The size of the pages in use."""
+        stats = [self.reader.stat(database) for database in self._tables]
+        return sum(
+            stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]) for stat in stats
+        )
+
     def count(self, table: Table) -> int:
         entries: int = self.reader.stat(self._tables[table])["entries"]
         return entries
@@ -114,9 +133,15 @@ class LmdbFile:
 
     def grow(self) -> None:
         """Twice the room; the file takes only what is used of it. Ends every read transaction of this process."""
+        self.epoch += 1
         self.reader.abort()
         self.env.set_mapsize(self.env.info()["map_size"] * 2)
         self.reader = self.env.begin()
+
+    def ensure_room(self, size_bytes: int) -> None:
+        """Grow unless the next transaction may take so much."""
+        while self.used_bytes() + size_bytes > self.env.info()["map_size"]:
+            self.grow()
 
     def used_bytes(self) -> int:
         """What the file has grown to, free pages included."""
@@ -134,6 +159,7 @@ class LmdbFile:
             self._write_about(txn, _PROGRESS, progress)
 
     def close(self) -> None:
+        self.epoch += 1
         self.reader.abort()
         self.env.close()
 
@@ -145,7 +171,7 @@ class LmdbFile:
             "it: make room on the disk, or mend it, and restart the node"
         )
 
-    def _open(self, map_bytes: int, read_only: bool) -> Any:
+    def _open(self, map_bytes: int, read_only: bool, locked: bool) -> Any:
         data = self.directory / "data.mdb"
         try:
             if not read_only:
@@ -158,7 +184,7 @@ class LmdbFile:
                 max_spare_txns=4,
                 mode=0o600,
                 readonly=read_only,
-                lock=not read_only,
+                lock=locked,
             )
         except DAMAGE as error:
             raise StoreCorrupt(

@@ -39,6 +39,12 @@ class MemoryTable:
             del self._keys[bisect_left(self._keys, key)]
         self.changes += 1
 
+    def replace(self, values: dict[bytes, bytes]) -> None:
+        self.values = dict(values)
+        self.changes += 1
+        self._keys = sorted(values)
+        self._added = set()
+
     def keys(self) -> list[bytes]:
         """Every key in order. A few new ones are inserted, many are sorted in (sorting runs is nearly linear)."""
         if len(self._added) <= FEW_KEYS:
@@ -80,6 +86,10 @@ class MemoryMap:
             if content.changes != changes:
                 raise RuntimeError(f"table {table.name} changed during a scan: collect the keys first")
 
-    def clear(self) -> None:
+    def content(self) -> list[dict[bytes, bytes]]:
+        """A copy of every table."""
+        return [dict(table.values) for table in self._tables]
+
+    def replace_content(self, content: list[dict[bytes, bytes]]) -> None:
         for table in Table:
-            self._tables[table] = MemoryTable()
+            self._tables[table].replace(content[table])

@@ -18,23 +18,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import lmdb
 
 from metastore.disk_thread import DiskThread
+from metastore.flush import commit_layers
 from metastore.flush_policy import FlushPolicy
 from metastore.lmdb_file import MAP_BYTES_MIN, LmdbFile
 from metastore.ordered_map import APPLIED_KEY, Table, decode_applied
-from metastore.overlay import Layer, merged, new_layers
+from metastore.overlay import merged, new_layers
+from metastore.snapshot import SnapshotMeta, SnapshotReader
+from metastore.snapshot_source import open_source
+from metastore.snapshot_writer import StoreSnapshotWriter
 from metastore.store_directory import StoreDirectory
 from metastore.store_errors import StoreFailed
 from metastore.verification import VERIFIED_AT_ONCE_BYTES, Verification, check_structure, check_values
 
-SLICE_ITEMS = 512
-SLICE_BYTES = 256 * 1024
 LOOK_S = 0.1
 _ABSENT: Any = object()
 
@@ -69,6 +70,7 @@ class LmdbStore:
         self._waiting_since: float | None = None
         self._failure: BaseException | None = None
         self._closed = False
+        self._writer: StoreSnapshotWriter | None = None
         self._flushing = asyncio.Lock()
         self.thread = DiskThread("store")
         self.on_replaced: Callable[[], None] = _nothing
@@ -170,14 +172,30 @@ class LmdbStore:
         if self._closed:
             return
         self._closed = True
+        if self._writer is not None:
+            self._writer.close()
         if self._verification is not None:
             self._verification.close()
         self.thread.close()
         self.file.close()
         self.directory.release()
 
-    async def replace(self) -> None:
-        """Make the complete `incoming` directory the content; nothing of before is left. See `snapshot_writer.py`."""
+    # Snapshots
+
+    async def open_snapshot(self) -> SnapshotReader:
+        """The state of `durable`, after a flush, read while the store goes on. Close it: it keeps the file growing."""
+        await self.flush()
+        return open_source(self.file, self.durable)
+
+    def receive_snapshot(self, meta: SnapshotMeta) -> StoreSnapshotWriter:
+        """One at a time. It goes on with what an earlier writer for the same snapshot has left."""
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = StoreSnapshotWriter(self.directory, meta, self._replace)
+        return self._writer
+
+    async def _replace(self) -> None:
+        """Make the complete `incoming` directory the content; nothing of before is left."""
         async with self._flushing:
             self._check_usable()
             self._failure = StoreFailed("the store is being replaced by a snapshot")
@@ -235,12 +253,9 @@ class LmdbStore:
         self._frozen, self._live = self._live, new_layers()
         self._generation += 1
         self._waiting_since = None
-        for layer in self._frozen:
-            for _ in layer.sort_in_slices():
-                await asyncio.sleep(0)
         while True:
             try:
-                await self._commit_frozen()
+                await commit_layers(self.file, self.thread, self._frozen)
                 break
             except lmdb.MapFullError:
                 self._grow()
@@ -250,39 +265,12 @@ class LmdbStore:
         self._frozen = new_layers()
         self._generation += 1
 
-    async def _commit_frozen(self) -> None:
-        txn = await self.thread.run(self.file.begin)
-        try:
-            for table in Table:
-                await self._put_layer(txn, table, self._frozen[table])
-        except BaseException:
-            await self.thread.run(txn.abort)
-            raise
-        await self.thread.run(txn.commit)
-
-    async def _put_layer(self, txn: Any, table: Table, layer: Layer) -> None:
-        items = layer.scan(b"", None, False)
-        while chunk := _slice(items):
-            self.file.put_items(txn, table, chunk)
-            await asyncio.sleep(0)
-
     def _grow(self) -> None:
         self._generation += 1
         try:
             self.file.grow()
         except lmdb.Error as error:
             raise self.file.failure(error) from error
-
-
-def _slice(items: Iterator[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
-    """As many as take about a millisecond."""
-    chunk, size = [], 0
-    for item in islice(items, SLICE_ITEMS):
-        chunk.append(item)
-        size += len(item[1] or b"")
-        if size > SLICE_BYTES:
-            break
-    return chunk
 
 
 def _nothing() -> None:

@@ -45,10 +45,17 @@ def check_structure(directory: Path) -> None:
 
 
 def check_values(file: LmdbFile) -> None:
-    """Raises StoreCorrupt unless every value carries its checksum."""
+    """Raises StoreCorrupt unless every value carries its checksum, and a look-up of its key finds it.
+
+    A scan follows the leaves; a look-up follows the separators of the branches, which have no checksum.
+    """
     for table in Table:
-        for _ in file.stored_items(file.reader, table, b"", None):
-            pass
+        finds = file.finder(table)
+        for key, _ in file.stored_items(file.reader, table, b"", None):
+            if not finds(key):
+                raise StoreCorrupt(
+                    f"key {key[:64]!r} in table {table.name} of {file.directory} can't be found. {REMEDY}"
+                )
 
 
 def _meta_problems(data: Path) -> list[str]:

@@ -1,0 +1,55 @@
+"""How the layers in memory get into the file: one transaction, begun and committed in the thread of the disk.
+
+The puts happen in the event loop's thread, sorted, in slices of about a millisecond with the loop's other work in
+between. The layers must not change meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from metastore.disk_thread import DiskThread
+from metastore.lmdb_file import LmdbFile
+from metastore.ordered_map import Table
+from metastore.overlay import Layer
+
+SLICE_ITEMS = 512
+SLICE_BYTES = 256 * 1024
+
+Item = tuple[bytes, bytes | None]
+
+
+async def commit_layers(file: LmdbFile, thread: DiskThread, layers: Sequence[Layer]) -> None:
+    """Return when they are durable. Raises lmdb.Error, and the file is as it was."""
+    for layer in layers:
+        for _ in layer.sort_in_slices():
+            await asyncio.sleep(0)
+    txn = await thread.run(file.begin)
+    try:
+        for table in Table:
+            await _put(file, txn, table, layers[table])
+    except BaseException:
+        await thread.run(txn.abort)
+        raise
+    await thread.run(txn.commit)
+
+
+async def _put(file: LmdbFile, txn: Any, table: Table, layer: Layer) -> None:
+    items = layer.scan(b"", None, False)
+    while chunk := _slice(items):
+        file.put_items(txn, table, chunk)
+        await asyncio.sleep(0)
+
+
+def _slice(items: Iterator[Item]) -> list[Item]:
+    chunk: list[Item] = []
+    size = 0
+    for item in islice(items, SLICE_ITEMS):
+        chunk.append(item)
+        size += len(item[1] or b"")
+        if size > SLICE_BYTES:
+            break
+    return chunk

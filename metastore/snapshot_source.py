@@ -1,0 +1,48 @@
+"""A snapshot of the file: a read transaction of its own, for a bounded time.
+
+While it is open LMDB may not use the pages again that later flushes free, so the file grows; a snapshot that has made
+it grow too far is given up, and the receiver starts over with a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from metastore import long_keys
+from metastore.lmdb_file import LmdbFile
+from metastore.ordered_map import Table
+from metastore.snapshot import Row, SnapshotMeta, SnapshotReader
+from metastore.store_errors import SnapshotGone
+
+GROWTH_BYTES_MIN = 1 << 30
+
+
+def open_source(file: LmdbFile, applied: tuple[int, int], growth_bytes_min: int = GROWTH_BYTES_MIN) -> SnapshotReader:
+    """The state of the last commit, whose applied record is `applied`."""
+    txn = file.env.begin()
+    epoch, used = file.epoch, file.used_bytes()
+    growth_max = max(growth_bytes_min, used)
+    index, term = applied
+    state = blake2b(f"{file.name} {txn.id()}".encode(), digest_size=8).hexdigest()
+    meta = SnapshotMeta(f"{index}-{term}-{state}", index, term, file.content_bytes())
+
+    def rows_from(table: Table, start: bytes) -> Iterator[Row]:
+        for stored, value in file.stored_items(txn, table, start, None):
+            key, value = long_keys.split(value) if long_keys.is_long(stored) else (stored, value)
+            yield stored, key, value
+
+    def check_alive() -> None:
+        if file.epoch != epoch:
+            raise SnapshotGone(f"the file below the snapshot {meta.id} has been replaced or has grown: open a new one")
+        if file.used_bytes() - used > growth_max:
+            txn.abort()
+            raise SnapshotGone(
+                f"the snapshot {meta.id} was open while the file grew by {growth_max >> 20} MiB: open a new one"
+            )
+
+    def close() -> None:
+        if file.epoch == epoch:
+            txn.abort()
+
+    return SnapshotReader(meta, rows_from, check_alive, close)
