@@ -23,6 +23,8 @@ from metastore.ordered_map import OrderedMap, Table
 from metastore.record import (
     DELETE,
     NO_DIGEST,
+    PIN_END,
+    PIN_PREFIX,
     POINTER,
     POINTER_BYTES,
     REVISION,
@@ -34,8 +36,6 @@ from metastore.record import (
 from metastore.state import FIRST_REVISION, State
 
 COLLECTED_KEY = b"collected"
-PIN_PREFIX = b"pin/"
-PIN_END = b"pin0"
 PIN = Struct(">QQQ")
 
 

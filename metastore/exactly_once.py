@@ -173,7 +173,9 @@ class ResultBook:
         self._state.size += size
 
     def _used(self, client: Client, sequence: int) -> None:
-        client.clock_ms = self._state.clock_ms
+        if client.clock_ms != self._state.clock_ms:
+            client.clock_ms = self._state.clock_ms
+            self._clients[client.name] = self._clients.pop(client.name)
         self._dirty[client.name] = client
         if sequence > client.highest:
             floor = (sequence - self._limits.client_results_max) // PAGE_SLOTS * PAGE_SLOTS
@@ -239,7 +241,6 @@ class ResultBook:
     def save(self) -> None:
         """At the end of a batch."""
         for name, client in self._dirty.items():
-            self._clients[name] = self._clients.pop(name)
             self._tables.put(Table.CLIENT, ACTIVE + name, client.packed())
             for number, page in client.pages.items():
                 self._tables.put(Table.CLIENT, page_key(client, number), bytes(page))

@@ -34,6 +34,8 @@ POINTER_BYTES = POINTER.size
 HEADER_BYTES = HEADER.size
 DIGEST_BYTES = 16
 NO_DIGEST = bytes(DIGEST_BYTES)
+PIN_PREFIX, PIN_END = b"pin/", b"pin0"
+"""The pins in META: their ids follow."""
 VERSION_OVERHEAD_BYTES = 200
 """What a version costs beside its key (twice) and its value: header, trailer, meta, history."""
 

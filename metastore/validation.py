@@ -53,11 +53,19 @@ def check_request(request: Command | Range, limits: Limits) -> None:
 
 
 def check_request_id(request_id: RequestId, limits: Limits) -> None:
-    size = len(request_id.client.encode(errors="surrogatepass"))
+    size = text_size(request_id.client)
     if not 1 <= size <= limits.client_bytes_max:
         raise InvalidRequest(f"a client id has 1 to {limits.client_bytes_max} bytes, not {size}: choose another one")
     if not 1 <= request_id.sequence <= SEQUENCE_MAX:
         raise InvalidRequest(f"the sequence {request_id.sequence} of a request is out of range: count from 1")
+
+
+def text_size(text: str) -> int:
+    """In bytes of UTF-8."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{text!r} is not text that UTF-8 can hold: choose another id") from None
 
 
 def check_operation(request: Put | DeleteRange | Range, limits: Limits) -> None:
@@ -99,7 +107,7 @@ def check_lease_id(lease: int) -> None:
 
 
 def check_pin(request: Pin, limits: Limits) -> None:
-    size = len(request.id.encode(errors="surrogatepass"))
+    size = text_size(request.id)
     if not 1 <= size <= limits.client_bytes_max:
         raise InvalidRequest(f"the id of a pin has 1 to {limits.client_bytes_max} bytes, not {size}")
     if not 1 <= request.ttl_ms <= limits.pin_ttl_ms_max:

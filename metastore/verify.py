@@ -169,9 +169,9 @@ def verify_history(tables: OrderedMap) -> Iterator[Divergence]:
     superseding = 0
     for revision, event in retained_events(tables, state):
         superseding += event.previous is not None and revision > state.compacted
-        text = event_fault(tables, state, revision, event)
-        if text:
-            yield Divergence(Part.HISTORY, event.key, bucket_of(event.key), revision, f"{text}: {REMEDY}")
+        message = event_fault(tables, state, revision, event)
+        if message:
+            yield Divergence(Part.HISTORY, event.key, bucket_of(event.key), revision, f"{message}: {REMEDY}")
     if superseding != ended:
         text = f"{ended} versions ended after revision {state.compacted}, but {superseding} events ended one: {REMEDY}"
         yield Divergence(Part.HISTORY, None, None, None, text)
