@@ -33,9 +33,10 @@ class Link(asyncio.Protocol):
         self.closed: asyncio.Future[str] = loop.create_future()
         self.last_heard = loop.time()
 
-    async def greet(self) -> dict[str, Any]:
-        """The node's WELCOME. Raises Unavailable when it refuses or hangs up."""
-        self.send(Kind.HELLO, {"protocol": PROTOCOL, "client": f"palisade-python/{VERSION}"})
+    async def greet(self, timeout_s: float) -> dict[str, Any]:
+        """The node's WELCOME. `timeout_s`: how long this client waits. Raises Unavailable when it refuses or hangs up."""
+        hello = {"protocol": PROTOCOL, "client": f"palisade-python/{VERSION}", "timeout_ms": int(timeout_s * 1000)}
+        self.send(Kind.HELLO, hello)
         return await self._welcome
 
     # What the transport tells.

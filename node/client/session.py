@@ -27,6 +27,9 @@ NUMBERS_MAX = 3500
 CONNECT_S = 2.0
 SWEEP_S = 0.05
 RETRY_S = 0.05
+LAST_TRY = 0.25
+"""A request that was refused with less than this part of the usual deadline left is not tried again: it could not
+come to a certain end in time."""
 PING_AFTER_S = 2.0
 DEAF_AFTER_S = 5.0
 BACKOFF_S = (0.02, 0.5)
@@ -148,6 +151,9 @@ class Session:
             self._trouble = str(error)
             if self._link is not None:
                 self._link.abort()
+        elif nothing_done and operation.deadline - self._loop.time() < LAST_TRY * self._timeout_s:
+            del self._pending[number]
+            operation.fail(error)
         elif nothing_done or (isinstance(error, OutcomeUnknown) and operation.repeatable):
             self._trouble = str(error)
             operation.sent = not nothing_done
@@ -248,7 +254,7 @@ class Session:
                 lambda: Link(self._loop, self._on_frame), host.strip("[]"), int(port)
             )
             try:
-                return link, await link.greet()
+                return link, await link.greet(self._timeout_s)
             except BaseException:
                 link.abort()
                 raise

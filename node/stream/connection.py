@@ -35,6 +35,9 @@ ANSWER_BYTES_MAX = 8 * 1024 * 1024
 """Where an answer to a range ends, with `more`; the client asks for the rest."""
 RESULTS_BYTES_MAX = 1024 * 1024
 """About how much is gathered before it is written: then it shows whether the client reads."""
+PATIENCE = 0.9
+"""The part of a client's patience that the node uses up at most."""
+DEADLINE_S_MIN = 0.01
 NUMBER_MAX = (1 << 63) - 1
 
 
@@ -52,6 +55,7 @@ class StreamConnection(asyncio.Protocol):
         self._encode = Encoder().encode
         self._transport: asyncio.Transport | None = None
         self._greeted = False
+        self._timeout_s = self._service.deadline_s
         self._in_flight = 0
         self._reading = True
         self._results: list[Any] = []
@@ -123,16 +127,22 @@ class StreamConnection(asyncio.Protocol):
             spoken = str(body.get("protocol"))[:32]
             raise ProtocolError(f"protocol {spoken} is not spoken here, but {PROTOCOL}: use a client of this version")
         self._greeted = True
+        self._timeout_s = self._deadline(body.get("timeout_ms"))
         self._write(Kind.WELCOME, self._server.welcome())
+
+    def _deadline(self, client_ms: Any) -> float:
+        """How long a write of this client may take, in seconds."""
+        known_s = client_ms / 1000 if type(client_ms) is int and client_ms > 0 else self._service.deadline_s
+        return max(DEADLINE_S_MIN, min(self._service.deadline_s, PATIENCE * known_s))
 
     # Requests.
 
     def _on_writes(self, body: Any) -> None:
-        limits, submit = self._service.store.limits, self._service.submit_encoded
+        limits, timeout_s, submit = self._service.store.limits, self._timeout_s, self._service.submit_encoded
         for number, command in pairs_of(body):
             try:
                 check_command(command, limits)
-                submit(command, partial(self._done, number))
+                submit(command, partial(self._done, number), timeout_s=timeout_s)
                 self._in_flight += 1
             except Exception as error:
                 self._tell_failure(number, error)
@@ -164,7 +174,7 @@ class StreamConnection(asyncio.Protocol):
     async def _read(self, number: int, request: Range) -> None:
         while not self._writable.is_set():
             await self._writable.wait()
-        result = await self._service.range(request, bytes_max=ANSWER_BYTES_MAX)
+        result = await self._service.range(request, timeout_s=self._timeout_s, bytes_max=ANSWER_BYTES_MAX)
         if size_of(result.kvs) > FRAME_BYTES_MAX // 2:
             raise RequestTooLarge(f"the answer has more than {FRAME_BYTES_MAX // 2} bytes: ask with a limit")
         self._tell_range(number, result)

@@ -28,7 +28,8 @@ class Kind(enum.IntEnum):
     """Kinds of frames and their bodies. C: sent by clients, N: by nodes."""
 
     HELLO = 1
-    """C {"protocol": int, "client": str}"""
+    """C {"protocol": int, "client": str, "timeout_ms": int}: the node gives up before such a client does, so that the
+    client hears what became of its request."""
     WELCOME = 2
     """N {"protocol", "cluster", "member", "leader": str or nil, "streams": {member: "host:port"}}"""
     REFUSED = 3

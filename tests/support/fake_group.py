@@ -37,7 +37,9 @@ class FakeClock:
 
 
 class FakeGroup:
-    """`leading` False: no leader is known. `majority` False: proposals are taken, and never come to an end in time."""
+    """`leading` False: no leader is known. `majority` False: proposals are taken, and never come to an end in time.
+    `held`: what is submitted waits until `release`.
+    """
 
     def __init__(self, store: MetaStore, clock: FakeClock | None = None, member: str = "n1") -> None:
         self.store = store
@@ -46,9 +48,10 @@ class FakeGroup:
         self.leading = True
         self.majority = True
         self.lease_valid = True
+        self.held = False
         self.submitted = 0
         self.transfers: list[str | None] = []
-        self._waiting: list[tuple[bytes, Done, asyncio.TimerHandle | None]] = []
+        self._waiting: list[tuple[bytes, Done]] = []
         self._due = False
         addresses = {"peer": "127.0.0.1:7501", "http": "127.0.0.1:7401", "stream": "127.0.0.1:7601"}
         self._members = Membership((Member(member, MemberRole.VOTER, "fake", addresses),))
@@ -65,15 +68,20 @@ class FakeGroup:
         elif not self.majority:
             loop.call_later(timeout_s, done, OutcomeUnknown("the deadline passed after the command was proposed"))
         else:
-            self._waiting.append((command, done, None))
-            if not self._due:
+            self._waiting.append((command, done))
+            if not self._due and not self.held:
                 self._due = True
                 loop.call_soon(self._apply)
+
+    def release(self) -> None:
+        """Apply what was held back."""
+        self.held = False
+        self._apply()
 
     def _apply(self) -> None:
         self._due = False
         batch, self._waiting = self._waiting, []
-        for outcome, (_, done, _) in zip(self.apply([command for command, _, _ in batch]), batch, strict=True):
+        for outcome, (_, done) in zip(self.apply([command for command, _ in batch]), batch, strict=True):
             done(outcome)
 
     def apply(self, commands: list[bytes]) -> list[Applied]:

@@ -1,0 +1,36 @@
+"""A node without a cluster: a service over a group of one in memory, its HTTP and stream ports, a client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from node.client import Client
+from node.service import Service
+from node.stream.server import StreamServer
+from tests.support.fake_group import FakeGroup, fake_group
+
+
+@pytest.fixture
+async def group() -> FakeGroup:
+    return fake_group()
+
+
+@pytest.fixture
+async def service(group: FakeGroup) -> Service:
+    return Service(group, group.store, deadline_s=0.3)
+
+
+@pytest.fixture
+async def stream(service: Service) -> AsyncIterator[StreamServer]:
+    server = StreamServer(service, "demo", hello_timeout_s=0.2)
+    await server.start("127.0.0.1", 0)
+    yield server
+    await server.close()
+
+
+@pytest.fixture
+async def client(stream: StreamServer) -> AsyncIterator[Client]:
+    async with Client([f"127.0.0.1:{stream.port}"], follow_leader=False, timeout_s=3) as opened:
+        yield opened

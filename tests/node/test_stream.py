@@ -1,0 +1,252 @@
+"""The port of the stream under bad input and bad clients: a clear refusal, nothing changed, nobody else stalled."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from metastore.codec import encode_command, operation_fields
+from metastore.requests import Compact, EvictResults, LeaseExpire, Put, Range, RequestId, Tick
+from node.client import Client
+from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
+from node.stream.server import StreamServer
+from raftgroup.frames import FrameParser, encode
+from tests.support.fake_group import FakeGroup
+from tests.support.waiting import until
+
+
+class Raw:
+    """A connection that sends what it likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._parser = FrameParser()
+        self._frames: list[tuple[int, Any]] = []
+
+    def send(self, kind: int, body: Any) -> None:
+        self.writer.write(encode(kind, body))
+
+    async def frame(self) -> tuple[int, Any]:
+        """The next frame; (-1, None) when the node has hung up."""
+        async with asyncio.timeout(5):
+            while not self._frames:
+                try:
+                    data = await self.reader.read(65536)
+                except ConnectionError:
+                    data = b""
+                if not data:
+                    return -1, None
+                self._frames += self._parser.feed(data)
+        return self._frames.pop(0)
+
+    async def refusal(self) -> str:
+        """The reason of the refusal that ends the connection."""
+        kind, body = await self.frame()
+        assert kind == Kind.REFUSED
+        assert (await self.frame())[0] == -1
+        return str(body["reason"])
+
+
+@asynccontextmanager
+async def raw(stream: StreamServer, greet: bool = True) -> AsyncIterator[Raw]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", stream.port)
+    connection = Raw(reader, writer)
+    if greet:
+        connection.send(Kind.HELLO, {"protocol": PROTOCOL, "client": "test"})
+        assert (await connection.frame())[0] == Kind.WELCOME
+    try:
+        yield connection
+    finally:
+        writer.close()
+
+
+async def test_the_welcome_names_the_cluster_and_its_leader(stream: StreamServer) -> None:
+    async with raw(stream, greet=False) as connection:
+        connection.send(Kind.HELLO, {"protocol": PROTOCOL, "client": "test"})
+        _, welcome = await connection.frame()
+    assert welcome == {
+        "protocol": PROTOCOL,
+        "cluster": "demo",
+        "member": "n1",
+        "leader": "n1",
+        "streams": {"n1": "127.0.0.1:7601"},
+    }
+
+
+async def test_another_protocol_is_refused_with_the_spoken_one(stream: StreamServer) -> None:
+    async with raw(stream, greet=False) as connection:
+        connection.send(Kind.HELLO, {"protocol": 99})
+        assert "99 is not spoken here, but 1" in await connection.refusal()
+
+
+async def test_a_request_before_the_greeting_is_refused(stream: StreamServer, group: FakeGroup) -> None:
+    async with raw(stream, greet=False) as connection:
+        connection.send(Kind.WRITES, [1, encode_command(Put(b"a", b"1"))])
+        assert "HELLO" in await connection.refusal()
+    assert group.store.revision == 1
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\0" * 64,
+        struct.pack(">IBI", 2 << 30, 4, 0),
+        struct.pack(">IBI", 10, 1, 12345) + b"12345",
+        encode(Kind.HELLO, [1, 2]),
+        encode(200, None),
+    ],
+    ids=["http", "zeros", "2 GiB announced", "wrong checksum", "no map", "unknown kind"],
+)
+async def test_garbage_is_refused_and_the_connection_ends(stream: StreamServer, client: Client, garbage: bytes) -> None:
+    async with raw(stream, greet=False) as connection:
+        connection.writer.write(garbage)
+        assert await connection.refusal()
+    assert (await client.put("a", "1")).revision == 2
+
+
+async def test_two_gibibytes_announced_keep_nothing(stream: StreamServer) -> None:
+    async with raw(stream) as connection:
+        connection.writer.write(struct.pack(">I", (2 << 30)))
+        assert "announces 2147483648 bytes" in await connection.refusal()
+
+
+async def test_who_never_greets_is_sent_away(stream: StreamServer) -> None:
+    async with raw(stream, greet=False) as connection:
+        connection.writer.write(b"\0")
+        assert "no HELLO came within" in await connection.refusal()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (Kind.WRITES, {}),
+        (Kind.WRITES, [1]),
+        (Kind.WRITES, ["1", b""]),
+        (Kind.WRITES, [-1, b""]),
+        (Kind.WRITES, [1, b""] * (ITEMS_MAX + 1)),
+        (Kind.READS, [None, []]),
+        (Kind.CALL, [1]),
+        (Kind.WATCH, [1, "text", b"", 0, False, [], 0, 8]),
+        (Kind.WATCH, [1, b"a", b"", 0, False, [], 0, -1]),
+        (Kind.MORE, [1, -5]),
+        (Kind.MORE, 7),
+        (Kind.UNWATCH, []),
+        (Kind.WELCOME, None),
+        (99, None),
+    ],
+)
+async def test_a_malformed_frame_ends_the_connection_with_a_reason(
+    stream: StreamServer, group: FakeGroup, kind: int, body: Any
+) -> None:
+    async with raw(stream) as connection:
+        connection.send(kind, body)
+        assert await connection.refusal()
+    assert group.store.revision == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (b"", "invalid-request"),
+        (b"\xc1garbage", "invalid-request"),
+        ("text", "invalid-request"),
+        (encode_command(Tick()), "invalid-request"),
+        (encode_command(LeaseExpire((1,))), "invalid-request"),
+        (encode_command(EvictResults(1)), "invalid-request"),
+        (encode_command(Put(b"", b"1")), "key-empty"),
+        (encode_command(Put(b"k" * 5000, b"1")), "key-too-large"),
+        (encode_command(Put(b"k", b"v" * (1 << 20) + b"v")), "value-too-large"),
+        (encode_command(Put(b"k", b"v"), RequestId("", 1)), "invalid-request"),
+        (encode_command(Put(b"k", b"v"), RequestId("c" * 500, 1)), "invalid-request"),
+        (encode_command(Put(b"k", b"v"), RequestId("c", -1)), "invalid-request"),
+        (encode_command(Compact(99)), "future-revision"),
+    ],
+)
+async def test_a_bad_command_is_refused_and_the_others_go_on(
+    stream: StreamServer, group: FakeGroup, command: Any, code: str
+) -> None:
+    async with raw(stream) as connection:
+        connection.send(Kind.WRITES, [1, command, 2, encode_command(Put(b"good", b"1"))])
+        answers = dict([await connection.frame(), *([await connection.frame()] if code != "future-revision" else [])])
+    results = answers[Kind.RESULTS]
+    found = dict(zip(results[::2], results[1::2], strict=True))
+    assert found[2][1] == 2
+    told = found[1][1] if code == "future-revision" else answers[Kind.FAILURES][1][0]
+    assert told == code
+    assert group.store.revision == 2
+
+
+async def test_a_bad_range_and_an_unknown_call_are_refused(stream: StreamServer) -> None:
+    async with raw(stream) as connection:
+        connection.send(Kind.READS, [1, [4, b"a"], 2, "nonsense", 3, [1, b"a", b"b"]])
+        _, failures = await connection.frame()
+        assert [failure[0] for failure in failures[1::2]] == ["invalid-request"] * 3
+        for call in ("no-such-call", None, "lease_info"):
+            connection.send(Kind.CALL, [4, call, []])
+            _, (number, failure) = await connection.frame()
+            assert (number, failure[0]) == (4, "invalid-request")
+
+
+async def test_what_is_under_way_is_bounded(stream: StreamServer, group: FakeGroup) -> None:
+    """Beyond the bound the node stops reading; it goes on when there is room, and every request is answered."""
+    group.held = True
+    frame = [each for number in range(512) for each in (number, encode_command(Put(b"k", b"v" * 1000)))]
+    async with raw(stream) as connection:
+        for _ in range(40):
+            connection.send(Kind.WRITES, frame)
+        await until(lambda: group.submitted >= IN_FLIGHT_MAX)
+        await asyncio.sleep(0.05)
+        assert group.submitted <= IN_FLIGHT_MAX + 512
+        group.release()
+        answered = 0
+        while answered < 40 * 512:
+            kind, body = await connection.frame()
+            assert kind == Kind.RESULTS
+            answered += len(body) // 2
+    assert group.store.revision == 1 + 40 * 512
+
+
+async def test_a_client_that_does_not_read_stalls_nobody(
+    stream: StreamServer, client: Client, group: FakeGroup
+) -> None:
+    await client.put("big", b"v" * 500_000)
+    async with raw(stream) as greedy:
+        for number in range(2000):
+            greedy.send(Kind.READS, [number, list(operation_fields(Range(b"big")))])
+        async with asyncio.timeout(5):
+            for number in range(100):
+                await client.put("a", str(number))
+        kept = sum(
+            connection._transport.get_write_buffer_size()
+            for connection in stream.connections
+            if connection._transport is not None
+        )
+    assert kept < 16 << 20
+
+
+async def test_half_a_frame_is_waited_for(stream: StreamServer) -> None:
+    async with raw(stream) as connection:
+        whole = encode(Kind.WRITES, [1, encode_command(Put(b"a", b"1"))])
+        for at in range(0, len(whole), 5):
+            connection.writer.write(whole[at : at + 5])
+            await connection.writer.drain()
+        kind, body = await connection.frame()
+    assert (kind, body) == (Kind.RESULTS, [1, [1, 2]])
+
+
+async def test_closing_answers_what_is_under_way(stream: StreamServer, client: Client, group: FakeGroup) -> None:
+    group.held = True
+    answers = [asyncio.ensure_future(client.put(f"k{n}", b"v")) for n in range(50)]
+    await until(lambda: group.submitted == 50)
+    closing = asyncio.ensure_future(stream.close())
+    await asyncio.sleep(0)
+    group.release()
+    await closing
+    assert len({(await answer).revision for answer in answers}) == 50
