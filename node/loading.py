@@ -1,33 +1,33 @@
 """Loads many entries through the client API: pipelined, and again at any time. What is there already is not written.
 
 A load that broke off goes on where it stopped; a second one writes nothing. Puts of fixed values may be repeated, so
-an unknown outcome is tried again.
+nothing can go wrong by that.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from catalog.demo import DONE_KEY, ROOT, CatalogEntry, demo_entries, done_entry
 from catalog.flights import find_data, read_rows, source_name
-from metastore.requests import prefix_end
+from metastore.results import RangeResult
 
-OUTSTANDING = 256
-PAGE = 1000
-PROGRESS_EVERY = 50
+PROGRESS_STEPS = 100
 Progress = Callable[[int, int], None]
 
 
 class Store(Protocol):
     """The part of `node.client.Client` that loading needs."""
 
-    async def put(self, key: bytes, value: bytes) -> Any: ...
-    async def range(self, key: bytes, range_end: bytes = b"", *, limit: int = 0) -> Any: ...
+    async def range(self, key: bytes, range_end: bytes = b"", *, prefix: bool = False) -> RangeResult: ...
+    async def put_many(
+        self, items: Iterable[tuple[bytes, bytes]], *, progress: Callable[[int], None] | None = None
+    ) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,44 +63,19 @@ async def load_entries(
     present = await read_prefix(store, prefix) if prefix is not None else {}
     missing = [entry for entry in entries if present.get(entry.key) != entry.value]
     done = len(entries) - len(missing)
-    progress(done, len(entries))
+    step = max(1, len(entries) // PROGRESS_STEPS)
 
     def count(written: int) -> None:
-        progress(done + written, len(entries))
+        if (done + written) % step == 0 or written == len(missing) - 1:
+            progress(done + written, len(entries))
 
-    await put_all(store, missing[:-1], count)
-    await put_all(store, missing[-1:], lambda written: count(len(missing) - 1 + written))
+    progress(done, len(entries))
+    await store.put_many(missing[:-1], progress=count)
+    await store.put_many(missing[-1:])
+    progress(len(entries), len(entries))
     return LoadReport(len(entries), len(missing))
 
 
 async def read_prefix(store: Store, prefix: bytes) -> dict[bytes, bytes]:
-    """Key -> value of everything below the prefix, read in pages."""
-    found: dict[bytes, bytes] = {}
-    start, end = prefix, prefix_end(prefix)
-    while True:
-        page = (await store.range(start, end, limit=PAGE)).kvs
-        found.update((kv.key, kv.value) for kv in page)
-        if len(page) < PAGE:
-            return found
-        start = page[-1].key + b"\0"
-
-
-async def put_all(store: Store, entries: Sequence[CatalogEntry], count: Callable[[int], None]) -> None:
-    """Put every entry, `OUTSTANDING` at a time; `count` hears how many are written. The first error ends it."""
-    waiting = iter(entries)
-    written = 0
-
-    async def work() -> None:
-        nonlocal written
-        for entry in waiting:
-            await store.put(entry.key, entry.value)
-            written += 1
-            if written % PROGRESS_EVERY == 0 or written == len(entries):
-                count(written)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(OUTSTANDING, len(entries))):
-                group.create_task(work())
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+    """Key -> value of everything below the prefix."""
+    return {kv.key: kv.value for kv in (await store.range(prefix, prefix=True)).kvs}

@@ -43,7 +43,8 @@ def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
     if isinstance(error, OutcomeUnknown):
         return Failure(UNKNOWN, refusal_of(error).code, str(error), False)
     if isinstance(error, Unavailable | NodeFailed):
-        return Failure(UNAVAILABLE, refusal_of(error).code, str(error), True)
+        text = f"{error}; 'palisade status' shows which nodes answer, 'palisade up' starts some"
+        return Failure(UNAVAILABLE, refusal_of(error).code, text, True)
     if isinstance(error, MetastoreError):
         return Failure(REFUSED, refusal_of(error).code, str(error), error.retry)
     if isinstance(error, RaftError):
@@ -68,7 +69,7 @@ class Session:
         async def run() -> T:
             from node.client import Client
 
-            async with Client(endpoints=self.endpoints, timeout_s=self.deadline_s) as client:
+            async with Client(self.endpoints, timeout_s=self.deadline_s) as client:
                 return await action(client)
 
         try:

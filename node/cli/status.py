@@ -55,7 +55,7 @@ async def ask(endpoint: str, timeout_s: float) -> Mapping[str, Any] | None:
     from raftgroup.errors import RaftError
 
     try:
-        async with asyncio.timeout(timeout_s), Client(endpoints=[endpoint]) as client:
+        async with asyncio.timeout(timeout_s), Client([endpoint], follow_leader=False) as client:
             said: Mapping[str, Any] = await client.status()
             return said
     except (OSError, TimeoutError, MetastoreError, RaftError):

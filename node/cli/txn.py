@@ -47,7 +47,7 @@ def txn(session: Session, file: Any) -> None:
     try:
         request = parse_txn(file.read())
     except FormError as error:
-        raise click.UsageError(f"{file.name}: {error}") from None
+        raise click.UsageError(f"{getattr(file, 'name', 'standard input')}: {error}") from None
     result = session.call(lambda client: client.txn(request.compare, request.success, request.failure))
     session.answer(shapes.txn_shape(result), "\n".join(lines_of(result)))
 

@@ -33,6 +33,7 @@ def watch(
     range_end = end_of_range(end, prefix)
 
     async def follow(client: Any) -> None:
+        await client.status()  # a watch waits for a cluster for ever: say so in time if there is none
         seen = 0
         watching = client.watch(key, range_end, prefix=prefix, start_revision=from_revision, prev_kv=prev_kv)
         async with watching as changes:

@@ -1,0 +1,57 @@
+"""A node in a thread of its own, for tests of the command line: commands run their own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from node.service import Service
+from node.stream.server import StreamServer
+from raftgroup.membership import Member, MemberRole, Membership
+from tests.support.fake_group import FakeGroup, fake_group
+
+
+class CliNode:
+    """`endpoint` is the address of its stream; `do` runs something in its loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, group: FakeGroup, endpoint: str) -> None:
+        self.group = group
+        self.endpoint = endpoint
+        self._loop = loop
+
+    def do(self, action: Callable[[], Any]) -> Any:
+        async def run() -> Any:
+            return action()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
+
+
+@contextmanager
+def cli_node(deadline_s: float = 0.3) -> Iterator[CliNode]:
+    started: list[CliNode] = []
+    ready, stop = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        group = fake_group()
+        server = StreamServer(Service(group, group.store, deadline_s=deadline_s), "demo")
+        await server.start("127.0.0.1", 0)
+        endpoint = f"127.0.0.1:{server.port}"
+        addresses = {"peer": "127.0.0.1:7501", "http": "127.0.0.1:7401", "stream": endpoint}
+        group._members = Membership((Member("n1", MemberRole.VOTER, "fake", addresses),))
+        started.append(CliNode(asyncio.get_running_loop(), group, endpoint))
+        ready.set()
+        await stop.wait()
+        await server.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="cli node", daemon=True)
+    thread.start()
+    if not ready.wait(10):
+        raise RuntimeError("the node of the test did not start")
+    try:
+        yield started[0]
+    finally:
+        started[0].do(stop.set)
+        thread.join(10)
