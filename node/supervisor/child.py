@@ -26,6 +26,8 @@ class Child:
         """`folder` is the node's own: its data lie in folder/data, its log is folder/node.log."""
         self.member = member
         self.log_path = folder / "node.log"
+        self.program = ["-P", "-m", "node.cli", "node"]
+        """What the interpreter runs; the options of the node follow it."""
         self._folder = folder
         self._arguments = arguments
         self._process: asyncio.subprocess.Process | None = None
@@ -43,7 +45,7 @@ class Child:
         try:
             with self.log_path.open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-P", "-m", "node.cli", "node", *self._arguments),
+                    *(sys.executable, *self.program, *self._arguments),
                     *("--data-dir", str(self._folder / "data"), "--parent-pipe", str(read_end)),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,

@@ -1,0 +1,116 @@
+"""The supervisor with real processes that refuse to run, crash, or do not stop (issue 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from node.supervisor.child import Child
+from node.supervisor.cluster import Cluster
+from node.supervisor.events import Event
+from node.supervisor.layout import Layout
+
+pytestmark = pytest.mark.e2e
+
+STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\nsignal.pause()"
+CRASHING = "print('out of luck', flush=True)\nraise SystemExit(1)"
+
+
+class Told:
+    """The events, and a way to wait for one."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        self._news.set()
+
+    async def wait(self, name: str, count: int = 1) -> list[Event]:
+        async with asyncio.timeout(30):
+            while len(found := [event for event in self.events if event.name == name]) < count:
+                self._news.clear()
+                await self._news.wait()
+        return found
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def one_node(tmp_path: Path, told: Told) -> Callable[..., Cluster]:
+    """A cluster of one node; with `program`, the process runs that instead of a node."""
+
+    def make(*options: str, program: str | None = None) -> Cluster:
+        cluster = Cluster(Layout("c", 1, 17400), tmp_path, told, list(options))
+        if program is not None:
+            for child in cluster.children:
+                child.program = ["-c", program]
+        return cluster
+
+    return make
+
+
+async def test_a_node_that_refuses_its_configuration_stays_down(one_node: Callable[..., Cluster], told: Told) -> None:
+    cluster = one_node("--log-level", "loud")
+    cluster.start()
+    (event,) = await told.wait("node-exited")
+    assert event.fields["restart_in_s"] is None
+    assert "log-level: 'loud' is not one of" in event.fields["log_lines"][-1]
+    assert "log-level" in cluster.refused["n1"]
+    await cluster.stop()
+
+
+async def test_a_node_that_crashes_is_shown_and_started_again(one_node: Callable[..., Cluster], told: Told) -> None:
+    cluster = one_node(program=CRASHING)
+    cluster.start()
+    first, second = (await told.wait("node-exited", 2))[:2]
+    await cluster.stop()
+    assert (first.fields["reason"], first.fields["log_lines"]) == ("exit code 1", ["out of luck"])
+    assert (first.fields["restart_in_s"], second.fields["restart_in_s"]) == (1.0, 2.0)
+    assert "starting it again in 1 s" in first.text
+
+
+async def test_a_node_that_does_not_stop_is_killed(one_node: Callable[..., Cluster], told: Told) -> None:
+    cluster = one_node(program=STUBBORN)
+    cluster.start()
+    await until_logged(cluster.children[0], "up")
+    await cluster.stop(patience_s=0.2)
+    assert [event.fields for event in told.events if event.name == "killed"] == [{"node": "n1"}]
+    assert cluster.children[0].pid is None
+
+
+async def test_a_second_signal_ends_it_at_once(one_node: Callable[..., Cluster], told: Told) -> None:
+    cluster = one_node(program=STUBBORN)
+    cluster.start()
+    await until_logged(cluster.children[0], "up")
+    stopping = asyncio.create_task(cluster.stop(patience_s=60))
+    await asyncio.sleep(0)
+    cluster.kill()
+    async with asyncio.timeout(10):
+        await stopping
+
+
+async def test_ctrl_c_in_the_terminal_does_not_reach_the_nodes(one_node: Callable[..., Cluster], told: Told) -> None:
+    """The supervisor stops them in good order; a signal to its process group must not do it before."""
+    cluster = one_node(program=STUBBORN)
+    cluster.start()
+    await told.wait("node-started")
+    pid = cluster.children[0].pid
+    assert pid is not None
+    assert os.getpgid(pid) == pid
+    cluster.kill()
+    await cluster.stop()
+
+
+async def until_logged(child: Child, line: str) -> None:
+    async with asyncio.timeout(20):
+        while line not in child.last_lines():
+            await asyncio.sleep(0.02)
