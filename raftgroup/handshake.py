@@ -1,0 +1,56 @@
+"""The first frames of a connection between members, as values; `connection.py` carries them.
+
+    HELLO   ["palisade-peer", protocol version, greeting]    from the dialler, then from the side that accepts
+    REFUSE  reason (text)                                    instead of HELLO, or in answer to it; then the end
+    PING    nothing                                          from the dialler, once a second
+    PONG    nothing                                          the answer
+
+The greeting is a map, the group's own but for its text field "member", which says who speaks. Nothing else is
+taken from a connection before both sides have greeted each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+PROTOCOL_VERSION = 1
+GROUP_KINDS = 16
+"""Kinds below this one are the transport's own."""
+
+HELLO = 1
+REFUSE = 2
+PING = 3
+PONG = 4
+
+_MAGIC = "palisade-peer"
+_REASON_CHARACTERS_MAX = 1000
+
+
+class HandshakeRefused(Exception):
+    """The other side is not whom we talk to. The text is the reason, for a person."""
+
+
+def hello(greeting: dict[str, Any]) -> list[Any]:
+    return [_MAGIC, PROTOCOL_VERSION, greeting]
+
+
+def read_hello(body: Any) -> tuple[str, dict[str, Any]]:
+    """The member that speaks, and its greeting. Raises HandshakeRefused."""
+    if not isinstance(body, list) or len(body) < 2 or body[0] != _MAGIC:
+        raise HandshakeRefused("this is the peer port of a Palisade node, for other nodes only")
+    if body[1] != PROTOCOL_VERSION:
+        raise HandshakeRefused(
+            f"protocol version {str(body[1])[:20]} is not spoken here, this node speaks {PROTOCOL_VERSION}: "
+            "run the same release of palisade on both nodes"
+        )
+    greeting = body[2] if len(body) == 3 else None
+    member = greeting.get("member") if isinstance(greeting, dict) else None
+    if not isinstance(greeting, dict) or not isinstance(member, str) or not member:
+        raise HandshakeRefused("the greeting does not say which member it comes from")
+    return member, greeting
+
+
+def read_reason(body: Any) -> str:
+    """The reason in a REFUSE, safe to log."""
+    text = body if isinstance(body, str) else "no reason given"
+    return "".join(c if c.isprintable() else "?" for c in text[:_REASON_CHARACTERS_MAX])
