@@ -21,7 +21,6 @@ from typing import Any
 
 import msgpack
 
-from metastore.check import check
 from metastore.errors import ResultEvicted
 from metastore.limits import Limits
 from metastore.ordered_map import OrderedMap, Table
@@ -137,13 +136,17 @@ class ResultBook:
     # Remembering
 
     def remember(self, request: RequestId, result: Any) -> None:
-        """After `find` gave None for it. The result is what every retry gets."""
+        """After `find` gave None for it. The result is what every retry gets.
+
+        But that of an EvictResults which has just evicted its own client: its sequence is used, that is enough.
+        """
         client = self._client(request.client)
+        if request.sequence <= client.floor:
+            return
         if client.name not in self._clients:
             self._tables.delete(Table.CLIENT, FORGOTTEN + client.name)
             self._clients[client.name] = client
             self._known[request.client] = client
-        check(request.sequence > client.floor, f"a result below the floor of client {request.client!r}")
         if result[0] == PUT and len(result) == 2:
             self.remember_put(client, request.sequence, result[1])
             return

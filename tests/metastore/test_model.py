@@ -1,0 +1,170 @@
+"""The real thing against the naive one: the same random commands, the same answers (M1 to M6)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metastore.codec import decode_result
+from metastore.errors import MetastoreError
+from metastore.requests import LeaseGrant, Put, Range, RequestId, WatchRequest
+from metastore.results import RevisionEvents
+from metastore.revision_writer import RevisionWriter
+from metastore.verify import verify
+from tests.support.meta_driver import Driver
+from tests.support.meta_model import Model
+from tests.support.meta_workload import ENDS, KEYS, LEASES, Workload
+
+FILTERS = [frozenset(), frozenset({"put"}), frozenset({"delete"})]
+
+
+def answer(action: Any) -> Any:
+    try:
+        return action()
+    except MetastoreError as error:
+        return error
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal results, or refusals of one kind (that name the same MM)."""
+    if isinstance(one, MetastoreError) or isinstance(other, MetastoreError):
+        return type(one) is type(other) and getattr(one, "minimal_revision", 0) == getattr(other, "minimal_revision", 0)
+    return bool(one == other)
+
+
+def compare_reads(driver: Driver, model: Model, load: Workload) -> None:
+    store = driver.store
+    assert (store.revision, store.minimal_revision) == (model.revision, model.minimal_revision)
+    request = load.range()
+    got, expected = answer(lambda: store.range(request)), answer(lambda: model.range(request))
+    assert same(got, expected), f"{request}: {got} instead of {expected}"
+    for revision in {model.minimal_revision, load.dice.randint(model.minimal_revision, model.revision)}:
+        everything = Range(b"\0", b"\0", revision=revision)
+        assert store.range(everything) == model.range(everything)
+    for key in KEYS:
+        assert store.get(key) == model.states[-1].get(key)
+    assert store.key_count == len(model.states[-1])
+
+
+def compare_leases(driver: Driver, model: Model) -> None:
+    assert set(driver.store.leases()) == set(model.leases)
+    for lease in LEASES:
+        if lease in model.leases:
+            info = driver.store.lease_info(lease)
+            assert info.keys == model.keys_of(lease)
+            assert info.ttl_s == max(0, model.leases[lease][1] - model.clock_ms) // 1000
+
+
+def compare_watch(driver: Driver, model: Model, dice: random.Random) -> None:
+    start = dice.randint(model.minimal_revision, model.revision + 1)
+    request = WatchRequest(
+        dice.choice(KEYS), dice.choice(ENDS), start, dice.random() < 0.5, filters=dice.choice(FILTERS)
+    )
+    watcher = driver.store.watches.open(request)
+    news = []
+    while not watcher.sleeping:
+        news += watcher.poll(revisions_max=dice.randrange(1, 9))
+    assert news == model.watch(request)
+    watcher.close()
+
+
+def step(driver: Driver, model: Model, load: Workload) -> None:
+    """One command to both."""
+    driver.wait(load.dice.choice([0, 0, 1, 500, 2_000]))
+    load.revision, load.clock_ms = driver.store.revision, driver.clock_ms
+    request, request_id = load.command()
+    if isinstance(request, LeaseGrant) and not request.id:
+        request = LeaseGrant(request.ttl_s, 1)
+    model.clock_ms = driver.clock_ms + 1
+    got = answer(lambda: driver.do(request, request_id))
+    expected = model.do(request, request_id)
+    assert same(got, expected), f"{request} {request_id}: {got!r} instead of {expected!r}"
+
+
+def all_events(model: Model) -> list[RevisionEvents]:
+    """What a watch of everything has seen that was there from the start, whatever was compacted meanwhile."""
+    return [
+        RevisionEvents(revision, tuple(event._replace(prev_kv=None) for event in events))
+        for revision, events in enumerate(model.events)
+        if events
+    ]
+
+
+def run(seed: int, commands: int) -> Driver:
+    driver, model, load = Driver(), Model(), Workload(seed)
+    live = driver.store.watches.open(WatchRequest(b"\0", b"\0"))
+    seen: list[Any] = []
+    for number in range(commands):
+        step(driver, model, load)
+        compare_reads(driver, model, load)
+        seen += live.poll()
+        if number % 5 == 0:
+            compare_leases(driver, model)
+            compare_watch(driver, model, load.dice)
+        if load.dice.random() < 0.3:
+            driver.store.collect(load.dice.randrange(1, 20))
+    assert seen == all_events(model)
+    driver.collect_all()
+    compare_reads(driver, model, load)
+    assert list(verify(driver.tables)) == []
+    return driver
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_commands_have_the_answers_of_the_model(seed: int) -> None:
+    run(seed, 120)
+
+
+@given(st.integers(1000, 10**9))
+@settings(max_examples=40, deadline=None)
+def test_other_seeds_too(seed: int) -> None:
+    run(seed, 40)
+
+
+def test_the_load_meets_every_kind_of_answer() -> None:
+    """A random test that only ever hears refusals would prove little."""
+    kinds: dict[str, int] = {}
+    for seed in range(15):
+        driver, load = Driver(), Workload(seed)
+        for _ in range(150):
+            driver.wait(load.dice.choice([0, 500]))
+            load.revision, load.clock_ms = driver.store.revision, driver.clock_ms
+            wire = driver.wire(*load.command())
+            name = type(answer(lambda wire=wire: decode_result(wire))).__name__
+            kinds[name] = kinds.get(name, 0) + 1
+    wanted = {
+        "PutResult", "DeleteRangeResult", "TxnResult", "CompactResult", "LeaseResult", "PinResult", "DoneResult",
+        "Compacted", "FutureRevision", "DuplicateKey", "KeyNotFound", "LeaseNotFound", "LeaseExists",
+        "LeaseTtlInvalid", "ResultEvicted",
+    }  # fmt: skip
+    assert wanted <= set(kinds), wanted - set(kinds)
+    assert kinds["TxnResult"] > 100
+
+
+def run_seeds(seeds: range, commands: int) -> None:
+    for seed in seeds:
+        run(seed, commands)
+
+
+def test_the_model_sees_a_version_that_is_counted_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a key that comes back goes on with its old version."""
+    original = RevisionWriter._append
+
+    def wrong(self: Any, kind: int, key: bytes, value: bytes, create: int, version: int, *rest: Any) -> bytes:
+        return original(self, kind, key, value, create, max(1, version - 1), *rest)
+
+    monkeypatch.setattr(RevisionWriter, "_append", wrong)
+    with pytest.raises(AssertionError):
+        run_seeds(range(10), 60)
+
+
+def test_a_retried_put_is_the_same_to_both() -> None:
+    driver, model = Driver(), Model()
+    for sequence in (1, 2, 1, 2, 3):
+        model.clock_ms = driver.clock_ms + 1
+        request_id = RequestId("c", sequence)
+        assert driver.do(Put(b"a", b"%d" % sequence), request_id) == model.do(Put(b"a", b"%d" % sequence), request_id)

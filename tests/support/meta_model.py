@@ -1,0 +1,376 @@
+"""A naive meta storage: a whole copy of the keys per revision, and the rules written down as plainly as they can be.
+
+Slow, unlimited, in memory; it has no tables, digests or quota. Where it and the real one differ, one of them is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metastore.errors import (
+    Compacted,
+    DuplicateKey,
+    FutureRevision,
+    InvalidRequest,
+    KeyNotFound,
+    LeaseExists,
+    LeaseNotFound,
+    LeaseTtlInvalid,
+    MetastoreError,
+    ResultEvicted,
+)
+from metastore.requests import (
+    Compact,
+    Compare,
+    CompareResult,
+    CompareTarget,
+    DeleteRange,
+    DisarmAlarm,
+    EvictResults,
+    LeaseExpire,
+    LeaseGrant,
+    LeaseKeepAlive,
+    LeaseRevoke,
+    Pin,
+    Put,
+    Range,
+    RequestId,
+    SortOrder,
+    SortTarget,
+    Tick,
+    Txn,
+    Unpin,
+    WatchRequest,
+)
+from metastore.results import (
+    CompactResult,
+    DeleteRangeResult,
+    DoneResult,
+    Event,
+    KeyValue,
+    LeaseResult,
+    PinResult,
+    PutResult,
+    RangeResult,
+    RevisionEvents,
+    TxnResult,
+)
+
+State = dict[bytes, KeyValue]
+PIN_LIFE_MS = 3_600_000
+
+
+def inside(key: bytes, start: bytes, end: bytes) -> bool:
+    if not end:
+        return key == start
+    return key >= start and (end == b"\0" or key < end)
+
+
+class Model:
+    def __init__(self) -> None:
+        self.clock_ms = 0
+        self.states: list[State] = [{}, {}]
+        self.events: list[list[Event]] = [[], []]
+        self.compacted = -1
+        self.wanted = -1
+        self.leases: dict[int, tuple[int, int]] = {}
+        self.pins: dict[str, tuple[int, int, int]] = {}
+        self.results: dict[str, dict[int, Any]] = {}
+        self.floors: dict[str, int] = {}
+        self.active: dict[str, int] = {}
+        self._now: State = {}
+        self._news: list[Event] = []
+
+    @property
+    def revision(self) -> int:
+        return len(self.states) - 1
+
+    @property
+    def minimal_revision(self) -> int:
+        return max(1, self.compacted)
+
+    # Commands
+
+    def do(self, request: Any, request_id: RequestId | None) -> Any:
+        """The result, or the refusal as a value."""
+        if request_id is None:
+            return self.outcome(request)
+        client, sequence = request_id.client, request_id.sequence
+        if sequence <= self.floors.get(client, 0):
+            return ResultEvicted("")
+        known = self.results.get(client, {})
+        if sequence in known:
+            return known[sequence]
+        result = self.outcome(request)
+        if sequence > self.floors.get(client, 0):
+            self.results.setdefault(client, {})[sequence] = result
+            self.active[client] = self.clock_ms
+        return result
+
+    def outcome(self, request: Any) -> Any:
+        try:
+            return getattr(self, type(request).__name__.lower())(request)
+        except MetastoreError as error:
+            return error
+
+    def put(self, request: Put) -> Any:
+        return self.single(request)
+
+    def deleterange(self, request: DeleteRange) -> Any:
+        return self.single(request)
+
+    def single(self, request: Any) -> Any:
+        self.admit(request)
+        self.begin()
+        result = self.operate(request)
+        self.end()
+        return result
+
+    def txn(self, request: Txn) -> Any:
+        self.writes(request)
+        path = self.path(request)
+        for operation in self.flat(path):
+            self.admit(operation)
+        self.begin()
+        result = self.walk(path)
+        self.end()
+        return result
+
+    def writes(self, request: Txn) -> list[tuple[bytes, bytes, bool]]:
+        """(key, end, is put) of both branches. Within a branch no put meets a write of another operation."""
+        return [write for branch in (request.success, request.failure) for write in self.branch_writes(branch)]
+
+    def branch_writes(self, branch: Any) -> list[tuple[bytes, bytes, bool]]:
+        parts: list[list[tuple[bytes, bytes, bool]]] = []
+        for operation in branch:
+            if isinstance(operation, Txn):
+                parts.append(self.writes(operation))
+            elif isinstance(operation, Put):
+                parts.append([(operation.key, b"", True)])
+            elif isinstance(operation, DeleteRange):
+                parts.append([(operation.key, operation.range_end, False)])
+        for number, part in enumerate(parts):
+            others = [write for other in parts[:number] + parts[number + 1 :] for write in other]
+            for key, _, is_put in part:
+                if is_put and any(inside(key, start, end) for start, end, _ in others):
+                    raise DuplicateKey("")
+        return [write for part in parts for write in part]
+
+    def path(self, request: Txn) -> Any:
+        succeeded = all(self.holds(compare) for compare in request.compare)
+        branch = request.success if succeeded else request.failure
+        return succeeded, [self.path(item) if isinstance(item, Txn) else item for item in branch]
+
+    def flat(self, path: Any) -> Any:
+        for item in path[1]:
+            if isinstance(item, tuple):
+                yield from self.flat(item)
+            else:
+                yield item
+
+    def holds(self, compare: Compare) -> bool:
+        found = [kv for key, kv in self.states[-1].items() if inside(key, compare.key, compare.range_end)]
+        if not found and compare.target is CompareTarget.VALUE:
+            return False
+        for kv in found or [KeyValue(compare.key, b"", 0, 0, 0, 0)]:
+            actual: Any = {
+                CompareTarget.VERSION: kv.version,
+                CompareTarget.CREATE: kv.create_revision,
+                CompareTarget.MOD: kv.mod_revision,
+                CompareTarget.VALUE: kv.value,
+                CompareTarget.LEASE: kv.lease,
+            }[compare.target]
+            operand: Any = compare.operand
+            if not {
+                CompareResult.EQUAL: actual == operand,
+                CompareResult.NOT_EQUAL: actual != operand,
+                CompareResult.GREATER: actual > operand,
+                CompareResult.LESS: actual < operand,
+            }[compare.result]:
+                return False
+        return True
+
+    def admit(self, request: Any) -> None:
+        if isinstance(request, Range):
+            self.check_revision(request.revision)
+        if isinstance(request, Put):
+            if (request.ignore_value or request.ignore_lease) and request.key not in self.states[-1]:
+                raise KeyNotFound("")
+            if request.lease and request.lease not in self.leases:
+                raise LeaseNotFound("")
+
+    def check_revision(self, revision: int) -> None:
+        if revision > self.revision:
+            raise FutureRevision("")
+        if 0 < revision < self.compacted:
+            raise Compacted("", self.compacted)
+
+    def begin(self) -> None:
+        self._now = dict(self.states[-1])
+        self._news = []
+
+    def end(self) -> None:
+        if self._news:
+            self.states.append(self._now)
+            self.events.append(self._news)
+
+    def header(self) -> int:
+        return self.revision + bool(self._news)
+
+    def walk(self, path: Any) -> TxnResult:
+        results = tuple(self.walk(item) if isinstance(item, tuple) else self.operate(item) for item in path[1])
+        return TxnResult(self.header(), path[0], results)
+
+    def operate(self, request: Any) -> Any:
+        if isinstance(request, Range):
+            return self.read(request, self._now, self.header())
+        if isinstance(request, DeleteRange):
+            gone = [kv for key, kv in sorted(self._now.items()) if inside(key, request.key, request.range_end)]
+            for kv in gone:
+                self.drop(kv.key)
+            return DeleteRangeResult(self.header(), len(gone), tuple(gone) if request.prev_kv else ())
+        old = self._now.get(request.key)
+        value = old.value if request.ignore_value and old else request.value
+        lease = old.lease if request.ignore_lease and old else request.lease
+        new = self.revision + 1
+        kv = KeyValue(
+            request.key, value, old.create_revision if old else new, new, old.version + 1 if old else 1, lease
+        )
+        self._now[request.key] = kv
+        self._news.append(Event(False, kv, old))
+        return PutResult(new, old if request.prev_kv else None)
+
+    def drop(self, key: bytes) -> None:
+        old = self._now.pop(key)
+        self._news.append(Event(True, KeyValue(key, b"", 0, self.revision + 1, 0, 0), old))
+
+    # Reads
+
+    def range(self, request: Range) -> RangeResult:
+        self.check_revision(request.revision)
+        return self.read(request, self.states[-1], self.revision)
+
+    def read(self, request: Range, now: State, header: int) -> RangeResult:
+        state = self.states[request.revision] if request.revision > 0 else now
+        every = [kv for key, kv in sorted(state.items()) if inside(key, request.key, request.range_end)]
+        if request.count_only:
+            return RangeResult(header, (), False, len(every))
+        bounds = (
+            ("mod_revision", request.min_mod_revision, request.max_mod_revision),
+            ("create_revision", request.min_create_revision, request.max_create_revision),
+        )
+        filtered = any(low or high for _, low, high in bounds)
+        found = every
+        if request.limit > 0 and request.sort_order is SortOrder.NONE and not filtered:
+            found = every[: request.limit + 1]
+        for name, low, high in bounds:
+            found = [kv for kv in found if getattr(kv, name) >= low and (not high or getattr(kv, name) <= high)]
+        if request.sort_order is not SortOrder.NONE or request.sort_target is not SortTarget.KEY:
+            name = ["key", "version", "create_revision", "mod_revision", "value"][request.sort_target]
+            found = sorted(found, key=lambda kv: getattr(kv, name), reverse=request.sort_order is SortOrder.DESCEND)
+        more = 0 < request.limit < len(found)
+        chosen = found[: request.limit] if more else found
+        if request.keys_only:
+            chosen = [kv._replace(value=b"") for kv in chosen]
+        return RangeResult(header, tuple(chosen), more, len(every))
+
+    def watch(self, request: WatchRequest) -> list[RevisionEvents]:
+        """Everything from its start to the present."""
+        found = []
+        for revision in range(max(request.start_revision, self.minimal_revision), self.revision + 1):
+            events = tuple(
+                self.shown(request, revision, event)
+                for event in self.events[revision]
+                if inside(event.kv.key, request.key, request.range_end)
+                and ("delete" if event.delete else "put") not in request.filters
+            )
+            if events:
+                found.append(RevisionEvents(revision, events))
+        return found
+
+    def shown(self, request: WatchRequest, revision: int, event: Event) -> Event:
+        return event if request.prev_kv and revision > self.compacted else event._replace(prev_kv=None)
+
+    # Leases, compaction, pins, results
+
+    def leasegrant(self, request: LeaseGrant) -> Any:
+        if request.ttl_s < 1:
+            raise LeaseTtlInvalid("")
+        if request.id in self.leases:
+            raise LeaseExists("")
+        self.leases[request.id] = (request.ttl_s, self.clock_ms + request.ttl_s * 1000)
+        return LeaseResult(self.revision, request.id, request.ttl_s)
+
+    def leasekeepalive(self, request: LeaseKeepAlive) -> Any:
+        ttl_s, deadline = self.leases.get(request.id, (0, 0))
+        if deadline <= self.clock_ms:
+            raise LeaseNotFound("")
+        self.leases[request.id] = (ttl_s, self.clock_ms + ttl_s * 1000)
+        return LeaseResult(self.revision, request.id, ttl_s)
+
+    def leaserevoke(self, request: LeaseRevoke) -> Any:
+        if request.id not in self.leases:
+            raise LeaseNotFound("")
+        self.remove(request.id)
+        return LeaseResult(self.revision, request.id, 0)
+
+    def leaseexpire(self, request: LeaseExpire) -> Any:
+        gone = [lease for lease in request.ids if lease in self.leases and self.leases[lease][1] <= self.clock_ms]
+        for lease in gone:
+            self.remove(lease)
+        return DoneResult(self.revision, len(gone))
+
+    def remove(self, lease: int) -> None:
+        self.begin()
+        for key in self.keys_of(lease):
+            self.drop(key)
+        self.end()
+        del self.leases[lease]
+
+    def keys_of(self, lease: int) -> tuple[bytes, ...]:
+        return tuple(sorted(key for key, kv in self.states[-1].items() if kv.lease == lease))
+
+    def compact(self, request: Compact) -> Any:
+        if request.revision <= self.compacted:
+            raise Compacted("", self.minimal_revision)
+        if request.revision > self.revision:
+            raise FutureRevision("")
+        self.wanted = max(self.wanted, request.revision)
+        self.pins = self.live_pins()
+        self.compacted = max(self.compacted, min([request.revision, *(pin[0] for pin in self.pins.values())]))
+        return CompactResult(self.revision, self.minimal_revision)
+
+    def live_pins(self) -> dict[str, tuple[int, int, int]]:
+        return {name: pin for name, pin in self.pins.items() if pin[1] > self.clock_ms}
+
+    def pin(self, request: Pin) -> Any:
+        if request.revision < self.minimal_revision:
+            raise Compacted("", self.minimal_revision)
+        if request.revision > self.revision:
+            raise FutureRevision("")
+        if self.wanted <= self.compacted:
+            self.pins = self.live_pins()
+        start = self.pins.get(request.id, (0, 0, self.clock_ms))[2]
+        ends = min(self.clock_ms + request.ttl_ms, start + PIN_LIFE_MS)
+        if ends <= self.clock_ms:
+            raise InvalidRequest("")
+        self.pins[request.id] = (request.revision, ends, start)
+        return PinResult(self.revision, self.minimal_revision, ends - self.clock_ms)
+
+    def unpin(self, request: Unpin) -> Any:
+        self.pins.pop(request.id, None)
+        return PinResult(self.revision, self.minimal_revision, 0)
+
+    def evictresults(self, request: EvictResults) -> Any:
+        before = min(request.clock_ms, self.clock_ms)
+        idle = [client for client, last in self.active.items() if last < before]
+        for client in idle:
+            self.floors[client] = max(self.results.pop(client))
+            del self.active[client]
+        return DoneResult(self.revision, len(idle))
+
+    def disarmalarm(self, _: DisarmAlarm) -> Any:
+        return DoneResult(self.revision)
+
+    def tick(self, _: Tick) -> Any:
+        return DoneResult(self.revision)
