@@ -12,6 +12,7 @@ from typing import Any
 import lmdb
 
 from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
+from raftgroup.journal_check import problem_of
 from raftgroup.journal_format import (
     FORMAT_NAME,
     FORMAT_VERSION,
@@ -40,6 +41,9 @@ class JournalFile:
 
     def __init__(self, directory: Path, memory_bytes: int) -> None:
         self._directory = directory
+        problem = problem_of(directory)
+        if problem is not None:
+            raise self._damaged(problem)
         self._env = self._open()
         try:
             self._log, self._meta = self._open_tables()
@@ -103,7 +107,7 @@ class JournalFile:
         if isinstance(error, NodeFailed):
             return error
         if isinstance(error, _DAMAGE):
-            return JournalCorrupt(f"the journal in {self._directory} is damaged: {error}. {REMEDY}")
+            return self._damaged(str(error))
         return NodeFailed(
             f"the journal in {self._directory} can't be written: {error}. Nothing acknowledged is lost: make room on "
             "the disk, or mend it, and restart the node"
@@ -122,10 +126,7 @@ class JournalFile:
                 mode=0o600,
             )
         except _DAMAGE as error:
-            raise DataDirectoryError(
-                f"{data} is not a journal that this program can read ({error}): give the node its own data "
-                f"directory. If this is one, it is damaged. {REMEDY}"
-            ) from error
+            raise self._damaged(str(error)) from error
         except (lmdb.Error, OSError) as error:
             raise DataDirectoryError(f"{data} can't be opened: {error}. Make it writable, or choose another") from error
 
@@ -153,6 +154,12 @@ class JournalFile:
                 f"the journal in {self._directory} has format {version}, and this program knows up to "
                 f"{FORMAT_VERSION}: start it with the newer program that wrote it"
             )
+
+    def _damaged(self, problem: str) -> JournalCorrupt:
+        return JournalCorrupt(
+            f"{self._directory / 'data.mdb'} is damaged, or not a journal of this program: {problem}. If it belongs to "
+            f"something else, give the node its own data directory. {REMEDY}"
+        )
 
     def _foreign(self) -> DataDirectoryError:
         return DataDirectoryError(

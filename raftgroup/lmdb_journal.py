@@ -9,8 +9,8 @@ What holds, and why:
   other processes, one write transaction at a time, and reads that begin and end between two of them.
 - Compaction moves the base, in the next sync; the entries below it are garbage from then on, and every sync removes
   a few. A crash in between leaves garbage, which the next start goes on removing.
-- A checksum is verified whenever a record is read, and the newest entries are read at every start. Structural damage
-  is found by LMDB's own checks, which py-lmdb 3 has added to LMDB. Nothing damaged is served: JournalCorrupt.
+- A checksum is verified whenever a record is read, and the newest entries are read at every start; the structure of
+  the file is checked before LMDB sees it (`journal_check.py`). Nothing damaged is served: JournalCorrupt.
 """
 
 from __future__ import annotations
