@@ -43,13 +43,15 @@ _HOUSEKEEPING_S = 0.2
 class GroupConfig:
     """`founders`: member -> addresses of all founding members, this one among them; empty for one that joins.
 
-    `addresses` are this member's own ('peer' at least). The cluster id is shared by all members.
+    `addresses` are this member's own ('peer' at least). The cluster id is shared by all members, and so are the
+    `terms`: whatever makes their state machines decide alike, as a text that is compared.
     """
 
     cluster: str
     member: str
     addresses: Mapping[str, str]
     founders: Mapping[str, Mapping[str, str]]
+    terms: str = ""
     timing: Timing = field(default_factory=Timing)
     retention: LogRetention = field(default_factory=LogRetention)
 
@@ -74,7 +76,7 @@ class Group:
         self._clock = clock
         stored = open_storage(journal, config.cluster, config.member, random)
         self.incarnation = stored.incarnation
-        own = Greeting(config.cluster, config.member, stored.incarnation, {})
+        own = Greeting(config.cluster, config.member, stored.incarnation, config.terms, {})
         founds = stored.membership is None and bool(config.founders)
         founding = Founding(own, config.founders, stored.pins) if founds else None
         membership = stored.membership or (founding.provisional() if founding else Membership(()))
@@ -107,6 +109,7 @@ class Group:
         )
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
         self._syncing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listening: dict[str, str] = {}
@@ -384,12 +387,18 @@ class Group:
         delay = _TICK_S
         if self._replica.engine.leads:
             delay = min(delay, max(self._replica.replication.due - self._clock.now(), 0.001))
-        when = self._loop.time() + delay
+        now = self._loop.time()
+        if now < self._timer_due <= now + delay:
+            return
         if self._timer is not None:
-            if not self._timer.cancelled() and self._timer.when() <= when and self._timer.when() > self._loop.time():
-                return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._turn)
+        self._timer_due = now + delay
+        self._timer = self._loop.call_at(self._timer_due, self._timed_turn)
+
+    def _timed_turn(self) -> None:
+        """A loop may call a little early, so it is not the time that says whether the timer still runs."""
+        self._timer_due = 0.0
+        self._turn()
 
     async def _housekeep(self) -> None:
         """Deadlines, founding, promotion of learners that caught up, compaction of the log."""

@@ -1,0 +1,38 @@
+"""What the leader proposes of its own accord: leases that ran out, compaction by retention, results to forget, time.
+
+The meta storage says what is due (`MetaStore.due_commands`, pure); proposing one twice does no harm, so a change of
+leader in between does none either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from metastore.codec import encode_command
+from metastore.machine import MetaStore
+from node.group_face import GroupFace
+from raftgroup.errors import NodeFailed, RaftError
+from raftgroup.ports import Clock
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.1
+
+
+async def do_leader_duties(group: GroupFace, store: MetaStore, clock: Clock) -> None:
+    """Run until cancelled. Raises NodeFailed when the node has stopped itself."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        if store.collecting:
+            store.collect()
+        if not group.leads:
+            continue
+        for command in store.due_commands(store.clock_ms(clock.now())):
+            try:
+                await group.propose(encode_command(command))
+            except NodeFailed:
+                raise
+            except RaftError as error:
+                log.debug("%s is proposed again later: %s", type(command).__name__, error)
+                break

@@ -1,0 +1,42 @@
+"""The state machine that the group replicates: the meta storage over the store on disk, with snapshots.
+
+`MetaStore` decides, `LmdbStore` keeps; here they become one `raftgroup.ports.StateMachine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from metastore.machine import MetaStore
+from metastore.store import LmdbStore
+from raftgroup.ports import SnapshotMeta, SnapshotReader, SnapshotWriter
+
+
+class ReplicaState:
+    """What `store` applies is what `disk` keeps. A received snapshot makes `store` read everything again."""
+
+    def __init__(self, store: MetaStore, disk: LmdbStore) -> None:
+        self._store = store
+        self._disk = disk
+        disk.on_replaced = store.reload
+        self.lead = store.lead
+        self.stamp = store.stamp
+        self.skip = store.skip
+
+    @property
+    def applied(self) -> tuple[int, int]:
+        return self._store.applied
+
+    @property
+    def durable(self) -> tuple[int, int]:
+        return self._disk.durable
+
+    def apply(self, index: int, term: int, stamp: Any, commands: Sequence[bytes]) -> list[Any]:
+        return self._store.apply(index, term, stamp, commands)
+
+    async def open_snapshot(self) -> SnapshotReader:
+        return await self._disk.open_snapshot()
+
+    def receive_snapshot(self, meta: SnapshotMeta) -> SnapshotWriter:
+        return self._disk.receive_snapshot(meta)

@@ -1,0 +1,183 @@
+"""One process: everything wired, started in order and stopped in reverse.
+
+`raft/` in the data folder is the journal of the group, `store/` the state that it replicates. When anything fails
+whose state can't be trusted any more, the node stops at once and says why; it is never half alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+from metastore.limits import Limits, Retention
+from metastore.machine import MetaStore
+from metastore.store import LmdbStore
+from node.config import NodeConfig
+from node.data_dir import claim_data_dir
+from node.http.server import HttpServer
+from node.joining import join_cluster
+from node.leader_duties import do_leader_duties
+from node.metrics import Metrics
+from node.replica_state import ReplicaState
+from node.service import Service
+from node.stream.server import StreamServer
+from raftgroup.clock import SystemClock
+from raftgroup.group import Group, GroupConfig
+from raftgroup.lmdb_journal import LmdbJournal
+from raftgroup.timing import Timing
+from raftgroup.transport import TcpPeers
+
+log = logging.getLogger(__name__)
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long the event loop may keep the interpreter's lock from the threads that commit."""
+
+
+class Node:
+    """One member of a cluster, in this process. `start`, then `wait` until it fails or is cancelled, then `stop`."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        """Opens the data folder. Raises what refuses it (FolderError, DataDirectoryError, StoreCorrupt ...)."""
+        self.config = config
+        self.metrics = Metrics()
+        self._clock = SystemClock()
+        self._tasks: list[asyncio.Task[None]] = []
+        claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
+        with contextlib.ExitStack() as undo:
+            self._journal = LmdbJournal(config.data_dir / "raft")
+            undo.callback(self._journal.close)
+            self._disk = LmdbStore(config.data_dir / "store")
+            undo.callback(self._disk.close)
+            self.store = MetaStore(self._disk, _limits(config), _retention(config))
+            self.group = self._make_group()
+            undo.pop_all()
+        self.service = Service(
+            self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics
+        )
+        self._stream = StreamServer(self.service, config.cluster)
+        self._http = HttpServer(self.service, config.cluster, config.id)
+
+    def _make_group(self) -> Group:
+        config = self.config
+        return Group(
+            GroupConfig(
+                cluster=config.cluster,
+                member=config.id,
+                addresses=config.advertised(),
+                founders={member.id: member.addresses() for member in config.initial_cluster},
+                terms=self.store.limits.fingerprint(),
+                timing=_timing(config),
+            ),
+            journal=self._journal,
+            machine=ReplicaState(self.store, self._disk),
+            peers=TcpPeers(str(config.peer), random.SystemRandom()),
+            clock=self._clock,
+            random=random.SystemRandom(),
+        )
+
+    async def start(self) -> None:
+        """Listen and take part. Raises when a port can't be had; `stop` is still to be called then."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        await self.group.start()
+        self._begin(self._disk.run(self._clock.now))
+        self._begin(do_leader_duties(self.group, self.store, self._clock))
+        await self._stream.start(self.config.stream.host, self.config.stream.port)
+        await self._http.start(self.config.http.host, self.config.http.port)
+        if self.config.join is not None:
+            self._begin(join_cluster(self.config, self.group))
+        log.info("%s serves http on %s and the stream on %s", self.config.id, self.config.http, self.config.stream)
+
+    async def wait(self) -> None:
+        """Until something fails; raises it."""
+        failed = self.group.failed
+        waiting = {task for task in self._tasks if not task.done()}
+        await asyncio.wait({*waiting, *([failed] if failed else [])}, return_when=asyncio.FIRST_EXCEPTION)
+        if failed is not None and failed.done():
+            failed.result()
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    async def stop(self) -> None:
+        """Refuse new requests, hand leadership over, flush, close. Safe to call in any state."""
+        await self._stream.close()
+        await self._http.close()
+        await self.group.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._disk.flush()
+        except Exception as error:
+            log.warning("the store was not flushed, the journal has the rest: %s", error)
+        self._disk.close()
+        self._journal.close()
+
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(coroutine))
+
+
+async def run_node(config: NodeConfig) -> None:
+    """Run one node until SIGTERM or SIGINT. Raises what stopped it otherwise."""
+    _log_to_stderr(config.log_level)
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    node = Node(config)
+    try:
+        await node.start()
+        await _first(node.wait(), stopped.wait())
+    finally:
+        await node.stop()
+    log.info("%s has stopped", config.id)
+
+
+async def _first(*coroutines: Coroutine[Any, Any, Any]) -> None:
+    """Until one of them ends; the others are cancelled. Raises what it raised."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+def _log_to_stderr(level: str) -> None:
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    logging.getLogger("pysyncobj").setLevel(logging.ERROR)
+
+
+def _timing(config: NodeConfig) -> Timing:
+    timing = config.timing
+    return Timing(
+        heartbeat_s=timing.heartbeat_ms / 1000,
+        election_timeout_min_s=timing.election_min_ms / 1000,
+        election_timeout_max_s=timing.election_max_ms / 1000,
+    )
+
+
+def _limits(config: NodeConfig) -> Limits:
+    limits = config.limits
+    return Limits(
+        key_bytes_max=limits.key_bytes,
+        value_bytes_max=limits.value_bytes,
+        request_bytes_max=limits.request_bytes,
+        txn_operations_max=limits.txn_operations,
+        quota_bytes=limits.quota_bytes,
+    )
+
+
+def _retention(config: NodeConfig) -> Retention:
+    return Retention(
+        history_age_ms=config.retention.seconds * 1000, history_revisions=config.retention.revisions
+    )
