@@ -28,6 +28,7 @@ from metastore.record import (
     POINTER,
     POINTER_BYTES,
     REVISION,
+    SUB,
     Trailer,
     key_hash,
     unpack_record,
@@ -37,6 +38,7 @@ from metastore.state import FIRST_REVISION, State
 
 COLLECTED_KEY = b"collected"
 PIN = Struct(">QQQ")
+FIRST_SUB = SUB.pack(0)
 
 
 class Compactor:
@@ -168,19 +170,21 @@ class Compactor:
         """Look at no more than so many events and remove what no retained revision needs. How many it looked at.
 
         The superseded versions of MM itself go too, but its tombstones stay for the watchers: so the cursor ends
-        just behind its last event and, when MM moves on, comes back to its first.
+        just behind its last event and, when MM moves on, comes back to its first. Before the cursor everything is
+        collected, behind it nothing is: so the events of a revision are found one by one, without a scan.
         """
-        if not self.pending:
-            return 0
-        events: list[tuple[bytes, bytes]] = []
-        for item in self._tables.scan(Table.REVISION, self._cursor, self._end()):
-            events.append(item)
-            if len(events) == events_max:
-                break
-        for pointer, record in events:
-            self._remove_around(pointer, record)
-        self._set_cursor(following(events[-1][0]) if len(events) == events_max else self._end())
-        return len(events)
+        revision, sub = POINTER.unpack(self._cursor)
+        looked_at = 0
+        while revision <= self._state.compacted and looked_at < events_max:
+            pointer = POINTER.pack(revision, sub)
+            record = self._tables.get(Table.REVISION, pointer)
+            looked_at += 1
+            if record is None or self._remove_around(pointer, record):
+                revision, sub = revision + 1, 0
+            else:
+                sub += 1
+        self._set_cursor(POINTER.pack(revision, sub))
+        return looked_at
 
     def _end(self) -> bytes:
         """Behind the last event that `collect` has to look at."""
@@ -191,7 +195,8 @@ class Compactor:
             self._cursor = cursor
             self._tables.put(Table.META, COLLECTED_KEY, cursor)
 
-    def _remove_around(self, pointer: bytes, packed: bytes) -> None:
+    def _remove_around(self, pointer: bytes, packed: bytes) -> bool:
+        """What the event has made superfluous. Whether it is known to be the only one of its revision."""
         record = unpack_record(packed)
         if record.previous is not None:
             self._tables.delete(Table.REVISION, record.previous)
@@ -201,8 +206,4 @@ class Compactor:
             meta = self._tables.get(Table.KEY, record.key)
             if meta is not None and meta[:POINTER_BYTES] == pointer:
                 self._tables.delete(Table.KEY, record.key)
-
-
-def following(pointer: bytes) -> bytes:
-    revision, sub = POINTER.unpack(pointer)
-    return POINTER.pack(revision, sub + 1)
+        return pointer.endswith(FIRST_SUB) and unpack_trailer(packed).events == 1

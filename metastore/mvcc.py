@@ -121,6 +121,11 @@ def find_range(tables: OrderedMap, key: bytes, range_end: bytes, revision: int |
             yield found
 
 
+def count_live(tables: OrderedMap, key: bytes, range_end: bytes) -> int:
+    """How many keys of [key, range_end) exist now."""
+    return sum(1 for _, meta in tables.scan(Table.KEY, key, end_of(range_end)) if meta[CREATE] != NO_REVISION)
+
+
 def value_of_found(tables: OrderedMap, found: Found) -> bytes:
     return value_of(record_at(tables, found.pointer))
 

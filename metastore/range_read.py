@@ -8,11 +8,12 @@ collection early, even where a sort target is given: then only what was collecte
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
-from metastore.mvcc import Found, find, find_range, load, read_revision, value_of_found
+from metastore.mvcc import Found, count_live, find, find_range, get, load, read_revision, value_of_found
 from metastore.ordered_map import OrderedMap
-from metastore.requests import Range, SortOrder, SortTarget
+from metastore.requests import FROM_KEY, Range, SortOrder, SortTarget
 from metastore.results import KeyValue, RangeResult
 from metastore.state import State
 
@@ -24,7 +25,7 @@ def read_range(tables: OrderedMap, state: State, request: Range, header_revision
     revision = read_revision(state, request.revision)
     if not request.range_end and is_plain(request):
         return read_one(tables, request, revision, header_revision)
-    found, count = collect(tables, request, revision)
+    found, count = collect(tables, state, request, revision)
     if request.count_only:
         return RangeResult(header_revision, (), False, count)
     found = sort(tables, [item for item in found if passes(item, request)], request)
@@ -47,25 +48,32 @@ def has_filter(request: Range) -> bool:
 
 
 def read_one(tables: OrderedMap, request: Range, revision: int | None, header_revision: int) -> RangeResult:
-    found = find(tables, request.key, revision)
-    if found is None:
-        return RangeResult(header_revision, (), False, 0)
-    return RangeResult(header_revision, (answer(tables, found, request),), False, 1)
+    if revision is None and not request.keys_only:
+        kv = get(tables, request.key)
+    else:
+        found = find(tables, request.key, revision)
+        kv = answer(tables, found, request) if found else None
+    return RangeResult(header_revision, (kv,) if kv else (), False, 1 if kv else 0)
 
 
-def collect(tables: OrderedMap, request: Range, revision: int | None) -> tuple[list[Found], int]:
+def collect(tables: OrderedMap, state: State, request: Range, revision: int | None) -> tuple[list[Found], int]:
     """What the filters, sort and limit choose from, and the count of all that exist."""
+    if request.count_only:
+        return [], count_range(tables, state, request, revision)
     needs_all = request.sort_order is not SortOrder.NONE or has_filter(request)
     wanted = request.limit + 1 if request.limit > 0 and not needs_all else None
-    found: list[Found] = []
-    count = 0
-    for item in find_range(tables, request.key, request.range_end, revision):
-        count += 1
-        if not request.count_only and (wanted is None or count <= wanted):
-            found.append(item)
-        if count == wanted and not request.exact_count:
-            break
-    return found, count
+    found = list(islice(find_range(tables, request.key, request.range_end, revision), wanted))
+    complete = len(found) != wanted or not request.exact_count
+    return found, len(found) if complete else count_range(tables, state, request, revision)
+
+
+def count_range(tables: OrderedMap, state: State, request: Range, revision: int | None) -> int:
+    """Without looking at any event where the latest state is asked for."""
+    if revision is not None or not request.range_end:
+        return sum(1 for _ in find_range(tables, request.key, request.range_end, revision))
+    if request.key == FROM_KEY == request.range_end:
+        return state.keys
+    return count_live(tables, request.key, request.range_end)
 
 
 def passes(found: Found, request: Range) -> bool:

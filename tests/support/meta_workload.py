@@ -105,7 +105,7 @@ class Workload:
         revision = self.old_revision() if dice.random() < 0.4 else 0
         bounds = [dice.choice([0, 0, 0, 0, self.old_revision()]) for _ in range(4)]
         return Range(
-            dice.choice(KEYS),
+            dice.choice([*KEYS, b"\0"]),
             dice.choice(ENDS),
             dice.choice([0, 0, 1, 2, 3]),
             revision,
