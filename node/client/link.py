@@ -34,7 +34,7 @@ class Link(asyncio.Protocol):
         self.last_heard = loop.time()
 
     async def greet(self, timeout_s: float) -> dict[str, Any]:
-        """The node's WELCOME. `timeout_s`: how long this client waits. Raises Unavailable when it refuses or hangs up."""
+        """The node's WELCOME. `timeout_s`: how long this client waits. Raises Unavailable when it refuses."""
         hello = {"protocol": PROTOCOL, "client": f"palisade-python/{VERSION}", "timeout_ms": int(timeout_s * 1000)}
         self.send(Kind.HELLO, hello)
         return await self._welcome

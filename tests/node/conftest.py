@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import ClientSession, ClientTimeout
 
 from node.client import Client
+from node.http.app import HttpServer
+from node.http.front import HttpLimits
 from node.service import Service
 from node.stream.server import StreamServer
 from tests.support.fake_group import FakeGroup, fake_group
@@ -34,3 +37,18 @@ async def stream(service: Service) -> AsyncIterator[StreamServer]:
 async def client(stream: StreamServer) -> AsyncIterator[Client]:
     async with Client([f"127.0.0.1:{stream.port}"], follow_leader=False, timeout_s=3) as opened:
         yield opened
+
+
+@pytest.fixture
+async def server(service: Service) -> AsyncIterator[HttpServer]:
+    limits = HttpLimits(body_bytes_max=3 * 1024 * 1024 + 64 * 1024, head_timeout_s=0.3, body_timeout_s=0.4)
+    running = HttpServer(service, "demo", "n1", limits=limits, progress_s=0.1)
+    await running.start("127.0.0.1", 0)
+    yield running
+    await running.close()
+
+
+@pytest.fixture
+async def http(server: HttpServer) -> AsyncIterator[ClientSession]:
+    async with ClientSession(f"http://127.0.0.1:{server.port}", timeout=ClientTimeout(total=10)) as session:
+        yield session

@@ -15,7 +15,7 @@ from metastore.memory_map import MemoryMap
 from node.group_face import Done
 from raftgroup.errors import MembershipRefused, OutcomeUnknown, Unavailable
 from raftgroup.membership import Member, MemberRole, Membership
-from raftgroup.proposals import Applied
+from raftgroup.proposals import Applied, into_future
 from raftgroup.role import Role
 from raftgroup.status import GroupStatus, MemberStatus
 
@@ -72,6 +72,11 @@ class FakeGroup:
             if not self._due and not self.held:
                 self._due = True
                 loop.call_soon(self._apply)
+
+    async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied:
+        future: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
+        self.submit(command, into_future(future), timeout_s=timeout_s)
+        return await future
 
     def release(self) -> None:
         """Apply what was held back."""

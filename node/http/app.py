@@ -1,0 +1,115 @@
+"""The HTTP server of a node: the front for the hot paths, aiohttp for everything else, one port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from aiohttp import web
+
+from node.http.body import HTTP_LIMITS, read_body
+from node.http.etcd_api import EtcdApi
+from node.http.etcd_stream import EtcdStreams
+from node.http.front import FrontServer, HttpLimits, Unary
+from node.http.health import Health
+from node.http.problems import errors_as_answers
+from node.http.streaming import STREAMS
+from node.http.v1_cluster import Cluster
+from node.http.v1_keys import Keys
+from node.http.v1_watch import Watches
+from node.service import Service
+
+CLOSE_S = 2.0
+ETCD_PROGRESS_S = 60.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class HttpServer:
+    """`cluster` is the name of the cluster, `member` that of the node. Runs from `start` to `close`."""
+
+    def __init__(
+        self, service: Service, cluster: str, member: str, *, limits: HttpLimits | None = None, progress_s: float = 10.0
+    ) -> None:
+        self._service = service
+        self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
+        self.api = EtcdApi(service, cluster, member)
+        self.app = self._application(cluster, progress_s)
+        self._runner = web.AppRunner(
+            self.app, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_S, handler_cancellation=True
+        )
+        self._front: FrontServer | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises OSError when the port can't be had."""
+        await self._runner.setup()
+        server = cast(Any, self._runner.server)
+        self._front = FrontServer(self.api.unary, server, self._limits, self._service.metrics)
+        await self._front.start(host, port)
+
+    @property
+    def port(self) -> int:
+        return self._front.port if self._front is not None else 0
+
+    async def close(self) -> None:
+        """Stop listening, let answers under way leave, end streams."""
+        if self._front is not None:
+            await self._front.close()
+        await self.api.close()
+        for stream in list(self.app[STREAMS]):
+            stream.cancel()
+        await self._runner.cleanup()
+        if self._front is not None:
+            self._front.abort()
+
+    def _application(self, cluster: str, progress_s: float) -> web.Application:
+        app = web.Application(middlewares=[self._note, errors_as_answers], client_max_size=self._limits.body_bytes_max)
+        app[HTTP_LIMITS] = self._limits
+        app[STREAMS] = set()
+        service = self._service
+        app.add_routes(Health(service).routes())
+        app.add_routes(Keys(service).routes())
+        app.add_routes(Watches(service, progress_s).routes())
+        app.add_routes(Cluster(service, cluster).routes())
+        app.add_routes(EtcdStreams(service, self.api, progress_s=ETCD_PROGRESS_S).routes())
+        app.add_routes([web.post(path, unary_handler(call)) for path, call in self.api.unary.items()])
+        return app
+
+    @web.middleware
+    async def _note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Tells the front that a head is complete, and counts answers."""
+        front, transport = self._front, request.transport
+        if front is not None:
+            front.handling(transport)
+        try:
+            response = await handler(request)
+            self._service.metrics.answered(response.status)
+            return response
+        finally:
+            if front is not None:
+                front.handled(transport)
+
+
+def body_bytes_for(request_bytes_max: int) -> int:
+    """How large a body may be so that the largest request fits as base64 in JSON."""
+    return request_bytes_max * 3 // 2 + 64 * 1024
+
+
+def unary_handler(call: Unary) -> Handler:
+    """A unary path of etcd for connections that aiohttp has."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        body = await read_body(request)
+        answered: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
+
+        def reply(status: int, payload: bytes) -> None:
+            if not answered.done():
+                answered.set_result((status, payload))
+
+        call(body, reply)
+        status, payload = await answered
+        headers = {"Retry-After": "1"} if status == 503 else None
+        return web.Response(status=status, body=payload, content_type="application/json", headers=headers)
+
+    return handle

@@ -1,0 +1,144 @@
+"""The streaming paths of etcd v3 over HTTP: /v3/watch and /v3/lease/keepalive.
+
+Requests are JSON values one after the other in the body, answers are lines `{"result": ...}`. As in etcd's gateway both
+go on at the same time: a client may send further requests in chunks while it reads. A watch ends when the client
+hangs up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiohttp import web
+
+from metastore.errors import LeaseNotFound
+from metastore.requests import LeaseKeepAlive
+from metastore.results import LeaseResult
+from node.http import etcd_encode as encode
+from node.http.etcd_api import EtcdApi, refused
+from node.http.etcd_decode import decode_lease_id, decode_watch
+from node.http.etcd_watch import WatchStream
+from node.http.go_json import BadJson, read_text, read_value
+from node.http.streaming import endless
+from node.service import Service
+
+MESSAGE_BYTES_MAX = 1024 * 1024
+
+
+class EtcdStreams:
+    def __init__(self, service: Service, api: EtcdApi, *, progress_s: float) -> None:
+        self._service = service
+        self._api = api
+        self._progress_s = progress_s
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/v3/watch", self.watch),
+            web.post("/v3/lease/keepalive", self.keep_alive),
+        ]
+
+    async def watch(self, request: web.Request) -> web.StreamResponse:
+        lines = Lines(request)
+        stream = WatchStream(self._service, self._api.header, lines.write, self._progress_s)
+        try:
+            async for message in messages_of(request):
+                asked = decode_watch(message)
+                if asked is not None:
+                    await stream.handle(asked)
+            with endless(request):
+                await asyncio.get_running_loop().create_future()
+        except BadJson as error:
+            return await lines.refuse(error)
+        finally:
+            await stream.close()
+        return await lines.finish()
+
+    async def keep_alive(self, request: web.Request) -> web.StreamResponse:
+        lines = Lines(request)
+        try:
+            async for message in messages_of(request):
+                await lines.write(await self._keep_alive(decode_lease_id(message)))
+        except Exception as error:
+            return await lines.refuse(error)
+        return await lines.finish()
+
+    async def _keep_alive(self, lease_id: int) -> bytes:
+        try:
+            result = await self._service.write(LeaseKeepAlive(lease_id))
+        except LeaseNotFound:
+            result = LeaseResult(self._service.store.revision, lease_id, 0)
+        header = self._api.header.text(result.revision, self._api.term)
+        return encode.result_line(encode.lease_fields(result, header))
+
+
+class Lines:
+    """The answer of a stream. It begins with the first line, so that a bad first request gets a status of its own."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._response: web.StreamResponse | None = None
+        self._lock = asyncio.Lock()
+
+    async def write(self, line: bytes) -> None:
+        """Waits while the client does not read. Raises ConnectionResetError when it is gone."""
+        async with self._lock:
+            response = self._response or await self._begin()
+            await response.write(line)
+
+    async def _begin(self) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(self._request)
+        self._response = response
+        return response
+
+    async def refuse(self, error: Exception) -> web.StreamResponse:
+        status, body = refused(error)
+        if self._response is None:
+            return web.Response(status=status, body=body, content_type="application/json")
+        await self.write(b'{"error":' + body + b"}\n")
+        return await self.finish()
+
+    async def finish(self) -> web.StreamResponse:
+        response = self._response or await self._begin()
+        await response.write_eof()
+        return response
+
+
+async def messages_of(request: web.Request) -> AsyncIterator[Any]:
+    """The JSON values of the body as they arrive. Raises BadJson for what is none."""
+    pending = b""
+    async for chunk in request.content.iter_any():
+        pending += chunk
+        if len(pending) > MESSAGE_BYTES_MAX:
+            raise BadJson(f"a message of the stream has more than {MESSAGE_BYTES_MAX} bytes")
+        found, pending = complete_values(pending)
+        for value in found:
+            yield value
+    rest = read_text(pending).strip()
+    if rest:
+        value, end = read_value(rest)
+        if end != len(rest):
+            raise BadJson(f"invalid character {rest[end]!r} after top-level value")
+        yield value
+
+
+def complete_values(data: bytes) -> tuple[list[Any], bytes]:
+    """The objects that are complete, and what is left: perhaps the beginning of one, perhaps garbage."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return [], data
+    found: list[Any] = []
+    position = 0
+    while position < len(text):
+        try:
+            value, position_after = read_value(text, position)
+        except BadJson:
+            break
+        if not isinstance(value, dict):
+            break
+        found.append(value)
+        position = position_after
+    return found, text[position:].encode()

@@ -1,0 +1,101 @@
+"""/v1/watch: changes as they happen, as lines of JSON or as server-sent events.
+
+One line or event per revision, in order, none missing, none twice. `{"progress": revision}` says that nothing was
+missed up to it. A watch that compaction overtakes ends with `{"problem": {...}}`, which names the oldest revision.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aiohttp import web
+
+from metastore.errors import Compacted
+from metastore.requests import WatchRequest, prefix_end
+from metastore.results import RevisionEvents
+from node.cli import shapes
+from node.http.body import a_flag, a_number, a_text, content, query_of
+from node.http.problems import problem_of
+from node.http.streaming import endless
+from node.refusals import BadRequest
+from node.service import Service
+from node.watching import Progress, Watching
+
+PROGRESS_S = 10.0
+EVENT_STREAM = "text/event-stream"
+FILTERS = {"put", "delete"}
+
+QUERY = {
+    "key": content,
+    "range_end": content,
+    "prefix": content,
+    "start_revision": a_number,
+    "prev_kv": a_flag,
+    "filter": a_text,
+}
+
+
+class Watches:
+    def __init__(self, service: Service, progress_s: float = PROGRESS_S) -> None:
+        self._service = service
+        self._progress_s = progress_s
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get("/v1/watch", self.watch, allow_head=False)]
+
+    async def watch(self, request: web.Request) -> web.StreamResponse:
+        watching = self._service.watch(watch_of(request), progress_s=self._progress_s)
+        try:
+            with endless(request):
+                return await self._stream(request, watching)
+        finally:
+            watching.close()
+
+    async def _stream(self, request: web.Request, watching: Watching) -> web.StreamResponse:
+        as_events = EVENT_STREAM in request.headers.get("Accept", "")
+        response = web.StreamResponse(
+            headers={"Content-Type": EVENT_STREAM if as_events else "application/x-ndjson", "Cache-Control": "no-store"}
+        )
+        await response.prepare(request)
+        line = server_sent if as_events else json_line
+        await response.write(line({"watching": True, "revision": watching.revision}, None))
+        while True:
+            try:
+                found = await watching.next()
+            except Compacted as error:
+                await response.write(line({"problem": json.loads(problem_of(error).text or "{}")}, None))
+                return response
+            await response.write(lines_of(found, line))
+
+
+def lines_of(found: tuple[RevisionEvents, ...] | Progress, line: Any) -> bytes:
+    if isinstance(found, Progress):
+        progress: bytes = line({"progress": found.revision}, found.revision)
+        return progress
+    return b"".join(line(shapes.events_shape(events), events.revision) for events in found)
+
+
+def json_line(shape: Any, _: int | None) -> bytes:
+    return json.dumps(shape).encode() + b"\n"
+
+
+def server_sent(shape: Any, revision: int | None) -> bytes:
+    """The id is the revision: a browser that reconnects sends it back as Last-Event-ID."""
+    number = f"id: {revision}\n" if revision is not None else ""
+    return f"{number}data: {json.dumps(shape)}\n\n".encode()
+
+
+def watch_of(request: web.Request) -> WatchRequest:
+    found = query_of(request, QUERY)
+    if ("prefix" in found) == ("key" in found) or ("prefix" in found and "range_end" in found):
+        raise BadRequest("the query: give either prefix, or key and perhaps range_end; prefix= stands for every key")
+    key, end = found.get("key", b""), found.get("range_end", b"")
+    if "prefix" in found:
+        key, end = found["prefix"] or b"\0", prefix_end(found["prefix"])
+    last_seen = request.headers.get("Last-Event-ID")
+    start = found.get("start_revision", 0) if last_seen is None else a_number(last_seen, "Last-Event-ID") + 1
+    filters = frozenset(part for part in found.get("filter", "").split(",") if part)
+    if not filters <= FILTERS:
+        raise BadRequest(f"filter: {sorted(filters - FILTERS)[0]!r} is neither put nor delete")
+    return WatchRequest(key, end, start, found.get("prev_kv", False), True, filters)
