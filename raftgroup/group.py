@@ -24,13 +24,13 @@ from raftgroup.forwarding import Forwarding
 from raftgroup.leader_calls import LeaderCalls
 from raftgroup.membership import Member, Membership
 from raftgroup.messages import Kind, is_well_formed
-from raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
+from raftgroup.ports import Clock, Journal, Peers, Random, SnapshotMeta, StateMachine
 from raftgroup.proposals import Applied, Proposal, Proposals, into_future
 from raftgroup.replica import Identity, Replica
 from raftgroup.role import Role
 from raftgroup.snapshots import Snapshots
 from raftgroup.status import GroupStatus, MemberStatus
-from raftgroup.storage import keep_membership, keep_pins, open_storage
+from raftgroup.storage import keep_membership, keep_pins, open_storage, realigned
 from raftgroup.timing import Timing
 
 log = logging.getLogger(__name__)
@@ -79,9 +79,10 @@ class Group:
         own = Greeting(config.cluster, config.member, stored.incarnation, config.terms, {})
         founds = stored.membership is None and bool(config.founders)
         founding = Founding(own, config.founders, stored.pins) if founds else None
-        membership = stored.membership or (founding.provisional() if founding else Membership(()))
+        membership = realigned(journal, machine.applied, stored.membership)
+        if membership is None:
+            membership = founding.provisional() if founding else Membership(())
         self._introductions = Introductions(own, founding)
-        self._realign(stored.membership)
         self._replica = Replica(
             Identity(config.member, stored.incarnation),
             membership,
@@ -92,7 +93,9 @@ class Group:
             timing=config.timing,
             send=peers.send,
         )
-        self._snapshots = Snapshots(self._replica, machine, clock, peers.send, self._installed, self._wake)
+        self._snapshots = Snapshots(
+            self._replica, machine=machine, journal=journal, clock=clock, send=peers.send, owner=self
+        )
         self._proposals = Proposals()
         self._forwarding = Forwarding(self._proposals, clock, peers.send)
         self._calls = LeaderCalls(peers.send)
@@ -120,20 +123,6 @@ class Group:
         self.on_applied: Callable[[], None] = _nothing
         """Called after a turn in which entries were applied."""
 
-    def _realign(self, membership: Membership | None) -> None:
-        """A crash between installing a snapshot and resetting the log leaves a log that ends before the state."""
-        index, term = self._machine.applied
-        if index > self._journal.last.index or (
-            index > self._journal.first.index and self._journal.term_at(index) != term
-        ):
-            self._journal.reset(index, term)
-        elif index < self._journal.first.index:
-            raise DataDirectoryError(
-                f"the state machine stands at index {index}, and the log begins at {self._journal.first.index}: the "
-                "store of this node was lost or replaced by an older one. Start with --join and an empty data "
-                "directory to come back as a new member"
-            )
-
     # Life.
 
     async def start(self) -> None:
@@ -144,7 +133,7 @@ class Group:
         self._found()
         self._dial()
         await self._peers.start(self)
-        self._spawn(self._housekeep())
+        self.spawn(self._housekeep())
         self._wake()
 
     async def close(self) -> None:
@@ -158,7 +147,7 @@ class Group:
         for task in [*self._tasks, *([self._syncing] if self._syncing else [])]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._snapshots.close()
+        self._snapshots.close()
         await self._peers.close()
 
     def _stop(self, error: RaftError) -> None:
@@ -168,7 +157,7 @@ class Group:
         self._proposals.fail(lambda: error)
         self._barrier.fail(error)
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """What can't be trusted any more is not served any more."""
         if self.failed is None or self.failed.done():
             return
@@ -178,9 +167,10 @@ class Group:
             failure.__cause__ = error
         self.failed.set_exception(failure)
         self._stop(failure)
-        self._spawn(self._peers.close())
+        self.spawn(self._peers.close())
 
-    def _spawn(self, coroutine: Any) -> None:
+    def spawn(self, coroutine: Any) -> None:
+        """A task that ends with the group at the latest."""
         task = self._loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -316,7 +306,7 @@ class Group:
             self._replica.tick()
             self._after_tick(applied)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
             return
         if self._journal.dirty and self._syncing is None:
             self._syncing = self._loop.create_task(self._sync())
@@ -377,7 +367,7 @@ class Group:
             self._syncing = None
             self._turn()
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         finally:
             if self._syncing is asyncio.current_task():
                 self._syncing = None
@@ -413,7 +403,7 @@ class Group:
             except MembershipRefused:
                 continue
             except Exception as error:
-                self._fail(error)
+                self.fail(error)
                 return
 
     async def _compact_log(self) -> None:
@@ -428,10 +418,10 @@ class Group:
             keep_membership(self._journal, self._replica.compact_log(target))
             self._wake()
 
-    def _installed(self, index: int, term: int, membership: Membership) -> None:
+    def installed(self, meta: SnapshotMeta, membership: Membership) -> None:
         """A snapshot has become the state of the machine."""
-        self._replica.installed_snapshot(index, term, membership)
-        keep_membership(self._journal, membership)
+        self._replica.installed_snapshot(meta.index, meta.term, membership)
+        keep_membership(self._journal, self._replica.membership_at(meta.index))
         self._barrier.turned()
         self.on_applied()
         self._wake()
@@ -450,7 +440,7 @@ class Group:
         except ValueError as error:
             return str(error)
         except DataDirectoryError as error:
-            self._fail(error)
+            self.fail(error)
             return str(error)
         return reason
 
@@ -499,7 +489,7 @@ class Group:
         try:
             self._handle(member, kind, body)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         self._wake()
 
     def _handle(self, member: str, kind: int, body: Any) -> None:
@@ -509,7 +499,7 @@ class Group:
             self._forwarding.answered(member, body)
         elif kind == Kind.REQUEST:
             number, name, arguments = body
-            self._spawn(self._administration.answer(member, number, name, arguments))
+            self.spawn(self._administration.answer(member, number, name, arguments))
         elif kind == Kind.RESPONSE:
             self._calls.answered(member, *body)
         elif kind == Kind.SNAPSHOT:

@@ -92,6 +92,8 @@ class Replica:
         self._term_writes_synced = 0
         self._handover_term = -1
         self._membership_queued = False
+        self.installing = False
+        """A snapshot is about to become the state: apply nothing, and do not campaign."""
         self._wants_tick = False
         self._lease_until = 0.0
         self._known: dict[str, str] | None = None
@@ -181,7 +183,7 @@ class Replica:
     def _appliable(self) -> int:
         """Committed, and on this node's own disk: so the state machine's disk is never ahead of the journal's, but
         by a snapshot, and no membership is forgotten in a crash."""
-        return min(self._commit_target, self._journal.synced_index)
+        return 0 if self.installing else min(self._commit_target, self._journal.synced_index)
 
     def wants_tick(self) -> bool:
         """Whether the last tick left work behind that needs no event."""
@@ -205,6 +207,7 @@ class Replica:
             raise MembershipRefused("only a leader that has committed in its term can change the membership")
         if not self.membership_settled():
             raise MembershipRefused("another change of membership is under way; wait until it is committed")
+        self._check_answered_by_majority_of(membership)
 
         def ended(results: Any, applied: bool) -> None:
             self._membership_queued = False
@@ -212,6 +215,17 @@ class Replica:
 
         self._membership_queued = True
         self._propose(MEMBERSHIP + msgpack.packb(membership.to_wire()), ended)
+
+    def _check_answered_by_majority_of(self, membership: Membership) -> None:
+        """A change counts before it is committed: one that only absent voters could commit would stop the group for
+        good, since the leader's log is then ahead of everybody else's (as etcd's strict-reconfig-check)."""
+        now = self._clock.now()
+        answered = self.lease.confirmed_at(membership.voters, now)
+        if answered is None or now - answered > self._timing.election_timeout_min_s:
+            raise MembershipRefused(
+                f"the voters would be {', '.join(sorted(membership.voters))}, and no majority of them answers at the "
+                "moment: the group would stand still. Bring the absent ones back, or remove one of those, first"
+            )
 
     def _propose(self, command: bytes, outcome: Outcome) -> None:
         self.engine.propose(command, lambda results, code: outcome(results, was_applied(code)))
@@ -241,6 +255,11 @@ class Replica:
         self.engine.restore(index)
         self._commit_target = max(self._commit_target, index)
         self._membership_changed()
+
+    def follower_holds(self, follower: str, index: int) -> None:
+        """It has installed a snapshot of `index`, or has committed as much by itself."""
+        self.engine.deliver_acknowledgement(follower, index)
+        self.replication.snapshot_sent(follower, index)
 
     def compact_log(self, index: int) -> Membership:
         """Forget the log below `index`; returns the membership that counts there, to be kept with the base."""
@@ -280,7 +299,7 @@ class Replica:
     # Host: what the engine asks.
 
     def may_campaign(self) -> bool:
-        if not self.is_voter:
+        if not self.is_voter or self.installing:
             return False
         term = self.engine.term + 1
         if not self.membership.voters - {self._own_id} or term == self._handover_term:

@@ -12,6 +12,7 @@ from raftgroup.membership import Membership
 from raftgroup.ports import Journal, Random
 
 _CLUSTER, _MEMBER, _INCARNATION, _MEMBERSHIP, _PINS = "cluster", "member", "incarnation", "membership", "pins"
+_INCOMING = "incoming"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,35 @@ def keep_membership(journal: Journal, membership: Membership) -> None:
 def keep_pins(journal: Journal, pins: Mapping[str, str]) -> None:
     """The storages of the founding members, as they were first seen; durable with the next sync."""
     journal.set_meta(_PINS, msgpack.packb(dict(pins)))
+
+
+def keep_incoming(journal: Journal, index: int, term: int, membership: Membership) -> None:
+    """The membership of a snapshot that is about to become the state; durable with the next sync."""
+    journal.set_meta(_INCOMING, msgpack.packb([index, term, membership.to_wire()]))
+
+
+def realigned(journal: Journal, applied: tuple[int, int], membership: Membership | None) -> Membership | None:
+    """The membership that the log begins with, after the log was made to fit a state that stands at `applied`.
+
+    They differ after a crash between the install of a snapshot and the reset of the log. Raises DataDirectoryError
+    where they differ for any other reason: then one of the two is not the one that this node left behind.
+    """
+    index, term = applied
+    first, last = journal.first.index, journal.last.index
+    if first <= index <= last and (index == first or journal.term_at(index) == term):
+        return membership
+    incoming = journal.get_meta(_INCOMING)
+    if index > first and incoming is not None:
+        installed_index, installed_term, wire = msgpack.unpackb(incoming)
+        if (installed_index, installed_term) == applied:
+            journal.reset(index, term)
+            installed = Membership.from_wire(wire)
+            keep_membership(journal, installed)
+            return installed
+    raise DataDirectoryError(
+        f"the store of this node stands at index {index} of term {term}, its log reaches from {first} to {last}: one "
+        "of them was lost or replaced. Put both back as they were, or start with --join and an empty data directory"
+    )
 
 
 def _check_same(what: str, stored: bytes | None, expected: str) -> None:

@@ -1,0 +1,258 @@
+"""Snapshots between members: carries out what the pure `Sender` and `Receiver` decide.
+
+The order of an install makes every crash in it harmless. First the membership that belongs to the snapshot is made
+durable in the journal, beside the one that counts; then the state machine changes over, at once; then the log begins
+anew behind it. A start in between finds a state that is ahead of its log, and the membership that belongs to it
+(`storage.realigned`). While an install runs nothing is applied and nobody campaigns here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from raftgroup.membership import Membership
+from raftgroup.messages import Kind
+from raftgroup.ports import Clock, Journal, SnapshotInvalid, SnapshotMeta, SnapshotReader, SnapshotWriter, StateMachine
+from raftgroup.replica import Replica
+from raftgroup.snapshot_receiver import Receiver
+from raftgroup.snapshot_sender import Outcome, Sender
+from raftgroup.snapshot_transfer import (
+    AbortWriter,
+    CloseReader,
+    Install,
+    OpenWriter,
+    ReadChunk,
+    SenderEffect,
+    SendMessage,
+    TransferTiming,
+    WriteChunk,
+)
+from raftgroup.storage import keep_incoming
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 2.0
+"""How long a follower waits for another snapshot after a transfer to it failed."""
+
+
+class Owner(Protocol):
+    """What the group does for its snapshots."""
+
+    def spawn(self, coroutine: Any) -> None: ...
+    def fail(self, error: Exception) -> None:
+        """The node can't be trusted any more."""
+        ...
+
+    def installed(self, meta: SnapshotMeta, membership: Membership) -> None:
+        """A snapshot has become the state of the machine."""
+        ...
+
+
+@dataclass(slots=True)
+class _Sending:
+    sender: Sender
+    reader: SnapshotReader
+
+
+class Snapshots:
+    """`send` is the transport's. Everything happens on the event loop of the group."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        *,
+        machine: StateMachine,
+        journal: Journal,
+        clock: Clock,
+        send: Callable[[str, int, Any], bool],
+        owner: Owner,
+        timing: TransferTiming | None = None,
+    ) -> None:
+        self._replica = replica
+        self._machine = machine
+        self._journal = journal
+        self._clock = clock
+        self._send = send
+        self._owner = owner
+        self._timing = timing or TransferTiming()
+        self._sending: dict[str, _Sending] = {}
+        self._opening: set[str] = set()
+        self._not_before: dict[str, float] = {}
+        self._receiver = Receiver(self._timing)
+        self._writer: SnapshotWriter | None = None
+
+    # What can be seen.
+
+    def sends_to(self, member: str) -> bool:
+        return member in self._sending or member in self._opening
+
+    @property
+    def receiving(self) -> SnapshotMeta | None:
+        return self._receiver.receiving
+
+    def oldest_index(self) -> int | None:
+        """What the log must still hold behind: the state that the oldest snapshot under way stands for."""
+        indexes = [sending.sender.meta.index for sending in self._sending.values()]
+        if self._opening:
+            indexes.append(self._machine.durable[0])
+        return min(indexes, default=None)
+
+    # What happens.
+
+    def tick(self) -> None:
+        now = self._clock.now()
+        if not self._replica.engine.leads:
+            self._abort_all("this node does not lead any more")
+        else:
+            self._begin_wanted(now)
+        for member, sending in list(self._sending.items()):
+            self._carry_out(member, sending, sending.sender.tick(now))
+        self._receive_effects(self._receiver.tick(now))
+
+    def connected(self, member: str) -> None:
+        sending = self._sending.get(member)
+        if sending is not None:
+            self._carry_out(member, sending, sending.sender.connected(self._clock.now()))
+
+    def disconnected(self, member: str) -> None:
+        sending = self._sending.get(member)
+        if sending is not None:
+            self._carry_out(member, sending, sending.sender.disconnected(self._clock.now()))
+
+    def receive(self, member: str, body: Any) -> None:
+        now, engine = self._clock.now(), self._replica.engine
+        sending = self._sending.get(member)
+        if sending is not None:
+            self._carry_out(member, sending, sending.sender.receive(body, now))
+        effects = self._receiver.receive(member, body, now, term=engine.term, commit_index=engine.commit_index)
+        self._receive_effects(effects)
+
+    def close(self) -> None:
+        """What was received so far stays on disk, to be gone on with after a restart."""
+        self._abort_all("this node stops")
+
+    # The leader's side.
+
+    def _begin_wanted(self, now: float) -> None:
+        for member in self._replica.replication.wanting_snapshot():
+            if not self.sends_to(member) and now >= self._not_before.get(member, 0.0):
+                self._opening.add(member)
+                self._owner.spawn(self._begin(member))
+
+    async def _begin(self, member: str) -> None:
+        try:
+            reader = await self._machine.open_snapshot()
+        except Exception as error:
+            self._opening.discard(member)
+            self._owner.fail(error)
+            return
+        self._opening.discard(member)
+        engine, now = self._replica.engine, self._clock.now()
+        if not engine.leads or member not in self._replica.replication.wanting_snapshot():
+            reader.close()
+            return
+        membership = self._replica.membership_at(reader.meta.index).to_wire()
+        sender = Sender(member, reader.meta, membership, engine.term, self._timing, now)
+        log.info("%s is sent a snapshot of index %d", member, reader.meta.index)
+        sending = self._sending[member] = _Sending(sender, reader)
+        self._carry_out(member, sending, sender.start(now))
+
+    def _carry_out(self, member: str, sending: _Sending, effects: Iterable[SenderEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, SendMessage):
+                self._send(member, Kind.SNAPSHOT, effect.body)
+            elif isinstance(effect, ReadChunk):
+                asyncio.get_running_loop().call_soon(self._read, member, sending, effect.number)
+            elif isinstance(effect, CloseReader):
+                self._ended(member, sending)
+
+    def _read(self, member: str, sending: _Sending, number: int) -> None:
+        """In a turn of its own, so that two pieces are never read without a turn of the group in between."""
+        if self._sending.get(member) is not sending:
+            return
+        try:
+            data = sending.reader.chunk(number)
+        except SnapshotInvalid as error:
+            effects = sending.sender.unreadable(str(error))
+        except Exception as error:
+            self._owner.fail(error)
+            return
+        else:
+            effects = sending.sender.read(number, data, self._clock.now())
+        self._carry_out(member, sending, effects)
+
+    def _ended(self, member: str, sending: _Sending) -> None:
+        self._sending.pop(member, None)
+        sending.reader.close()
+        sender = sending.sender
+        if sender.outcome is Outcome.FAILED:
+            log.warning("the snapshot for %s failed: %s", member, sender.reason)
+            self._not_before[member] = self._clock.now() + RETRY_S
+        elif self._replica.engine.leads:
+            log.info("%s holds the snapshot of index %d (%s)", member, sender.meta.index, sender.outcome)
+            self._replica.follower_holds(member, sender.meta.index)
+
+    def _abort_all(self, reason: str) -> None:
+        for member, sending in list(self._sending.items()):
+            self._carry_out(member, sending, sending.sender.abort(reason))
+
+    # The follower's side.
+
+    def _receive_effects(self, effects: Iterable[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, SendMessage):
+                self._send(effect.member, Kind.SNAPSHOT, effect.body)
+            elif isinstance(effect, OpenWriter):
+                log.info("receiving a snapshot of index %d", effect.meta.index)
+                self._writer = self._machine.receive_snapshot(effect.meta)
+                self._receive_effects(self._receiver.opened(self._writer.next_chunk))
+            elif isinstance(effect, AbortWriter):
+                self._abort_writer()
+            elif isinstance(effect, Install):
+                self._owner.spawn(self._install(effect.meta, Membership.from_wire(effect.membership)))
+            elif isinstance(effect, WriteChunk) and not self._write(effect):
+                return
+
+    def _write(self, effect: WriteChunk) -> bool:
+        """False when the snapshot is given up, and what was to follow with it."""
+        if self._writer is None:
+            return False
+        try:
+            self._writer.write(effect.number, effect.data)
+        except SnapshotInvalid as error:
+            self._give_up(str(error))
+            return False
+        return True
+
+    def _abort_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abort()
+
+    def _give_up(self, reason: str) -> None:
+        log.warning("a snapshot was thrown away: %s", reason)
+        self._receive_effects(self._receiver.invalid(reason, self._clock.now()))
+
+    async def _install(self, meta: SnapshotMeta, membership: Membership) -> None:
+        self._replica.installing = True
+        try:
+            keep_incoming(self._journal, meta.index, meta.term, membership)
+            await self._journal.sync()
+            if self._writer is None:
+                self._give_up("nothing of it is there")
+                return
+            await self._writer.finish()
+            self._writer = None
+            self._owner.installed(meta, membership)
+            log.info("installed a snapshot of index %d", meta.index)
+            self._receive_effects(self._receiver.installed(self._clock.now()))
+        except SnapshotInvalid as error:
+            self._give_up(str(error))
+        except Exception as error:
+            self._owner.fail(error)
+        finally:
+            self._replica.installing = False
