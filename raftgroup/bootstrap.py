@@ -11,7 +11,7 @@ Price: the first start needs all founding members; later ones need a majority.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from raftgroup.errors import DataDirectoryError
@@ -20,31 +20,42 @@ from raftgroup.membership import Member, MemberRole, Membership
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a node says of itself in the handshake. `knows`: the incarnations of the membership that it goes by."""
+    """What a node says of itself in the handshake.
+
+    `terms`: what all members have to agree on. `knows`: the incarnations of the membership that it goes by, and
+    `version` how new that is.
+    """
 
     cluster: str
     member: str
     incarnation: str
+    terms: str
     knows: Mapping[str, str]
+    version: int = 0
 
     def to_wire(self) -> dict[str, Any]:
         return {
             "cluster": self.cluster,
             "member": self.member,
             "incarnation": self.incarnation,
+            "terms": self.terms,
             "knows": dict(self.knows),
+            "version": self.version,
         }
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> Greeting:
         """Raises ValueError, naming the field, for a greeting that is none."""
-        for name in ("cluster", "member", "incarnation"):
+        for name in ("cluster", "member", "incarnation", "terms"):
             if not isinstance(wire.get(name), str):
                 raise ValueError(f"the greeting has no text field {name!r}")
         knows = wire.get("knows")
         if not isinstance(knows, dict) or not all(isinstance(each, str) for pair in knows.items() for each in pair):
             raise ValueError("the greeting's field 'knows' is not a map of texts")
-        return Greeting(wire["cluster"], wire["member"], wire["incarnation"], knows)
+        version = wire.get("version")
+        if not isinstance(version, int):
+            raise ValueError("the greeting's field 'version' is not a number")
+        return Greeting(wire["cluster"], wire["member"], wire["incarnation"], wire["terms"], knows, version)
 
 
 class Founding:
@@ -68,7 +79,7 @@ class Founding:
 
     def provisional(self) -> Membership:
         """Whom to talk to meanwhile; nobody's incarnation is known, so nobody votes."""
-        return self._membership(dict.fromkeys(self._addresses, ""))
+        return self._membership(dict.fromkeys(self._addresses, ""), version=0)
 
     def saw(self, greeting: Greeting) -> None:
         """Pin the storage that greets. Raises DataDirectoryError for another one than was pinned before."""
@@ -97,19 +108,20 @@ class Founding:
         complete = set(self._pins) == set(self._addresses)
         others = set(self._addresses) - {self._own.member}
         if complete and all(self._reported.get(member) == self._pins for member in others):
-            return self._membership(self._pins)
+            return self._membership(self._pins, version=1)
         return None
 
     def missing(self) -> list[str]:
         """Founding members that were not seen yet."""
         return sorted(set(self._addresses) - set(self._pins))
 
-    def _membership(self, incarnations: Mapping[str, str]) -> Membership:
+    def _membership(self, incarnations: Mapping[str, str], version: int) -> Membership:
         return Membership(
             tuple(
                 Member(member, MemberRole.VOTER, incarnations[member], self._addresses[member])
                 for member in sorted(self._addresses)
-            )
+            ),
+            version=version,
         )
 
 
@@ -119,27 +131,36 @@ class Introductions:
     def __init__(self, own: Greeting, founding: Founding | None) -> None:
         self._own = own
         self._founding = founding
+        self._agreed: Mapping[str, str] | None = None
 
     def missing_founders(self) -> list[str]:
         """The group can't start before they were seen."""
         return self._founding.missing() if self._founding else []
 
     def greeting(self, membership: Membership) -> Greeting:
-        knows = {} if self._founding else {member.id: member.incarnation for member in membership.members}
-        return Greeting(self._own.cluster, self._own.member, self._own.incarnation, knows)
+        known = Membership(()) if self._founding else membership
+        knows = {member.id: member.incarnation for member in known.members}
+        return replace(self._own, knows=knows, version=known.version)
 
     def judge(self, greeting: Greeting, membership: Membership) -> str | None:
-        """The reason of a refusal, or None. Raises DataDirectoryError when the other knows that this one was wiped."""
+        """The reason of a refusal, or None. Raises DataDirectoryError when the other knows that this one was wiped, or
+        replaced by another storage; who knows less than this node may simply not have heard of it yet.
+
+        A founding member that was out of reach when the others agreed may hear of it from the log first.
+        """
+        if membership.version > 0:
+            self._founding = None
         reason = judge_greeting(greeting, self._own, membership)
         known_as = greeting.knows.get(self._own.member, self._own.incarnation)
-        if reason is None and known_as != self._own.incarnation and membership.get(self._own.member) is not None:
+        belongs = membership.get(self._own.member) is not None and greeting.version > membership.version
+        if reason is None and belongs and known_as != self._own.incarnation:
             raise wiped(self._own.member, self._own.incarnation, known_as)
         return reason
 
     @property
     def pins(self) -> Mapping[str, str] | None:
-        """What a founding member tells the others; None once the group is founded."""
-        return self._founding.pins if self._founding else None
+        """What a founding member tells the others: also afterwards, since one of them may have missed it."""
+        return self._founding.pins if self._founding else self._agreed
 
     def saw(self, greeting: Greeting) -> None:
         if self._founding is not None:
@@ -153,16 +174,27 @@ class Introductions:
         """The first membership: once, when all founding members agree on it."""
         membership = self._founding.agreed() if self._founding else None
         if membership is not None:
-            self._founding = None
+            self._agreed, self._founding = self.pins, None
         return membership
 
 
 def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) -> str | None:
-    """Why a connection is refused, or None. `membership`: the one that this node goes by."""
+    """Why a connection is refused, or None. `membership`: the one that this node goes by.
+
+    It is no reason against somebody who goes by a newer one: a node that came back under its old id may lead by now,
+    and only over this connection does this node hear of it. That is safe, since every vote and every acknowledgement
+    carries the incarnation that it comes from, and is counted by that.
+    """
     if greeting.cluster != own.cluster:
         return f"this is cluster {own.cluster}, not {greeting.cluster}: check the addresses of both"
+    if greeting.terms != own.terms:
+        return (
+            f"{greeting.member} goes by other limits ({greeting.terms}) than this node ({own.terms}): make them equal"
+        )
     if greeting.member == own.member:
         return f"two nodes are called {own.member}: give one of them another id"
+    if greeting.version > membership.version:
+        return None
     if greeting.member in membership.removed:
         return f"{greeting.member} was removed from the cluster: let it join again with an empty data directory"
     known = membership.get(greeting.member)

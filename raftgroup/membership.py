@@ -45,10 +45,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The members, in order of their ids, and the ids that were removed and may not come back uninvited."""
+    """The members, in order of their ids, and the ids that were removed and may not come back uninvited.
+
+    `version` grows by one with every change, so that of two nodes both know whose knowledge is older; 0 is nothing.
+    """
 
     members: tuple[Member, ...]
     removed: frozenset[str] = frozenset()
+    version: int = 0
 
     def get(self, member_id: str) -> Member | None:
         return next((member for member in self.members if member.id == member_id), None)
@@ -87,7 +91,7 @@ class Membership:
         if self.voters == {member_id}:
             raise MembershipRefused(f"{member_id} is the only voter and can't be removed; stop the node instead")
         rest = tuple(member for member in self.members if member.id != member_id)
-        return Membership(rest, self.removed | {member_id})
+        return Membership(rest, self.removed | {member_id}, self.version + 1)
 
     def _known(self, member_id: str) -> Member:
         member = self.get(member_id)
@@ -99,15 +103,15 @@ class Membership:
     def _replaced(self, member: Member) -> Membership:
         rest = [other for other in self.members if other.id != member.id]
         members = tuple(sorted([*rest, member], key=lambda each: each.id))
-        return Membership(members, self.removed - {member.id})
+        return Membership(members, self.removed - {member.id}, self.version + 1)
 
     def to_wire(self) -> list[Any]:
-        return [[member.to_wire() for member in self.members], sorted(self.removed)]
+        return [[member.to_wire() for member in self.members], sorted(self.removed), self.version]
 
     @staticmethod
     def from_wire(wire: list[Any]) -> Membership:
-        members, removed = wire
-        return Membership(tuple(Member.from_wire(each) for each in members), frozenset(removed))
+        members, removed, version = wire
+        return Membership(tuple(Member.from_wire(each) for each in members), frozenset(removed), version)
 
 
 class MembershipLog:
