@@ -178,6 +178,4 @@ def _limits(config: NodeConfig) -> Limits:
 
 
 def _retention(config: NodeConfig) -> Retention:
-    return Retention(
-        history_age_ms=config.retention.seconds * 1000, history_revisions=config.retention.revisions
-    )
+    return Retention(history_age_ms=config.retention.seconds * 1000, history_revisions=config.retention.revisions)
