@@ -213,6 +213,7 @@ class Snapshots:
             elif isinstance(effect, AbortWriter):
                 self._abort_writer()
             elif isinstance(effect, Install):
+                self._replica.installing = True
                 self._owner.spawn(self._install(effect.meta, Membership.from_wire(effect.membership)))
             elif isinstance(effect, WriteChunk) and not self._write(effect):
                 return
@@ -238,7 +239,7 @@ class Snapshots:
         self._receive_effects(self._receiver.invalid(reason, self._clock.now()))
 
     async def _install(self, meta: SnapshotMeta, membership: Membership) -> None:
-        self._replica.installing = True
+        """Nothing is applied from the moment on when the receiver found the snapshot to be ahead of the state."""
         try:
             keep_incoming(self._journal, meta.index, meta.term, membership)
             await self._journal.sync()
