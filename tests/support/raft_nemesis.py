@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from raftgroup.errors import RaftError
 from tests.support.raft_cluster import Cluster, Node
@@ -52,7 +52,7 @@ class Clients:
 class Nemesis:
     """Does one of its deeds every now and then, and undoes it later. Never touches more than it can restore."""
 
-    def __init__(self, cluster: Cluster, *, every_s: float = 0.8) -> None:
+    def __init__(self, cluster: Cluster, *, every_s: float = 0.8, changes_members: bool = False) -> None:
         self._cluster = cluster
         self._every_s = every_s
         self._busy = True
@@ -64,15 +64,20 @@ class Nemesis:
             self._isolate,
             self._isolate_leader,
             self._block_one_way,
+            self._cut_link,
+            self._cut_link,
             self._split,
             self._pause,
             self._pause_leader,
+            self._pause_leader_alone,
             self._storm,
             self._slow_disk,
             self._transfer,
             self._transfer,
             self._persist,
         ]
+        if changes_members:
+            self._choices += [self._replace_wiped, self._remove, self._add_back, self._add_back] * 2
         self._next()
 
     def _next(self) -> None:
@@ -133,6 +138,14 @@ class Nemesis:
             self._cluster.network.block(one.id, other.id)
         self._later(3.0, self._cluster.network.blocked.clear)
 
+    def _cut_link(self) -> None:
+        """Two members lose sight of each other, and a third one goes on seeing both."""
+        one, other = self._victim(), self._victim()
+        if one is not other:
+            self._cluster.network.block(one.id, other.id)
+            self._cluster.network.block(other.id, one.id)
+        self._later(4.0, self._cluster.network.blocked.clear)
+
     def _split(self) -> None:
         nodes = list(self._cluster.nodes)
         minority = {node for node in nodes if self._lot() < 0.5}
@@ -152,6 +165,13 @@ class Nemesis:
     def _pause_leader(self) -> None:
         for node in self._cluster.leaders():
             self._pause(node)
+
+    def _pause_leader_alone(self) -> None:
+        """It wakes up and hears nobody, so that nothing but its own clock tells it how long it slept."""
+        for node in self._cluster.leaders():
+            self._cluster.network.isolate(node.id)
+            self._pause(node)
+        self._later(5.0, self._cluster.network.blocked.clear)
 
     def _storm(self) -> None:
         self._cluster.network.weather = Weather(
@@ -173,13 +193,57 @@ class Nemesis:
 
     def _transfer(self) -> None:
         for node in self._cluster.leaders():
-            node.process.start(self._try_transfer(node))
+            node.process.start(_try(node.group.transfer(None)))
 
-    async def _try_transfer(self, node: Node) -> None:
-        try:
-            await node.group.transfer(None)
-        except RaftError:
-            return
+    # Membership.
+
+    def _replace_wiped(self) -> None:
+        """A disk is lost; the node comes back under its old id and is added again later."""
+        node = self._victim()
+        outsiders = [other for other in self._cluster.nodes.values() if not self._belongs(other)]
+        if not outsiders and not node.process.paused:
+            self._cluster.wipe(node.id)
+            self._cluster.start(node.id)
+
+    def _remove(self) -> None:
+        """Not while a disk is lost: that, and a removal, are two of three."""
+        for leader in self._cluster.leaders():
+            if all(_is_voter_for(leader, node) for node in self._cluster.nodes.values()):
+                leader.process.start(_try(leader.group.remove(self._victim().id)))
+
+    def _add_back(self) -> None:
+        add_outsiders(self._cluster)
+
+    def _belongs(self, node: Node) -> bool:
+        return any(_is_voter_for(leader, node) for leader in self._cluster.leaders())
+
+    # The rest.
 
     def _persist(self) -> None:
         self._victim().disk.machine.persist()
+
+
+def add_outsiders(cluster: Cluster) -> None:
+    """The leader adds whoever is not a voter with the storage that it has now."""
+    for leader in cluster.leaders():
+        for node in cluster.healthy:
+            if not _is_voter_for(leader, node):
+                leader.process.start(_try(leader.group.add(cluster.member(node, becomes_voter=True))))
+
+
+def all_vote(cluster: Cluster) -> bool:
+    leaders = cluster.leaders()
+    return len(leaders) == 1 and all(_is_voter_for(leaders[0], node) for node in cluster.nodes.values())
+
+
+def _is_voter_for(leader: Node, node: Node) -> bool:
+    member = leader.group.members.get(node.id)
+    voter = node.id in leader.group.members.voters
+    return member is not None and voter and node.group is not None and member.incarnation == node.group.incarnation
+
+
+async def _try(change: Awaitable[object]) -> None:
+    try:
+        await change
+    except RaftError:
+        return

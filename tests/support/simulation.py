@@ -139,6 +139,13 @@ class Simulation:
             raise AssertionError(f"seed {self.seed}, {process.name}: {context}") from context.get("exception")
         self.after_turn(process)
 
+    def close(self) -> None:
+        """End what is left of all processes, so that nothing of it runs when it is collected."""
+        for process in [*self._processes, *self._graveyard]:
+            process.loop.end()
+        self._processes.clear()
+        self._graveyard.clear()
+
     def _bury(self) -> None:
         """Dead processes are kept, so that no collected coroutine runs its `finally` in the middle of the run."""
         if any(process.dead for process in self._processes):

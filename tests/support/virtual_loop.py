@@ -8,6 +8,7 @@ as a real process can. `simulation.py` owns the time and decides whose turn it i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import threading
 from asyncio import events
@@ -32,6 +33,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(self._on_exception)
         self.exceptions: list[dict[str, Any]] = []
         """What tasks raised that nobody awaited; the simulation fails on it."""
+        self._left: set[asyncio.Task[Any]] = set()
 
     def time(self) -> float:
         return self._clock()
@@ -59,11 +61,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def abandon(self) -> None:
         """The process is gone: nothing of it runs again, not even a `finally`, and nobody is told."""
-        for task in asyncio.all_tasks(self):
-            task._log_destroy_pending = False
+        self._left |= asyncio.all_tasks(self)
         self._ready.clear()
         self._scheduled.clear()
         self.set_exception_handler(lambda _loop, _context: None)
+
+    def end(self) -> None:
+        """After the run: close the coroutines that are left, in a loop that never turns again."""
+        self.abandon()
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            for task in self._left:
+                task._log_destroy_pending = False
+                with contextlib.suppress(BaseException):
+                    task.get_coro().close()
+        finally:
+            events._set_running_loop(before)
+        self._left = set()
 
     def _process_events(self, event_list: list[Any]) -> None: ...
 
