@@ -11,6 +11,7 @@ import click
 
 from node.options import OPTIONS, Option
 
+EXIT_FAILED = 1
 EXIT_REFUSED = 2
 """The supervisor does not start a node again that ended so: `node/supervisor/restart.py`."""
 
@@ -46,25 +47,30 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
 
     Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder or ports.
     """
+    from metastore.errors import StoreCorrupt
     from node.config import ConfigError
     from node.config_sources import load_node_config
-    from node.data_dir import claim_data_dir
     from node.folder import FolderError
     from node.ports_in_use import PortUnavailable, check_free
-    from raftgroup.errors import DataDirectoryError
+    from raftgroup.errors import DataDirectoryError, NodeFailed
 
     try:
         config_values = {name.replace("_", "-"): text for name, text in typed.items() if text is not None}
         settings = load_node_config(config_values, config)
         for name, address in (("http", settings.http), ("peer", settings.peer), ("stream", settings.stream)):
             check_free(address, f"--{name}", f"give another --{name}")
-        claim_data_dir(settings.data_dir, cluster=settings.cluster, node=settings.id)
         if parent_pipe is not None:
             watch(parent_pipe)
         run(settings)
-    except (ConfigError, DataDirectoryError, FolderError, PortUnavailable) as error:
-        print(f"palisade node: {error}", file=sys.stderr)
-        sys.exit(EXIT_REFUSED)
+    except (ConfigError, DataDirectoryError, FolderError, PortUnavailable, StoreCorrupt) as error:
+        end(EXIT_REFUSED, error)
+    except NodeFailed as error:
+        end(EXIT_FAILED, error)
+
+
+def end(exit_code: int, error: Exception) -> None:
+    print(f"palisade node: {error}", file=sys.stderr)
+    sys.exit(exit_code)
 
 
 def watch(parent_pipe: int) -> None:

@@ -1,0 +1,208 @@
+"""`palisade up` as a newcomer types it: ready, demo catalog, Ctrl-C, the same data again, kill -9 (issue 2)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+WAIT_S = 120
+"""Longest life of one run."""
+
+
+class Up:
+    """One run of `palisade up --json`, read line by line."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "node.cli", "up", "--json", "--data-dir", str(folder), *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        self._watchdog = threading.Timer(WAIT_S, self.process.kill)
+        self._watchdog.start()
+
+    def wait(self, name: str, **fields: Any) -> dict[str, Any]:
+        """The next event of this name with these fields. Fails if the run ends before."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            event: dict[str, Any] = json.loads(line)
+            self.events.append(event)
+            if event["event"] == name and fields.items() <= event.items():
+                return event
+        raise AssertionError(
+            f"no {name}; it said {self.events} and {self.process.stderr and self.process.stderr.read()}"
+        )
+
+    def end(self) -> tuple[int, str]:
+        """(exit code, stderr) of a run that ends by itself."""
+        out, err = self.process.communicate(timeout=WAIT_S)
+        self.events += [json.loads(line) for line in out.splitlines()]
+        return self.process.returncode, err
+
+    def give_up(self) -> None:
+        self._watchdog.cancel()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.end()[0]
+
+
+@pytest.fixture
+def base_port() -> int:
+    """One whose block of 210 ports is free at both ends; tests may run beside a cluster with the usual ports."""
+    for base in range(20_000, 30_000, 300):
+        try:
+            for offset in (1, 2, 3, 101, 102, 103, 201, 202, 203):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", base + offset))
+            return base
+        except OSError:
+            continue
+    raise AssertionError("no free block of ports")
+
+
+@pytest.fixture
+def up(tmp_path: Path, base_port: int) -> Iterator[Callable[..., Up]]:
+    runs: list[Up] = []
+
+    def start(*options: str, folder: Path = tmp_path / "cluster") -> Up:
+        runs.append(Up(folder, *options))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.give_up()
+
+
+def palisade(endpoints: list[str], *arguments: str) -> Any:
+    command = [sys.executable, "-m", "node.cli", *arguments, "--json", "--endpoints", ",".join(endpoints)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True)
+    return json.loads(done.stdout)
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    end = time.monotonic() + 20
+    while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists() and not is_zombie(pid)]:
+        assert time.monotonic() < end, f"still running: {alive}"
+        time.sleep(0.05)
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return False
+
+
+def test_a_newcomer_gets_a_cluster_with_a_catalog_and_finds_it_again(up: Callable[..., Up], base_port: int) -> None:
+    first = up("--base-port", str(base_port))
+    first.wait("formatted", nodes=3, base_port=base_port)
+    endpoints = first.wait("ready")["endpoints"]
+    loaded = first.wait("demo-loaded")
+    assert loaded["entries"] == loaded["written"] > 5_000
+    assert palisade(endpoints, "get", "/catalog/airlines/UA")["kv"]["value"].endswith('"United Air Lines Inc."}')
+    rows = palisade(endpoints, "status")["nodes"]
+    assert sorted(row["role"] for row in rows) == ["follower", "follower", "leader"]
+    assert all(row["ready"] for row in rows)
+    revision = palisade(endpoints, "put", "/mine", "kept")["revision"]
+    assert first.stop() == 0
+    assert [event["event"] for event in first.events[-2:]] == ["stopping", "stopped"]
+
+    second = up()
+    second.wait("opened", nodes=3, base_port=base_port)
+    second.wait("ready")
+    kept = palisade(endpoints, "get", "/mine")
+    assert (kept["kv"]["value"], kept["kv"]["mod_revision"]) == ("kept", revision)
+    assert palisade(endpoints, "range", "/catalog/", "--prefix", "--count-only")["count"] == loaded["entries"]
+    assert second.stop() == 0
+    assert not [event for event in second.events if event["event"] == "demo-loaded"]
+
+
+def test_a_node_that_is_killed_is_shown_and_comes_back(up: Callable[..., Up], base_port: int) -> None:
+    run = up("--base-port", str(base_port), "--no-demo")
+    pid = run.wait("node-started", node="n2")["pid"]
+    endpoints = run.wait("ready")["endpoints"]
+    os.kill(pid, signal.SIGKILL)
+    exited = run.wait("node-exited", node="n2")
+    assert (exited["reason"], exited["restart_in_s"]) == ("killed by SIGKILL", 1.0)
+    assert run.wait("node-started", node="n2")["pid"] != pid
+    palisade(endpoints, "put", "/a", "x")
+    assert run.stop() == 0
+
+
+def test_kill_9_of_the_supervisor_leaves_nothing_running(up: Callable[..., Up], base_port: int) -> None:
+    run = up("--base-port", str(base_port), "--no-demo")
+    run.wait("ready")
+    pids = [event["pid"] for event in run.events if event["event"] == "node-started"]
+    run.process.kill()
+    run.process.wait()
+    assert len(pids) == 3
+    wait_until_gone(pids)
+
+
+def test_one_node_is_a_cluster_too(up: Callable[..., Up], base_port: int) -> None:
+    run = up("--base-port", str(base_port), "--no-demo", "--nodes", "1")
+    endpoints = run.wait("ready")["endpoints"]
+    assert palisade(endpoints, "put", "/a", "x")["revision"] > 1
+    assert run.stop() == 0
+
+
+def test_what_contradicts_the_folder_is_refused(up: Callable[..., Up], base_port: int) -> None:
+    run = up("--base-port", str(base_port), "--no-demo", "--nodes", "1")
+    run.wait("ready")
+    code, said = up().end()
+    assert code == 1
+    assert "in use by another process" in json.loads(said)["error"]["message"]
+    assert run.stop() == 0
+    for options, text in ((("--nodes", "3"), "has 1"), (("--base-port", "9000"), f"formatted with {base_port}")):
+        code, said = up(*options).end()
+        assert code == 1
+        assert text in json.loads(said)["error"]["message"]
+
+
+def test_a_port_in_use_is_refused_before_anything_is_formatted(
+    up: Callable[..., Up], base_port: int, tmp_path: Path
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", base_port + 2))
+        other.listen(1)
+        code, said = up("--base-port", str(base_port)).end()
+    assert code == 1
+    assert (
+        f"port {base_port + 2} (HTTP of n2) is in use by process {os.getpid()}" in json.loads(said)["error"]["message"]
+    )
+    assert not (tmp_path / "cluster" / "cluster.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [(("--nodes", "0"), "nodes: 0 is out of range"), (("--base-port", "80"), "base-port: 80 is out of range")],
+)
+def test_a_bad_value_is_refused(up: Callable[..., Up], options: tuple[str, ...], text: str) -> None:
+    code, said = up(*options).end()
+    assert code == 1
+    assert text in json.loads(said)["error"]["message"]
+
+
+def test_a_folder_with_something_else_is_refused(up: Callable[..., Up], tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    code, said = up(folder=tmp_path).end()
+    assert code == 1
+    assert "is not a data folder of Palisade (found: thesis.tex)" in json.loads(said)["error"]["message"]
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
