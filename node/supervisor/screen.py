@@ -93,11 +93,12 @@ class LiveTable:
             if self._task is None:
                 self._task = self._progress.add_task("demo", total=event.fields["total"])
             self._progress.update(self._task, completed=event.fields["done"], total=event.fields["total"])
-        else:
-            if event.name.startswith("demo-"):
-                self._task = None
-            self._console.print(event.text, markup=False, highlight=False)
-        self._draw()
+            self._draw()
+            return
+        if event.name.startswith("demo-"):
+            self._task = None
+            self._draw()
+        self._console.print(event.text, markup=False, highlight=False)
 
     def status(self, rows: Sequence[dict[str, Any]]) -> None:
         self._table = status_table(rows)
