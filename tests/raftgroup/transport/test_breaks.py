@@ -1,0 +1,154 @@
+"""What ends a connection, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from raftgroup.connection import TransportLimits
+from raftgroup.frames import encode
+from raftgroup.handshake import HELLO, PING, PONG
+from tests.support.loopback import (
+    HASTY,
+    IGNORE_POLICY_WARNING,
+    KIND,
+    Start,
+    address_of,
+    connect,
+    greeting_of,
+    stranger_at,
+)
+
+pytestmark = IGNORE_POLICY_WARNING
+
+
+async def test_a_member_that_dies_and_returns_is_connected_again(start: Start) -> None:
+    one, two = await start("n1"), await start("n2")
+    await connect(one, two)
+    address = two.peers.address
+    await two.peers.close()
+    await one.recorder.until(lambda: one.recorder.disconnected == ["n2"])
+    assert one.peers.connected() == frozenset()
+    assert one.peers.send("n2", KIND, "lost") is False
+    again = await start("n2", listen=address)
+    again.peers.set_members({"n1": one.peers.address})
+    await one.recorder.until(lambda: one.recorder.connected == ["n2", "n2"])
+    await again.recorder.until(lambda: again.peers.connected() == {"n1"})
+    assert one.peers.send("n2", KIND, "arrives")
+    await again.recorder.until(lambda: again.recorder.messages == [("n1", KIND, "arrives")])
+
+
+async def test_only_the_latest_connection_of_a_member_is_listened_to(start: Start) -> None:
+    one = await start("n1")
+    async with stranger_at(one) as earlier, stranger_at(one) as later:
+        earlier.writer.write(greeting_of("n2"))
+        assert (await earlier.next_frame())[0] == HELLO
+        later.writer.write(greeting_of("n2"))
+        assert (await later.next_frame())[0] == HELLO
+        earlier.writer.write(encode(KIND, "late"))
+        later.writer.write(encode(KIND, "current"))
+        assert await earlier.frames_until_closed() == []
+        await one.recorder.until(lambda: bool(one.recorder.messages))
+    assert one.recorder.messages == [("n2", KIND, "current")]
+
+
+async def test_a_silent_connection_is_closed_and_a_pinging_one_is_not(start: Start) -> None:
+    one = await start("n1", limits=HASTY)
+    async with stranger_at(one) as pinging, stranger_at(one) as silent:
+        pinging.writer.write(greeting_of("n2"))
+        silent.writer.write(greeting_of("n3"))
+        assert (await silent.next_frame())[0] == HELLO
+        assert (await pinging.next_frame())[0] == HELLO
+        end = asyncio.create_task(silent.frames_until_closed())
+        pongs = 0
+        while not end.done() or pongs < 10:
+            pinging.writer.write(encode(PING, None))
+            assert await pinging.next_frame() == (PONG, None)
+            pongs += 1
+            await asyncio.sleep(0.05)
+        assert await end == []
+
+
+async def test_members_that_have_nothing_to_say_stay_connected(start: Start) -> None:
+    one, two = await start("n1", limits=HASTY), await start("n2", limits=HASTY)
+    await connect(one, two)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + 4 * HASTY.idle_timeout_s
+    await one.recorder.until(lambda: loop.time() > until)
+    assert one.recorder.disconnected == two.recorder.disconnected == []
+
+
+async def test_a_connection_whose_pings_are_not_answered_is_given_up(start: Start) -> None:
+    """Half open: the other side takes everything and says nothing."""
+    one = await start("n1", limits=HASTY)
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting_of("n2"))
+        while await reader.read(1000):
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(mute, "127.0.0.1", 0)
+    one.peers.set_members({"n2": address_of(server.sockets[0])})
+    await one.recorder.until(lambda: one.recorder.connected[:1] == ["n2"])
+    while not one.recorder.disconnected:
+        one.peers.send("n2", KIND, "traffic does not hide the silence")
+        await asyncio.sleep(0.02)
+    server.close()
+    one.peers.set_members({})
+    await one.recorder.until(lambda: one.peers.connected() == frozenset())
+
+
+async def test_a_member_that_does_not_read_is_disconnected_at_the_limit(start: Start) -> None:
+    limits = TransportLimits(queued_bytes_max=2_000_000, redial_min_s=10, redial_max_s=10)
+    one = await start("n1", limits=limits)
+    halt = asyncio.Event()
+
+    async def deaf(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting_of("n2"))
+        await halt.wait()
+        writer.close()
+
+    server = await asyncio.start_server(deaf, "127.0.0.1", 0, limit=1000)
+    one.peers.set_members({"n2": address_of(server.sockets[0])})
+    await one.recorder.until(lambda: bool(one.recorder.connected))
+    most = 0
+    while one.peers.send("n2", KIND, b"x" * 100_000):
+        most = max(most, one.peers.queued_bytes("n2"))
+        await asyncio.sleep(0)
+    assert 1_500_000 < most < 2_300_000
+    assert one.peers.connected() == frozenset()
+    await one.recorder.until(lambda: one.recorder.disconnected == ["n2"])
+    assert one.peers.queued_bytes("n2") == 0
+    halt.set()
+    server.close()
+
+
+async def test_pings_of_one_who_never_reads_the_answers_do_not_pile_up(start: Start) -> None:
+    one = await start("n1", limits=TransportLimits(answers_bytes_max=10_000))
+    async with stranger_at(one) as stranger:
+        stranger.writer.write(greeting_of("n2"))
+        assert (await stranger.next_frame())[0] == HELLO
+        stranger.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        with contextlib.suppress(ConnectionError):
+            while one.peers._incoming:
+                stranger.writer.write(encode(PING, None) * 5_000)
+                await stranger.writer.drain()
+                await asyncio.sleep(0)
+        assert one.peers._incoming == {}
+
+
+async def test_an_own_pause_is_not_taken_for_the_silence_of_others(start: Start) -> None:
+    """A process that was stopped (SIGSTOP) finds all its timers due when it goes on."""
+    one, two = await start("n1", limits=HASTY), await start("n2", limits=HASTY)
+    await connect(one, two)
+    for connection in one.peers._open:
+        connection.heard_at -= 100
+    one.peers._tick_due -= 100
+    one.peers._tick()
+    assert one.peers.connected() == {"n2"}
+    assert one.recorder.disconnected == []
+    for connection in one.peers._open:
+        connection.heard_at -= 100
+    one.peers._tick()
+    assert one.peers.connected() == frozenset()

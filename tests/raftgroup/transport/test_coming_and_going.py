@@ -1,0 +1,117 @@
+"""Members that are added, moved and removed; starting and stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+
+import pytest
+
+from raftgroup.connection import TransportLimits
+from raftgroup.transport import CannotListen, TcpPeers
+from tests.support.loopback import (
+    IGNORE_POLICY_WARNING,
+    KIND,
+    Start,
+    address_of,
+    connect,
+    greeting_of,
+)
+from tests.support.recorder import PATIENCE_S, Recorder
+
+pytestmark = IGNORE_POLICY_WARNING
+
+
+async def test_who_is_no_longer_listed_is_disconnected(start: Start) -> None:
+    members = [await start(name) for name in ("n1", "n2", "n3")]
+    await connect(*members)
+    one = members[0]
+    one.peers.send("n3", KIND, "last words")
+    one.peers.set_members({"n1": one.peers.address, "n2": members[1].peers.address})
+    assert one.peers.connected() == {"n2"}
+    await one.recorder.until(lambda: one.recorder.disconnected == ["n3"])
+    await members[2].recorder.until(lambda: members[2].recorder.messages == [("n1", KIND, "last words")])
+
+
+async def test_a_changed_address_is_dialled_anew(start: Start) -> None:
+    one, two = await start("n1"), await start("n2")
+    await connect(one, two)
+    elsewhere = await start("n2")
+    one.peers.set_members({"n2": elsewhere.peers.address})
+    await one.recorder.until(lambda: one.recorder.connected == ["n2", "n2"])
+    await one.recorder.until(lambda: one.peers.send("n2", KIND, "moved"))
+    await elsewhere.recorder.until(lambda: bool(elsewhere.recorder.messages))
+    assert two.recorder.messages == []
+
+
+@pytest.mark.parametrize("address", ["", "nowhere", "127.0.0.1:", "127.0.0.1:99999", ":1", "a" * 300 + ":7501"])
+async def test_an_address_that_is_none_is_logged_and_retried(
+    start: Start, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = await start("n1"), await start("n2")
+    one.peers.set_members({"n3": address, "n2": two.peers.address})
+    await one.recorder.until(lambda: one.peers.connected() == {"n2"})
+    await one.recorder.until(lambda: "no connection to n3" in caplog.text)
+
+
+async def test_a_member_that_is_down_is_logged_once_not_at_every_attempt(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = await start("n1")
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        one.peers.set_members({"n2": address_of(sock)})
+        loop = asyncio.get_running_loop()
+        until = loop.time() + 0.5
+        await one.recorder.until(lambda: loop.time() > until)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+async def test_a_port_in_use_is_named_with_the_remedy(start: Start) -> None:
+    one = await start("n1")
+    peers = TcpPeers(one.peers.address, random.Random(1))
+    with pytest.raises(CannotListen, match=rf"port {one.port} .* is in use: stop the process .* another peer port"):
+        await peers.start(Recorder("n2"))
+    await peers.close()
+
+
+async def test_a_foreign_address_can_not_be_listened_on() -> None:
+    peers = TcpPeers("203.0.113.7:7501", random.Random(1))
+    with pytest.raises(CannotListen, match="correct this node's peer address"):
+        await peers.start(Recorder("n1"))
+
+
+async def test_closing_lets_the_last_messages_out_and_tells_nothing_more(start: Start) -> None:
+    one, two = await start("n1"), await start("n2")
+    await connect(one, two)
+    two.peers.send("n1", KIND, "to one who closes")
+    one.peers.send("n2", KIND, "farewell")
+    await one.peers.close()
+    heard = list(one.recorder.messages)
+    await two.recorder.until(lambda: two.recorder.messages == [("n1", KIND, "farewell")])
+    await two.recorder.until(lambda: two.recorder.disconnected == ["n1"])
+    assert one.recorder.disconnected == []
+    assert one.recorder.messages == heard
+    assert one.peers.send("n2", KIND, "too late") is False
+    await one.peers.close()
+
+
+async def test_closing_does_not_wait_for_one_who_never_reads(start: Start) -> None:
+    one = await start("n1", limits=TransportLimits(close_timeout_s=0.1))
+    halt = asyncio.Event()
+
+    async def deaf(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting_of("n2"))
+        await halt.wait()
+        writer.close()
+
+    server = await asyncio.start_server(deaf, "127.0.0.1", 0, limit=1000)
+    one.peers.set_members({"n2": address_of(server.sockets[0])})
+    await one.recorder.until(lambda: bool(one.recorder.connected))
+    one.peers.send("n2", KIND, b"x" * 30_000_000)
+    async with asyncio.timeout(PATIENCE_S):
+        await one.peers.close()
+    halt.set()
+    server.close()
