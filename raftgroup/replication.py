@@ -73,6 +73,11 @@ class Replication:
         """Make the next round a heartbeat: somebody waits for a majority to confirm the leader."""
         self._heartbeat_due = 0.0
 
+    def tell_commit_now(self) -> None:
+        """Somebody waits for a follower to apply what is committed: the next round does not wait for new entries."""
+        if self._notice_due is not None:
+            self._notice_due = 0.0
+
     def wanting_snapshot(self) -> list[str]:
         return [member for member, follower in self._followers.items() if follower.wants_snapshot]
 
