@@ -24,6 +24,7 @@ from typing import Any
 import lmdb
 
 from metastore.disk_thread import DiskThread
+from metastore.errors import StoreCorrupt
 from metastore.flush import commit_layers
 from metastore.flush_policy import FlushPolicy
 from metastore.lmdb_file import MAP_BYTES_MIN, LmdbFile
@@ -34,7 +35,13 @@ from metastore.snapshot_source import open_source
 from metastore.snapshot_writer import StoreSnapshotWriter
 from metastore.store_directory import StoreDirectory
 from metastore.store_errors import StoreFailed
-from metastore.verification import VERIFIED_AT_ONCE_BYTES, Verification, check_structure, check_values
+from metastore.verification import (
+    VERIFIED_AT_ONCE_BYTES,
+    Verification,
+    check_at_rest,
+    check_structure,
+    check_values,
+)
 
 LOOK_S = 0.1
 _ABSENT: Any = object()
@@ -61,6 +68,7 @@ class LmdbStore:
         self._policy = policy or FlushPolicy()
         self._verification: Verification | None = None
         try:
+            self._judge_incoming()
             self.file = self._open(verified_at_once_bytes)
         except BaseException:
             self.directory.release()
@@ -163,6 +171,7 @@ class LmdbStore:
         """Flush when due, for ever. Ends only by an error that must stop the node, also one of the verification."""
         while True:
             await asyncio.sleep(LOOK_S)
+            self._check_usable()
             self._look_at_verification()
             if self.needs_flush(clock()):
                 await self.flush()
@@ -174,8 +183,7 @@ class LmdbStore:
         self._closed = True
         if self._writer is not None:
             self._writer.close()
-        if self._verification is not None:
-            self._verification.close()
+        self._verified()
         self.thread.close()
         self.file.close()
         self.directory.release()
@@ -205,9 +213,7 @@ class LmdbStore:
             except OSError as error:
                 raise StoreFailed(f"a received snapshot can't become the store: {error}. Restart the node") from error
             self.file = LmdbFile(self.directory.current, map_bytes=self._map_bytes)
-            if self._verification is not None:
-                self._verification.close()
-                self._verification = None
+            self._verified()
             self._live, self._frozen = new_layers(), new_layers()
             self._generation += 1
             self._failure = None
@@ -216,7 +222,7 @@ class LmdbStore:
     def _open(self, verified_at_once_bytes: int) -> LmdbFile:
         current = self.directory.current
         data = current / "data.mdb"
-        at_once = not data.exists() or data.stat().st_size <= verified_at_once_bytes
+        at_once = self.directory.suspect or not data.exists() or data.stat().st_size <= verified_at_once_bytes
         if at_once:
             check_structure(current)
         file = LmdbFile(current, map_bytes=self._map_bytes)
@@ -225,11 +231,20 @@ class LmdbStore:
                 check_values(file)
             else:
                 self._verification = Verification(current)
+            self.directory.mark_unverified(not at_once)
             self.directory.sync()
         except BaseException:
             file.close()
             raise
         return file
+
+    def _judge_incoming(self) -> None:
+        """A transfer that a crash has interrupted is taken up again only on what is sound."""
+        try:
+            if self.directory.incoming.exists():
+                check_at_rest(self.directory.incoming)
+        except (StoreCorrupt, StoreFailed):
+            self.directory.drop_incoming()
 
     def _check_usable(self) -> None:
         if self._failure is not None:
@@ -238,8 +253,18 @@ class LmdbStore:
             raise StoreFailed("the store is closed")
 
     def _look_at_verification(self) -> None:
-        if self._verification is not None and self._verification.outcome():
+        try:
+            if self._verification is not None and self._verification.outcome():
+                self._verified()
+        except BaseException as error:
+            self._verification, self._failure = None, error
+            raise
+
+    def _verified(self) -> None:
+        if self._verification is not None:
+            self._verification.close()
             self._verification = None
+            self.directory.mark_unverified(False)
 
     async def _until_usable(self) -> None:
         self._check_usable()

@@ -4,6 +4,7 @@
     current/    the store
     incoming/   a snapshot that is being received; `complete` in it once it is whole and durable
     previous/   what was the store before the snapshot, for a moment
+    UNVERIFIED  the store is in use, and its file has not been verified yet: verify it first after a crash
 
 A complete snapshot becomes the store by two renames. A crash between them leaves no `current`: the next start then
 finishes what was begun. Whatever happens, there is one whole store at every moment.
@@ -24,7 +25,7 @@ class StoreDirectory:
 
     def __init__(self, path: Path) -> None:
         self.current, self.incoming, self._previous = path / "current", path / "incoming", path / "previous"
-        self._path = path
+        self._path, self._unverified = path, path / "UNVERIFIED"
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -40,6 +41,17 @@ class StoreDirectory:
                 f"the store directory {path} is in use by another process: stop it first, or choose another one"
             ) from error
         self._finish_swap()
+
+    @property
+    def suspect(self) -> bool:
+        """The last process to use this store ended before the file was verified: perhaps because of the file."""
+        return self._unverified.exists()
+
+    def mark_unverified(self, unverified: bool) -> None:
+        if unverified:
+            self._unverified.touch(0o600)
+        else:
+            self._unverified.unlink(missing_ok=True)
 
     def mark_complete(self) -> None:
         """The file in `incoming` is whole and durable: from now on a swap that was begun is finished."""

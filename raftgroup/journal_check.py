@@ -7,6 +7,7 @@ a second; a file beyond `CHECKED_BYTES_MAX` is not walked, so that a node is not
 
 The newer of LMDB's two meta pages is told by a transaction number, which carries no checksum: a flipped bit in it
 would silently bring back an older log, and an older vote. The two numbers always follow each other: checked as well.
+One bit of the file stays in doubt, the second of that number: half of the time the wrong number could stand there.
 """
 
 from __future__ import annotations

@@ -23,7 +23,12 @@ WORLD = [
     (builtins, "open"),
     (builtins, "hash"),
 ]
-EDGES = {"metastore.store"}
+EDGES = {
+    f"metastore.{name}"
+    for name in (
+        "disk_thread", "flush", "lmdb_file", "snapshot_writer", "store", "store_directory", "verification"
+    )
+}  # fmt: skip
 
 
 class WorldReached(AssertionError):
