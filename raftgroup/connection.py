@@ -20,7 +20,7 @@ from raftgroup.ports import Receiver
 
 @dataclass(frozen=True, slots=True)
 class TransportLimits:
-    """`idle_timeout_s`: after so long without a frame the other side is taken for dead. `strangers_max`: accepted
+    """`idle_timeout_s`: after so long without a byte the other side is taken for dead. `strangers_max`: accepted
     connections that have not greeted yet."""
 
     handshake_timeout_s: float = 5.0
@@ -172,9 +172,9 @@ class Connection(asyncio.Protocol):
             self.began()
 
     def data_received(self, data: bytes) -> None:
+        self.heard_at = self._hub.now()
         try:
             frames = self._parser.feed(data)
-            self.heard_at = self._hub.now() if frames else self.heard_at
             for kind, body in frames:
                 if self.closing:
                     return

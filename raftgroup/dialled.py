@@ -28,6 +28,7 @@ class Dialled(Connection):
         self.greeting: dict[str, Any] = {}
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pinged_at = hub.now()
+        self._queued_before = 0
 
     def began(self) -> None:
         self.send(self._hub.encoder.encode(HELLO, hello(self._hub.receiver.greeting())))
@@ -62,6 +63,10 @@ class Dialled(Connection):
         self._dialling_hub.can_send(self)
 
     def tick(self, now: float) -> None:
+        queued, before = self.queued_bytes, self._queued_before
+        self._queued_before = queued
+        if queued < before:
+            self.heard_at = now
         super().tick(now)
         if self.greeted and not self.closing and now - self._pinged_at >= self._hub.limits.ping_interval_s:
             self._pinged_at = now

@@ -10,8 +10,9 @@ dialled. So there is no tie to break, and each direction is found dead by itself
   at most 256 such connections.
 - `send` only queues. What is queued in one turn of the event loop leaves in one write; a member that lets 64 MiB pile
   up is disconnected.
-- A connection without a frame for `idle_timeout_s` is closed. The dialler pings once a second on each connection and
-  is answered on the same, so silence means that something is broken in one direction or the other.
+- A connection without a sign of life for `idle_timeout_s` is closed. The dialler pings once a second on each connection
+  and is answered on the same, so silence means that something is broken in one direction or the other. A queue that
+  drains is a sign of life too: on a slow line a ping may wait for long behind a snapshot.
 - After `close` nothing reaches the receiver any more, and no task and no timer is left.
 
 Every end of a connection is one line in the log, a limited number of them; hostile bytes never cause a traceback.

@@ -99,6 +99,35 @@ async def test_a_connection_whose_pings_are_not_answered_is_given_up(start: Star
     await one.recorder.until(lambda: one.peers.connected() == frozenset())
 
 
+async def test_a_slow_line_that_carries_something_is_not_given_up(start: Start) -> None:
+    """The answer to a ping may have to wait behind a snapshot for longer than the idle timeout."""
+    one = await start("n1", limits=HASTY)
+    finished = asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting_of("n2"))
+        data = b"anything"
+        while data:
+            data, _ = await asyncio.gather(reader.read(100_000), asyncio.sleep(0.01))
+        finished.set()
+        writer.close()
+
+    server = await asyncio.start_server(slow, "127.0.0.1", 0, limit=50_000)
+    one.peers.set_members({"n2": address_of(server.sockets[0])})
+    await one.recorder.until(lambda: bool(one.recorder.connected))
+    one.peers.send("n2", KIND, b"x" * 20_000_000)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + 2.5 * HASTY.idle_timeout_s
+    await one.recorder.until(lambda: loop.time() > until)
+    assert one.recorder.disconnected == []
+    assert 0 < one.peers.queued_bytes("n2") < 19_000_000
+    one.peers.set_members({})
+    for connection in list(one.peers._open):
+        connection.abort("the test is over")
+    await finished.wait()
+    server.close()
+
+
 async def test_a_member_that_does_not_read_is_disconnected_at_the_limit(start: Start) -> None:
     limits = TransportLimits(queued_bytes_max=2_000_000, redial_min_s=10, redial_max_s=10)
     one = await start("n1", limits=limits)

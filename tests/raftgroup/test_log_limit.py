@@ -1,0 +1,25 @@
+"""Lines about somebody else's mistakes: a few at once, then one per period, and none is left out unsaid."""
+
+from __future__ import annotations
+
+from raftgroup.log_limit import LogLimit
+
+
+def test_a_few_lines_pass_at_once_and_then_one_per_period() -> None:
+    limit = LogLimit(at_once=3, period_s=1.0)
+    passed = [now / 10 for now in range(50) if limit.admit("line", now / 10)]
+    assert passed == [0.0, 0.1, 0.2, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_the_next_line_says_how_many_were_left_out() -> None:
+    limit = LogLimit(at_once=1, period_s=1.0)
+    assert limit.admit("first", 0.0) == "first"
+    assert limit.admit("second", 0.1) is None
+    assert limit.admit("third", 0.2) is None
+    assert limit.admit("fourth", 1.5) == "fourth (and 2 lines like this were left out)"
+    assert limit.admit("fifth", 3.0) == "fifth"
+
+
+def test_a_long_silence_saves_up_no_more_than_a_few_lines() -> None:
+    limit = LogLimit(at_once=2, period_s=1.0)
+    assert [limit.admit("line", 1e6) is not None for _ in range(4)] == [True, True, False, False]
