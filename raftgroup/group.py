@@ -436,12 +436,12 @@ class Group:
     # Receiver: what the transport tells.
 
     def greeting(self) -> dict[str, Any]:
-        return self._introductions.greeting(self.members).to_wire()
+        return self._introductions.greeting(self._committed_members()).to_wire()
 
     def greet(self, greeting: dict[str, Any]) -> str | None:
         try:
             peer = Greeting.from_wire(greeting)
-            reason = self._introductions.judge(peer, self.members)
+            reason = self._introductions.judge(peer, self._committed_members())
             if reason is None:
                 self._pinned(peer)
         except ValueError as error:
@@ -450,6 +450,10 @@ class Group:
             self.fail(error)
             return str(error)
         return reason
+
+    def _committed_members(self) -> Membership:
+        """A change that is not committed may be undone, perhaps by the very member that it would remove."""
+        return self._replica.membership_at(self._replica.engine.commit_index)
 
     def _pinned(self, peer: Greeting) -> None:
         """Pin the storage of a founding member, and tell all of them what is pinned, once that is durable."""
