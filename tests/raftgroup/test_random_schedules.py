@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from raftgroup.compaction import LogRetention
 from tests.support.raft_cluster import Cluster
 from tests.support.raft_nemesis import Clients, Nemesis, add_outsiders, all_vote
 
@@ -15,7 +16,7 @@ FAULTS_S, QUIET_S = 8.0, 4.0
 
 def random_run(seed: int, members: int = 3, *, changes_members: bool = False) -> Cluster:
     """Faults for a while, then none: everybody agrees, everything acknowledged is there, a leader leads."""
-    cluster = Cluster(seed, members, drift=0.008)
+    cluster = Cluster(seed, members, drift=0.008, retention=LogRetention(20 if seed % 2 else 10_000))
     try:
         _run(cluster, changes_members=changes_members)
     finally:

@@ -89,6 +89,14 @@ class Cluster:
         founders = {member: {"peer": member} for member in ids}
         for member in ids:
             self.add_node(member, founders, rate=1.0 + drift * (self.random.random() - 0.5))
+        self._write_behind()
+
+    def _write_behind(self) -> None:
+        """The state machines reach their disks now and then."""
+        for node in self.nodes.values():
+            if node.runs and self.random.random() < 0.5:
+                node.disk.machine.persist()
+        self.simulation.after(0.4, self._write_behind)
 
     # Nodes.
 

@@ -74,7 +74,6 @@ class Nemesis:
             self._slow_disk,
             self._transfer,
             self._transfer,
-            self._persist,
         ]
         if changes_members:
             self._choices += [self._replace_wiped, self._remove, self._add_back, self._add_back] * 2
@@ -216,11 +215,6 @@ class Nemesis:
 
     def _belongs(self, node: Node) -> bool:
         return any(_is_voter_for(leader, node) for leader in self._cluster.leaders())
-
-    # The rest.
-
-    def _persist(self) -> None:
-        self._victim().disk.machine.persist()
 
 
 def add_outsiders(cluster: Cluster) -> None:
