@@ -147,18 +147,18 @@ async def test_an_unsynced_compaction_is_undone_by_a_loss_of_power(disk: Any) ->
 async def test_compaction_past_what_is_synced(disk: Any) -> None:
     """A follower may apply, and have on disk as state, what the others had synced before itself."""
     journal = disk.open()
-    fill(journal, 5)
+    fill(journal, 300)
     await journal.sync()
-    fill(journal, 12)
-    journal.compact_to(10)
-    await journal.sync()
-    journal = disk.lose_power()
-    assert journal.first == Entry(b"", 10, 1)
-    assert held(journal) == [entry(11), entry(12)]
-    fill(journal, 13)
+    fill(journal, 312)
+    journal.compact_to(310)
     await journal.sync()
     journal = disk.lose_power()
-    assert held(journal) == [entry(11), entry(12), entry(13)]
+    assert journal.first == Entry(b"", 310, 1)
+    assert held(journal) == [entry(311), entry(312)]
+    fill(journal, 313)
+    await journal.sync()
+    journal = disk.lose_power()
+    assert held(journal) == [entry(311), entry(312), entry(313)]
 
 
 async def test_a_long_compaction_goes_on_over_restarts(disk: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from metastore.memory_store import MemoryStore
 from metastore.ordered_map import APPLIED_KEY, Table, encode_applied
-from metastore.snapshot import PIECE_BYTES, open_piece, seal_piece
+from metastore.snapshot import PIECE_BYTES, SnapshotMeta, SnapshotReader, open_piece, seal_piece
 from metastore.store import LmdbStore
 from metastore.store_errors import SnapshotInvalid
 
@@ -263,6 +263,29 @@ async def test_the_last_piece_says_what_the_others_add_up_to(source: Any) -> Non
     assert (runs, trailer[0], trailer[3:]) == ([], 1, [77, 3])
     assert trailer[1] == sum(map(len, everything(source)))
     reader.close()
+
+
+@pytest.mark.parametrize(
+    ("applied", "rows"),
+    [
+        ((77, 3), [(b"a", b"a", b"1"), (b"a", b"a", b"2")]),
+        ((76, 3), [(b"a", b"a", b"1")]),
+        ((77, 2), [(b"a", b"a", b"1")]),
+    ],
+)
+async def test_a_stream_that_is_whole_and_wrong_is_refused(target: Any, applied: Any, rows: list[Any]) -> None:
+    """A row twice; a state of another index than was announced."""
+    record = (APPLIED_KEY, APPLIED_KEY, encode_applied(*applied))
+    content = {Table.META: [record], Table.KEY: rows}
+    meta = SnapshotMeta("wrong", 77, 3, None)
+    reader = SnapshotReader(meta, lambda table, _start: iter(content.get(table, [])), nothing, nothing)
+    with pytest.raises(SnapshotInvalid):
+        await transfer(pieces(reader), target.receive_snapshot(meta))
+    assert everything(target) == [[] for _ in Table]
+
+
+def nothing() -> None:
+    return
 
 
 async def test_an_aborted_transfer_leaves_the_store_as_it_was(source: Any, target: Any) -> None:

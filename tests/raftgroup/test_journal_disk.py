@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import resource
+import struct
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ from tests.support.journal_writer import command_of
 from tests.support.power_loss import during_commit
 
 ROOT = Path(__file__).resolve().parents[2]
+BRANCH, OVERFLOW = 1, 4
 
 
 def fill(journal: LmdbJournal, last: int, term: int = 1) -> None:
@@ -168,6 +170,28 @@ async def test_a_flipped_bit_is_never_served(tmp_path: Path) -> None:
         finally:
             journal.close()
     assert refused > 100
+
+
+async def test_a_pointer_that_would_take_the_process_down_is_refused(tmp_path: Path) -> None:
+    """A branch that points to a page which is no leaf: LMDB runs into a C assertion on its way to the next leaf."""
+    for last in (40, 80, 120, 300):
+        await written(tmp_path, last)
+    content = bytearray((tmp_path / "data.mdb").read_bytes())
+    heads = [struct.unpack_from("<QHHHH", content, page) for page in range(0, len(content), 4096)]
+    values = [page for page, head in enumerate(heads) if head[0] == page and head[2] == OVERFLOW]
+    branches = [page for page, head in enumerate(heads) if head[0] == page and head[2] == BRANCH]
+    for page in branches:
+        second_child = struct.unpack_from("<H", content, page * 4096 + 18)[0]
+        struct.pack_into("<I", content, page * 4096 + second_child, values[0])
+    assert branches
+    (tmp_path / "data.mdb").write_bytes(content)
+    script = "import sys; from raftgroup.lmdb_journal import LmdbJournal; LmdbJournal(sys.argv[1]).slice(1, 300)"
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(tmp_path), cwd=ROOT, stderr=subprocess.PIPE
+    )
+    said = (await child.communicate())[1].decode()
+    assert child.returncode == 1
+    assert "JournalCorrupt" in said
 
 
 async def test_a_damaged_entry_is_named_and_the_remedy_with_it(tmp_path: Path) -> None:
