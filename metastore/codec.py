@@ -52,6 +52,7 @@ pack: Callable[[Any], bytes] = msgpack.packb
 unpack: Callable[[bytes], Any] = msgpack.unpackb
 
 Fields = list[Any]
+OPERATIONS = frozenset((Put, DeleteRange, Range, Txn))
 
 
 def encode_command(request: Command, request_id: RequestId | None = None) -> bytes:
@@ -145,7 +146,8 @@ def decode_request_id(value: Any) -> RequestId | None:
 
 def decode_operation(value: Any, depth: int) -> Any:
     fields = an_array(value)
-    need(bool(fields) and type(fields[0]) is int, "an operation opens with its number")
+    if not fields or type(fields[0]) is not int:
+        raise malformed("an operation opens with its number")
     number, rest = fields[0], fields[1:]
     if number == TXN:
         return decode_txn(rest, depth)
@@ -167,18 +169,16 @@ def decode_txn(fields: Fields, depth: int) -> Txn:
 
 def decode_branch(value: Any, depth: int) -> tuple[Any, ...]:
     operations = tuple(decode_operation(item, depth) for item in an_array(value))
-    need(
-        all(isinstance(operation, Put | DeleteRange | Range | Txn) for operation in operations),
-        "a transaction has puts, deletes, ranges and transactions only",
-    )
+    for operation in operations:
+        if type(operation) not in OPERATIONS:
+            raise malformed("a transaction has puts, deletes, ranges and transactions only")
     return operations
 
 
 def decode_compare(value: Any) -> Compare:
     key, target, result, operand, end = fixed(an_array(value), 5)
-    need(target in range(5) and result in range(4), "a compare has an unknown target or result")
     typed = operand if type(operand) is bytes else an_int(operand)
-    return Compare(a_key(key), CompareTarget(target), CompareResult(result), typed, a_key(end))
+    return Compare(a_key(key), member(target, TARGETS), member(result, RESULTS), typed, a_key(end))
 
 
 def decode_plain_put(fields: Fields) -> Put:
@@ -198,11 +198,11 @@ def decode_delete_range(fields: Fields) -> DeleteRange:
 
 def decode_range(fields: Fields) -> Range:
     key, end, limit, revision, order, target, flags, *numbers = fixed(fields, 11)
-    need(order in range(3) and target in range(5), "a range has an unknown sort order or target")
     serializable, keys_only, count_only, exact_count = flags_from(flags, 4)
     bounds: tuple[int, int, int, int] = tuple(map(an_int, numbers))  # type: ignore[assignment]
     return Range(
-        a_key(key), a_key(end), an_int(limit), an_int(revision), SortOrder(order), SortTarget(target),
+        a_key(key), a_key(end), an_int(limit), an_int(revision),
+        member(order, SORT_ORDERS), member(target, SORT_TARGETS),
         serializable, keys_only, count_only, *bounds, exact_count,
     )  # fmt: skip
 
@@ -230,40 +230,59 @@ DECODERS: dict[int, Callable[[Fields], Any]] = {
 }
 
 
+def malformed(what: str) -> InvalidRequest:
+    return InvalidRequest(f"malformed command: {what}")
+
+
 def need(holds: bool, what: str) -> None:
     if not holds:
-        raise InvalidRequest(f"malformed command: {what}")
+        raise malformed(what)
 
 
 def an_array(value: Any) -> Fields:
-    need(type(value) is list, f"an array is expected, not {type(value).__name__}")
-    fields: Fields = value
-    return fields
+    if type(value) is not list:
+        raise malformed(f"an array is expected, not {type(value).__name__}")
+    return value
 
 
 def fixed(fields: Fields, length: int) -> Fields:
-    need(len(fields) == length, f"{length} fields are expected, not {len(fields)}")
+    if len(fields) != length:
+        raise malformed(f"{length} fields are expected, not {len(fields)}")
     return fields
 
 
 def a_key(value: Any) -> bytes:
-    need(type(value) is bytes, f"bytes are expected, not {type(value).__name__}")
-    content: bytes = value
-    return content
+    if type(value) is not bytes:
+        raise malformed(f"bytes are expected, not {type(value).__name__}")
+    return value
 
 
 def an_int(value: Any) -> int:
-    need(type(value) is int and INT_MIN <= value <= INT_MAX, "a number of 64 bits is expected")
-    number: int = value
-    return number
+    if type(value) is not int or not INT_MIN <= value <= INT_MAX:
+        raise malformed("a number of 64 bits is expected")
+    return value
 
 
 def a_text(value: Any) -> str:
-    need(type(value) is str, f"text is expected, not {type(value).__name__}")
-    text: str = value
-    return text
+    if type(value) is not str:
+        raise malformed(f"text is expected, not {type(value).__name__}")
+    return value
 
 
 def flags_from(value: Any, count: int) -> Sequence[bool]:
-    need(type(value) is int and 0 <= value < 1 << count, "unknown option flags")
-    return [bool(value >> position & 1) for position in range(count)]
+    if type(value) is not int or not 0 <= value < 1 << count:
+        raise malformed("unknown option flags")
+    return FLAGS[value][:count]
+
+
+FLAGS = [tuple(bool(value >> position & 1) for position in range(4)) for value in range(16)]
+
+
+def member(value: Any, members: Sequence[Any]) -> Any:
+    if type(value) is not int or not 0 <= value < len(members):
+        raise malformed("a target, result or order is unknown")
+    return members[value]
+
+
+TARGETS, RESULTS = tuple(CompareTarget), tuple(CompareResult)
+SORT_ORDERS, SORT_TARGETS = tuple(SortOrder), tuple(SortTarget)

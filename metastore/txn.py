@@ -58,10 +58,12 @@ class Executor:
         """`check_request` has passed. Raises the refusals that depend on the state, before anything is written."""
         if isinstance(request, Txn):
             path = choose(self._tables, request)
-            for operation in path.operations():
-                self.admit(operation)
+            self._admit_path(path)
             result: OperationResult = self._run_path(path)
         else:
+            if isinstance(request, Put) and request.lease:
+                require_room(self._state, self._limits)
+                self._leases.require(request.lease)
             self.admit(request)
             result = self._run_operation(request)
         self._writer.close()
@@ -70,9 +72,18 @@ class Executor:
     def read(self, request: Txn) -> TxnResult:
         """A transaction that writes in neither branch, at the latest state. Nothing is proposed for it."""
         path = choose(self._tables, request)
-        for operation in path.operations():
-            self.admit(operation)
+        self._admit_path(path)
         return self._run_path(path)
+
+    def _admit_path(self, path: Path) -> None:
+        """Of several refusals etcd tells those of puts before those of ranges."""
+        operations = list(path.operations())
+        for operation in operations:
+            if not isinstance(operation, Range):
+                self.admit(operation)
+        for operation in operations:
+            if isinstance(operation, Range):
+                self.admit(operation)
 
     def admit(self, request: Put | DeleteRange | Range) -> None:
         """Raises Compacted, FutureRevision, QuotaExceeded, KeyNotFound, LeaseNotFound."""

@@ -120,6 +120,8 @@ class Model:
         return self.single(request)
 
     def single(self, request: Any) -> Any:
+        if isinstance(request, Put) and request.lease and request.lease not in self.leases:
+            raise LeaseNotFound("")
         self.admit(request)
         self.begin()
         result = self.operate(request)
@@ -129,7 +131,7 @@ class Model:
     def txn(self, request: Txn) -> Any:
         self.writes(request)
         path = self.path(request)
-        for operation in self.flat(path):
+        for operation in sorted(self.flat(path), key=lambda operation: isinstance(operation, Range)):
             self.admit(operation)
         self.begin()
         result = self.walk(path)
