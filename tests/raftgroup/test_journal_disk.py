@@ -185,7 +185,9 @@ async def test_a_pointer_that_would_take_the_process_down_is_refused(tmp_path: P
         struct.pack_into("<I", content, page * 4096 + second_child, values[0])
     assert branches
     (tmp_path / "data.mdb").write_bytes(content)
-    script = "import sys; from raftgroup.lmdb_journal import LmdbJournal; LmdbJournal(sys.argv[1]).slice(1, 300)"
+    script = (
+        "import sys; from raftgroup.lmdb_journal import LmdbJournal as J; J(sys.argv[1], memory_bytes=1).slice(1, 300)"
+    )
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, str(tmp_path), cwd=ROOT, stderr=subprocess.PIPE
     )
