@@ -315,7 +315,7 @@ class Group:
         except Exception as error:
             self.fail(error)
             return
-        if self._journal.dirty and self._syncing is None:
+        if self._syncing is None and (self._journal.dirty or self._replica.waits_for_sync):
             self._syncing = self._loop.create_task(self._sync())
         if self._replica.wants_tick():
             self._wake()
@@ -367,7 +367,7 @@ class Group:
     async def _sync(self) -> None:
         """Sync as long as something is unsynced; each sync lets out what it made true, and the next batch in."""
         try:
-            while self._journal.dirty:
+            while self._journal.dirty or self._replica.waits_for_sync:
                 held = self._replica.begin_sync()
                 await self._journal.sync()
                 self._replica.end_sync(held)

@@ -269,6 +269,11 @@ class Replica:
 
     # Durability: what waits for the disk.
 
+    @property
+    def waits_for_sync(self) -> bool:
+        """Something is held back here. The journal need not be dirty any more: an install syncs it too."""
+        return bool(self._held_messages or self._held_replies) or self._term_writes != self._term_writes_synced
+
     def begin_sync(self) -> list[tuple[str, int, Any]]:
         """The messages that the sync which starts now makes true."""
         held, self._held_messages = self._held_messages, []
