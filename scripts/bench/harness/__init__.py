@@ -1,0 +1,1 @@
+"""What the benchmarks share: systems of real processes, load generators, figures and how they are kept."""
