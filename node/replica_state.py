@@ -49,10 +49,10 @@ class ReplicaState:
 
 @contextmanager
 def _invalid() -> Iterator[None]:
-    """The store's word for a snapshot that is not whole, as the group's."""
+    """The store's words for a snapshot that is not whole, or can't be read to its end any more, as the group's."""
     try:
         yield
-    except store_errors.SnapshotInvalid as error:
+    except (store_errors.SnapshotInvalid, store_errors.SnapshotGone) as error:
         raise SnapshotInvalid(str(error)) from error
 
 

@@ -81,6 +81,7 @@ class Snapshots:
         self._timing = timing or TransferTiming()
         self._sending: dict[str, _Sending] = {}
         self._opening: set[str] = set()
+        self._connected: set[str] = set()
         self._not_before: dict[str, float] = {}
         self._receiver = Receiver(self._timing)
         self._writer: SnapshotWriter | None = None
@@ -114,11 +115,13 @@ class Snapshots:
         self._receive_effects(self._receiver.tick(now))
 
     def connected(self, member: str) -> None:
+        self._connected.add(member)
         sending = self._sending.get(member)
         if sending is not None:
             self._carry_out(member, sending, sending.sender.connected(self._clock.now()))
 
     def disconnected(self, member: str) -> None:
+        self._connected.discard(member)
         sending = self._sending.get(member)
         if sending is not None:
             self._carry_out(member, sending, sending.sender.disconnected(self._clock.now()))
@@ -156,7 +159,8 @@ class Snapshots:
             reader.close()
             return
         membership = self._replica.membership_at(reader.meta.index).to_wire()
-        sender = Sender(member, reader.meta, membership, engine.term, self._timing, now)
+        connected = member in self._connected
+        sender = Sender(member, reader.meta, membership, engine.term, self._timing, now, connected=connected)
         log.info("%s is sent a snapshot of index %d", member, reader.meta.index)
         sending = self._sending[member] = _Sending(sender, reader)
         self._carry_out(member, sending, sender.start(now))
@@ -213,8 +217,7 @@ class Snapshots:
             elif isinstance(effect, AbortWriter):
                 self._abort_writer()
             elif isinstance(effect, Install):
-                self._replica.installing = True
-                self._owner.spawn(self._install(effect.meta, Membership.from_wire(effect.membership)))
+                self._begin_install(effect)
             elif isinstance(effect, WriteChunk) and not self._write(effect):
                 return
 
@@ -237,6 +240,15 @@ class Snapshots:
     def _give_up(self, reason: str) -> None:
         log.warning("a snapshot was thrown away: %s", reason)
         self._receive_effects(self._receiver.invalid(reason, self._clock.now()))
+
+    def _begin_install(self, effect: Install) -> None:
+        try:
+            membership = Membership.from_wire(effect.membership)
+        except (TypeError, ValueError) as error:
+            self._give_up(f"the membership that came with it makes no sense: {error}")
+            return
+        self._replica.installing = True
+        self._owner.spawn(self._install(effect.meta, membership))
 
     async def _install(self, meta: SnapshotMeta, membership: Membership) -> None:
         """Nothing is applied from the moment on when the receiver found the snapshot to be ahead of the state."""
