@@ -71,14 +71,19 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much history stays readable: both bounds hold, so the one that is reached first compacts."""
+    """How much history stays readable: both bounds hold, so the one that is reached first compacts.
+
+    `log_entries` of the Raft log stay for nodes that were away; one that was away for longer gets a snapshot.
+    """
 
     seconds: int = 3600
     revisions: int = 100_000
+    log_entries: int = 10_000
 
     def __post_init__(self) -> None:
         _between("retention-s", self.seconds, 1, 10 * 366 * 86_400)
         _between("retention-revisions", self.revisions, 1, 10**12)
+        _between("log-retention-entries", self.log_entries, 1, 10**9)
 
 
 @dataclass(frozen=True, slots=True)

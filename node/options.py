@@ -121,6 +121,7 @@ OPTIONS = (
     Option("request-deadline-s", "request_deadline_s", read_float, "Longest time a request may take.", Timing),
     Option("retention-s", "seconds", read_int, "Age in seconds up to which history stays readable.", Retention),
     Option("retention-revisions", "revisions", read_int, "Number of revisions that stay readable.", Retention),
+    Option("log-retention-entries", "log_entries", read_int, "Entries of the log kept for absent nodes.", Retention),
     Option("limit-key-bytes", "key_bytes", read_bytes, "Longest key.", StoreLimits),
     Option("limit-value-bytes", "value_bytes", read_bytes, "Longest value.", StoreLimits),
     Option("limit-request-bytes", "request_bytes", read_bytes, "Longest request.", StoreLimits),

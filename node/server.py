@@ -28,6 +28,7 @@ from node.replica_state import ReplicaState
 from node.service import Service
 from node.stream.server import StreamServer
 from raftgroup.clock import SystemClock
+from raftgroup.compaction import LogRetention
 from raftgroup.group import Group, GroupConfig
 from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.timing import Timing
@@ -73,6 +74,7 @@ class Node:
                 founders={member.id: member.addresses() for member in config.initial_cluster},
                 terms=self.store.limits.fingerprint(),
                 timing=_timing(config),
+                retention=LogRetention(config.retention.log_entries),
             ),
             journal=self._journal,
             machine=ReplicaState(self.store, self._disk),
