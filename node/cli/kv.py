@@ -8,11 +8,12 @@ import click
 
 from metastore.requests import FROM_KEY, SortOrder, SortTarget
 from metastore.results import KeyValue
-from node.cli import shapes
+from node import shapes
 from node.cli.options import client_options, read_bytes, read_lease
 from node.cli.printing import print_bytes, print_json, print_rows, readable
 from node.cli.session import REFUSED, Failure, Session
 
+FILE_BYTES_MAX = 64 * 1024 * 1024
 ORDERS = {"ascend": SortOrder.ASCEND, "descend": SortOrder.DESCEND}
 TARGETS = {target.name.lower(): target for target in SortTarget}
 
@@ -33,7 +34,10 @@ def put(session: Session, key: bytes, value: bytes | None, file: Any, lease: int
     """
     if (value is None) == (file is None):
         raise click.UsageError("give either VALUE or --file")
-    content = value if value is not None else file.read()
+    content = value if value is not None else file.read(FILE_BYTES_MAX + 1)
+    if len(content) > FILE_BYTES_MAX:
+        text = f"{file.name} is larger than {FILE_BYTES_MAX} bytes, the largest value that a node can be set to take"
+        session.fail(Failure(REFUSED, "value-too-large", text, False))
     result = session.call(lambda client: client.put(key, content, lease=lease or 0, prev_kv=prev_kv))
     before = f", before: {readable(result.prev_kv.value)}" if result.prev_kv else ""
     session.answer(shapes.put_shape(result), f"revision {result.revision}{before}")

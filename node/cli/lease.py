@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from metastore.results import LeaseResult
-from node.cli import shapes
+from node import shapes
 from node.cli.options import client_options, read_lease
 from node.cli.printing import print_json, print_rows, readable
 from node.cli.session import Session

@@ -54,7 +54,7 @@ def member_row(each: dict[str, Any]) -> list[str]:
 
 @member.command()
 @click.argument("name")
-@click.option("--incarnation", required=True, help="The name of its storage: the first line of the new node's log.")
+@click.option("--incarnation", required=True, help="The random name of its storage, which the new node made.")
 @click.option("--peer", type=read_address, required=True, metavar="HOST:PORT", help="Its peer address.")
 @click.option("--http", type=read_address, metavar="HOST:PORT", help="Its HTTP address.")
 @click.option("--stream", type=read_address, metavar="HOST:PORT", help="Its stream address.")

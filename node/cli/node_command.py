@@ -51,6 +51,7 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     from node.config import ConfigError
     from node.config_sources import load_node_config
     from node.folder import FolderError
+    from node.joining import JoinRefused
     from node.ports_in_use import PortUnavailable, check_free
     from raftgroup.errors import DataDirectoryError, NodeFailed
 
@@ -62,7 +63,7 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         if parent_pipe is not None:
             watch(parent_pipe)
         run(settings)
-    except (ConfigError, DataDirectoryError, FolderError, PortUnavailable, StoreCorrupt) as error:
+    except (ConfigError, DataDirectoryError, FolderError, JoinRefused, PortUnavailable, StoreCorrupt) as error:
         end(EXIT_REFUSED, error)
     except NodeFailed as error:
         end(EXIT_FAILED, error)

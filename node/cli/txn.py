@@ -8,7 +8,7 @@ import click
 
 from metastore.requests import Txn
 from metastore.results import DeleteRangeResult, PutResult, RangeResult, TxnResult
-from node.cli import shapes
+from node import shapes
 from node.cli.options import client_options
 from node.cli.printing import readable
 from node.cli.session import Session

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from metastore.results import RevisionEvents
-from node.cli import shapes
+from node import shapes
 from node.cli.kv import end_of_range
 from node.cli.options import client_options, read_bytes
 from node.cli.printing import print_json, readable

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from metastore.requests import Compact, DisarmAlarm, LeaseGrant, LeaseKeepAlive, LeaseRevoke
-from node.cli import shapes
+from node import shapes
 from node.cluster_view import alarms_view, members_view, status_view
 from node.http.body import a_flag, a_number, a_text, fields_of, read_json, request_id_of, shown
 from node.http.v1_keys import answer

@@ -22,7 +22,7 @@ from metastore.requests import (
     Write,
 )
 from metastore.results import KeyValue
-from node.cli import shapes
+from node import shapes
 from node.http.body import (
     a_flag,
     a_number,

@@ -14,7 +14,7 @@ from aiohttp import web
 from metastore.errors import Compacted
 from metastore.requests import WatchRequest, prefix_end
 from metastore.results import RevisionEvents
-from node.cli import shapes
+from node import shapes
 from node.http.body import a_flag, a_number, a_text, content, query_of
 from node.http.problems import problem_of
 from node.http.streaming import endless

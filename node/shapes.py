@@ -1,4 +1,4 @@
-"""What the commands print with --json. Pure; the shapes are stable and documented in docs/cli.md.
+"""The results as JSON, for the commands (--json) and for HTTP (/v1). Pure; stable, and documented in docs/cli.md.
 
 Bytes are text where they are clean UTF-8, else a field with `_base64` after its name. Numbers of leases are
 strings, since many readers of JSON lose the end of 64-bit numbers.

@@ -6,7 +6,7 @@ import pytest
 
 from catalog.demo import CatalogEntry
 from metastore.results import DeleteRangeResult, Event, KeyValue, LeaseInfo, RevisionEvents
-from node.cli import shapes
+from node import shapes
 from node.cli.ndjson import LineError, read_entries
 from node.cli.printing import readable, shorten
 
