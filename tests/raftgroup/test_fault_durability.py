@@ -1,0 +1,239 @@
+"""Faults 4 and 5 of pysyncobj.md: the bare library shows each of them, this package does not.
+
+And scenarios.md: crash after vote before reply, after append before reply; power loss: everything unsynced is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+from pysyncobj.journal import FileJournal
+
+from raftgroup.errors import NodeFailed
+from raftgroup.journal_file import JournalFile
+from raftgroup.lmdb_journal import LmdbJournal
+from raftgroup.messages import Kind
+from raftgroup.ports import Entry
+from raftgroup.replica import Replica
+from tests.support.lone_replica import LoneReplica, storage
+
+
+def test_fault_4_the_library_never_asks_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(os, "fsync", calls.append)
+    monkeypatch.setattr(os, "fdatasync", calls.append)
+    journal = FileJournal(str(tmp_path / "journal"))
+    journal.add(b"x", 1, 1)
+    journal.setCurrentTerm(5, "n2")
+    journal.onOneSecondTimer()
+    assert calls == [], "term, vote and entry are in the page cache at best"
+
+
+def test_fault_4_an_acknowledgement_waits_for_the_disk() -> None:
+    follower = LoneReplica()
+    follower.gets_append("n2", 1, [(1, 1), (2, 1)], prev=(0, 0))
+    follower.tick()
+    assert follower.said(Kind.APPEND_REPLY) == []
+    follower.sync()
+    assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [3]
+
+
+def test_fault_4_a_vote_waits_for_the_disk() -> None:
+    voter = LoneReplica()
+    voter.waits(1.0)
+    voter.gets("n2", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    voter.tick()
+    assert voter.said(Kind.VOTE) == []
+    voter.sync()
+    assert voter.said(Kind.VOTE) == [[1, True, storage("n1")]]
+
+
+def test_fault_4_a_candidate_asks_for_votes_only_with_its_own_on_disk() -> None:
+    candidate = LoneReplica()
+    candidate.waits(1.6)
+    candidate.tick()
+    candidate.gets("n2", Kind.PRE_VOTE_REPLY, 1, True, 0, storage("n2"))
+    candidate.tick()
+    assert candidate.replica.engine.term == 1
+    assert candidate.said(Kind.REQUEST_VOTE) == []
+    candidate.sync()
+    assert len(candidate.said(Kind.REQUEST_VOTE)) == 2
+
+
+def test_fault_4_what_was_said_during_a_sync_waits_for_the_next_one() -> None:
+    follower = LoneReplica()
+    follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))
+    held = follower.replica.begin_sync()
+    follower.gets_append("n2", 1, [(2, 1)], prev=(1, 1))
+    asyncio.run(follower.journal.sync())
+    follower.journal.append(Entry(b"\x01", 3, 1))
+    follower.replica.end_sync(held)
+    assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [2]
+    follower.sync()
+    assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [3]
+
+
+def test_fault_4_a_leader_commits_nothing_that_is_not_on_its_own_disk() -> None:
+    """It counts itself as one of the majority, so a follower's answer alone is not one."""
+    leader = LoneReplica()
+    leader.leads()
+    ends = leader.proposes(b"\x93\xa1x\xa1a\xa1v")
+    assert leader.said(Kind.APPEND, to="n2"), "its own disk is no reason to let the others wait (thesis 10.2.1)"
+    leader.acknowledges("n2")
+    leader.acknowledges("n3")
+    leader.tick()
+    assert ends == []
+    assert leader.machine.applied[0] < leader.journal.last.index
+    leader.settle()
+    assert [applied for _, applied in ends] == [True]
+
+
+def test_fault_4_planted_without_holding_back_the_vote_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Replica, "send_durable", lambda self, *message: self._send(*message))
+    voter = LoneReplica()
+    voter.waits(1.0)
+    voter.gets("n2", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    assert voter.said(Kind.VOTE) == [[1, True, storage("n1")]]
+    voter.crash()
+    voter.waits(1.0)
+    voter.gets("n3", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    assert voter.said(Kind.VOTE) == [[1, True, storage("n1")]], "two votes in one term"
+
+
+def test_a_crash_after_the_vote_and_before_the_answer_forgets_both_or_none() -> None:
+    voter = LoneReplica()
+    voter.waits(1.0)
+    voter.gets("n2", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    voter.crash()
+    assert (voter.replica.engine.term, voter.replica.engine.vote) == (0, None)
+    voter.waits(1.0)
+    voter.gets("n2", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    asyncio.run(voter.journal.sync())
+    voter.crash()
+    voter.waits(1.0)
+    voter.gets("n3", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    voter.settle()
+    assert voter.replica.engine.vote == "n2"
+    assert voter.said(Kind.VOTE) == [], "the answer was lost, the vote was not"
+    voter.gets("n2", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    voter.settle()
+    assert voter.said(Kind.VOTE) == [[1, True, storage("n1")]]
+
+
+def test_a_crash_after_the_append_and_before_the_answer_loses_nothing_acknowledged() -> None:
+    follower = LoneReplica()
+    follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))
+    follower.settle()
+    follower.gets_append("n2", 1, [(2, 1)], prev=(1, 1))
+    follower.crash()
+    assert follower.log == [(1, 1)]
+    follower.gets_append("n2", 1, [], prev=(2, 1))
+    follower.settle()
+    assert [body[1:3] for body in follower.said(Kind.APPEND_REPLY)] == [[2, False]], "it asks for entry 2 again"
+
+
+def test_a_follower_applies_what_is_on_its_own_disk_only() -> None:
+    """So the state is never ahead of the log but by a snapshot, and no membership is forgotten in a crash."""
+    follower = LoneReplica()
+    follower.gets_append("n2", 1, [(1, 1), (2, 1)], prev=(0, 0), commit=2)
+    follower.tick()
+    assert follower.machine.applied == (0, 0)
+    follower.settle()
+    assert follower.machine.applied == (2, 1)
+
+
+def test_the_term_never_goes_back_over_a_restart() -> None:
+    node = LoneReplica()
+    terms = []
+    for term in (3, 5, 9):
+        node.gets("n2", Kind.HEARTBEAT, term, node.clock.time)
+        node.settle()
+        node.crash()
+        terms.append(node.replica.engine.term)
+    assert terms == [3, 5, 9]
+
+
+def test_a_group_of_one_commits_and_finds_it_after_a_restart() -> None:
+    """etcd #14370."""
+    single = LoneReplica(["n1"])
+    single.waits(0.1)
+    single.settle()
+    assert single.replica.leads
+    ends = single.proposes(b"\x93\xa1x\xa1a\xa1v")
+    single.settle()
+    assert [applied for _, applied in ends] == [True]
+    single.crash()
+    single.waits(0.1)
+    single.settle()
+    assert single.replica.leads
+    assert single.replica.engine.term == 2
+    assert single.machine.registers == {"a": "v"}
+
+
+def test_fault_5_the_library_loses_its_log_in_a_crash_during_compaction(tmp_path: Path) -> None:
+    path = str(tmp_path / "journal")
+    journal = FileJournal(path)
+    for index in range(1, 11):
+        journal.add(b"entry", index, 1)
+    journal.clear()
+    assert len(FileJournal(path)) == 0, "deleteEntriesTo begins with this, then writes the rest anew"
+
+
+def test_fault_5_the_library_reads_a_flipped_bit_as_an_entry(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = FileJournal(str(path))
+    journal.add(b"entry", 1, 1)
+    journal.flush()
+    image = path.read_bytes()
+    path.write_bytes(image.replace(b"entry", b"enTry", 1))
+    assert FileJournal(str(path))[0][0] == b"enTry"
+
+
+def test_fault_5_the_library_has_offsets_of_32_bits(tmp_path: Path) -> None:
+    journal = FileJournal(str(tmp_path / "journal"))
+    journal._FileJournal__currentOffset = 1 << 32
+    with pytest.raises(struct.error):
+        journal._FileJournal__setLastRecordOffset(journal._FileJournal__currentOffset)
+
+
+def filled(path: Path) -> LmdbJournal:
+    journal = LmdbJournal(path)
+    for index in range(1, 101):
+        journal.append(Entry(b"entry", index, 1))
+    asyncio.run(journal.sync())
+    return journal
+
+
+def test_fault_5_a_crash_during_compaction_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = filled(tmp_path)
+    journal.compact_to(60)
+    fill = JournalFile._fill
+
+    def fill_and_die(self: JournalFile, *arguments: Any) -> None:
+        fill(self, *arguments)
+        raise OSError("no power")
+
+    monkeypatch.setattr(JournalFile, "_fill", fill_and_die)
+    with pytest.raises(NodeFailed):
+        asyncio.run(journal.sync())
+    journal.close()
+    monkeypatch.undo()
+    again = LmdbJournal(tmp_path)
+    assert (again.first.index, again.last.index) == (0, 100)
+    again.close()
+
+
+def test_fault_5_a_flipped_bit_is_never_served(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    damaged = [path for path in tmp_path.rglob("*") if path.is_file() and b"entry" in path.read_bytes()]
+    for path in damaged:
+        path.write_bytes(path.read_bytes().replace(b"entry", b"enTry"))
+    assert damaged
+    with pytest.raises((NodeFailed, lmdb.Error)):
+        LmdbJournal(tmp_path).slice(1, 101)
