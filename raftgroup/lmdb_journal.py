@@ -137,8 +137,8 @@ class LmdbJournal:
         self._changes = self._state.take()
         try:
             self._commit = self._thread.submit(self._file.begin(self._changes))
-        except NodeFailed as failure:
-            self._fail(failure)
+        except Exception as error:
+            self._fail(self._file.failure(error))
         self._ask(loop, self._patience_s if self._quick else 0.0)
 
     def _ask(self, loop: asyncio.AbstractEventLoop, patience_s: float, polls: int = 0) -> None:
@@ -171,8 +171,8 @@ class LmdbJournal:
             self._file.grow()
             if changes is not None:
                 self._commit = self._thread.submit(self._file.begin(changes))
-        except NodeFailed as failure:
-            self._fail(failure)
+        except Exception as error:
+            self._fail(self._file.failure(error))
         self._ask(asyncio.get_running_loop(), 0.0)
 
     async def _landing(self) -> None:

@@ -374,6 +374,21 @@ async def test_a_failure_reaches_everybody_who_waits(
     journal.close()
 
 
+async def test_after_any_failure_nothing_is_synced_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a failed sync had taken is not with the disk: a later one would leave a gap."""
+    journal = LmdbJournal(tmp_path)
+    fill(journal, 3)
+    with monkeypatch.context() as broken:
+        broken.setattr(journal_file, "entry_value", None)
+        with pytest.raises(NodeFailed):
+            await journal.sync()
+    fill(journal, 6)
+    with pytest.raises(NodeFailed):
+        await journal.sync()
+    assert journal.synced_index == 0
+    journal.close()
+
+
 async def test_opening_does_not_read_the_whole_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await written(tmp_path, 3000)
     read: list[int] = []
