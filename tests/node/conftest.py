@@ -8,8 +8,8 @@ import pytest
 from aiohttp import ClientSession, ClientTimeout
 
 from node.client import Client
-from node.http.app import HttpServer
 from node.http.front import HttpLimits
+from node.http.server import HttpServer
 from node.service import Service
 from node.stream.server import StreamServer
 from tests.support.fake_group import FakeGroup, fake_group
