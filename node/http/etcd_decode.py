@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from metastore.errors import InvalidRequest, KeyEmpty, KeyNotFound
+from metastore.errors import InvalidRequest, KeyEmpty, KeyNotFound, LeaseNotFound
 from metastore.requests import (
     Compact,
     Compare,
@@ -102,45 +102,42 @@ _TIME_TO_LIVE = Message("etcdserverpb.LeaseTimeToLiveRequest", {"ID": as_int64, 
 _EMPTY = Message("etcdserverpb.EmptyRequest", {"linearizable": as_bool})
 
 
-def decode_put(value: Any) -> Put:
-    put = Put(**_PUT.read(value))
-    if not put.key:
+def _with_key(found: dict[str, Any]) -> dict[str, Any]:
+    if not found.get("key"):
         raise KeyEmpty("etcdserver: key is not provided")
+    return found
+
+
+def decode_put(value: Any) -> Put:
+    put = Put(**_with_key(_PUT.read(value)))
     if put.ignore_value and put.value:
         raise InvalidRequest("etcdserver: value is provided")
     if put.ignore_lease and put.lease:
         raise InvalidRequest("etcdserver: lease is provided")
+    if put.lease < 0:
+        raise LeaseNotFound(f"lease {put.lease} can't exist")
     return put
 
 
 def decode_delete(value: Any) -> DeleteRange:
-    delete = DeleteRange(**_DELETE.read(value))
-    if not delete.key:
-        raise KeyEmpty("etcdserver: key is not provided")
-    return delete
+    return DeleteRange(**_with_key(_DELETE.read(value)))
 
 
 def decode_range(value: Any) -> Range:
-    request = Range(**_RANGE.read(value))
-    if not request.key:
-        raise KeyEmpty("etcdserver: key is not provided")
-    return request
+    return Range(**_with_key(_RANGE.read(value)))
 
 
 def decode_compare(value: Any) -> Compare:
-    found = _COMPARE.read(value)
+    found = _with_key(_COMPARE.read(value))
     target = found.get("target", CompareTarget.VERSION)
     operand, default = OPERAND_OF[target]
-    compare = Compare(
-        key=found.get("key", b""),
+    return Compare(
+        key=found["key"],
         target=target,
         result=found.get("result", CompareResult.EQUAL),
         operand=found.get(operand, default),
         range_end=found.get("range_end", b""),
     )
-    if not compare.key:
-        raise KeyEmpty("etcdserver: key is not provided")
-    return compare
 
 
 _OPERATIONS: dict[str, Callable[[Any, int], Any]] = {

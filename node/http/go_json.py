@@ -18,7 +18,9 @@ from typing import Any
 INT64_MAX = (1 << 63) - 1
 INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,40})")
 LINE_ENDS = re.compile(r"[\r\n]")
+ALPHABET = re.compile(r"[A-Za-z0-9+/]")
 QUANTUM = re.compile(r"[A-Za-z0-9+/]{4}")
+PADDED = re.compile(r"[A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=)")
 SHOWN_CHARACTERS = 100
 
 Read = Callable[[Any], Any]
@@ -124,13 +126,14 @@ def _bytes_of_lines(value: str) -> bytes:
 
 
 def _first_bad(text: str) -> int:
-    """About where Go gives up: the first quantum of four characters that is not base64."""
+    """Where Go gives up: at the first character that does not belong there, or at the quantum that is cut short."""
     position = 0
     while match := QUANTUM.match(text, position):
         position = match.end()
+    if PADDED.match(text, position):
+        return position + 4
     rest = text[position : position + 4]
-    good = next((i for i, char in enumerate(rest) if not (char.isascii() and (char.isalnum() or char in "+/"))), 0)
-    return min(position + good, len(text))
+    return next((position + i for i, char in enumerate(rest) if not ALPHABET.match(char)), position)
 
 
 def as_int64(value: Any) -> int:

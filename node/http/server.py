@@ -57,7 +57,8 @@ class HttpServer:
         if self._front is not None:
             await self._front.close()
         await self.api.close()
-        for stream in list(self.app[STREAMS]):
+        streams = self.app[STREAMS]
+        for stream in list(streams):
             stream.cancel()
         await self._runner.cleanup()
         if self._front is not None:
