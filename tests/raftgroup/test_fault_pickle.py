@@ -1,0 +1,97 @@
+"""Fault 11 of pysyncobj.md: whoever reaches the library's port owns the machine; here nothing is unpickled."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pysyncobj.syncobj as library
+import pytest
+from pysyncobj.poller import createPoller
+from pysyncobj.tcp_connection import TcpConnection
+
+import raftgroup
+from raftgroup.frames import FrameError, FrameParser
+from raftgroup.messages import Kind, is_well_formed
+from tests.support.lone_replica import LoneReplica
+from tests.support.raft_cluster import Cluster
+
+TOUCHED: list[str] = []
+
+
+def touch(what: str) -> str:
+    TOUCHED.append(what)
+    return what
+
+
+class Malicious:
+    def __reduce__(self) -> tuple[Callable[[str], str], tuple[str]]:
+        return touch, ("owned",)
+
+
+@pytest.fixture(autouse=True)
+def _untouched() -> None:
+    TOUCHED.clear()
+
+
+def malicious_frame() -> bytes:
+    packed = zlib.compress(pickle.dumps(Malicious()))
+    return struct.pack("i", len(packed)) + packed
+
+
+def test_fault_11_the_library_runs_what_any_connection_sends() -> None:
+    connection = TcpConnection(createPoller("auto"))
+    connection._TcpConnection__readBuffer = malicious_frame()
+    connection._TcpConnection__processParseMessage()
+    assert TOUCHED == ["owned"]
+
+
+def test_fault_11_a_pickle_on_the_wire_is_no_frame() -> None:
+    with pytest.raises(FrameError):
+        FrameParser().feed(malicious_frame() * 100)
+    assert TOUCHED == []
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_fault_11_a_pickle_inside_a_message_is_not_unpickled(make_cluster: Callable[..., Cluster], kind: Kind) -> None:
+    cluster = make_cluster()
+    leader = cluster.leader()
+    for body in (pickle.dumps(Malicious()), [pickle.dumps(Malicious())] * 6, [[b"\x00" + pickle.dumps(Malicious())]]):
+        leader.group.on_message("n2", int(kind), body)
+    cluster.run_for(1.0)
+    assert TOUCHED == []
+    assert cluster.put(cluster.leader().id, "a", "still here")
+
+
+def test_fault_11_the_library_has_no_pickle_in_its_hands_here() -> None:
+    LoneReplica()
+    assert library.pickle.dumps([1, b"x"]) == b"\x92\x01\xc4\x01x"
+    with pytest.raises(Exception, match="."):
+        library.pickle.loads(pickle.dumps(Malicious()))
+    assert TOUCHED == []
+
+
+def test_fault_11_no_module_of_the_group_imports_pickle() -> None:
+    for path in Path(raftgroup.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            module = getattr(node, "module", None)
+            assert not {"pickle", "marshal", "shelve"} & {*names, module}, path
+
+
+def test_fault_11_the_librarys_own_requests_to_add_remove_and_transfer_have_no_kind() -> None:
+    """They are text messages of any connection there; here a member asks the leader by name, after its handshake."""
+    replica = LoneReplica()
+    replica.leads()
+    before = replica.replica.membership
+    for request in (["add", ["n9"]], ["remove", ["n2"]], ["transfer", ["n2"]], {"type": "apply_command"}):
+        for kind in range(256):
+            if is_well_formed(kind, request) and kind not in {int(each) for each in Kind}:
+                replica.replica.receive("n2", kind, request)
+    replica.settle()
+    assert replica.replica.membership == before
+    assert replica.replica.leads
