@@ -65,10 +65,10 @@ class Forwarding:
     # The side that leads.
 
     def take(self, member: str, packed: list[Any], *, leads: bool) -> None:
-        deadline = self._clock.now() + _PATIENCE_S
+        now = self._clock.now()
         for number, command in packed:
             if leads:
-                self._proposals.add(Proposal(command, deadline, self._done(member, number)))
+                self._proposals.add(command, self._done(member, number), now=now, timeout_s=_PATIENCE_S)
             else:
                 self._answer(member, [number, _REFUSED, 0, 0, None])
 

@@ -19,6 +19,7 @@ from raftgroup.administration import Administration
 from raftgroup.barrier import ReadBarrier
 from raftgroup.bootstrap import Founding, Greeting, Introductions
 from raftgroup.compaction import LogRetention, compaction_target
+from raftgroup.contacts import Contacts
 from raftgroup.errors import DataDirectoryError, MembershipRefused, NodeFailed, RaftError, Unavailable
 from raftgroup.forwarding import Forwarding
 from raftgroup.leader_calls import LeaderCalls
@@ -76,13 +77,16 @@ class Group:
         self._clock = clock
         stored = open_storage(journal, config.cluster, config.member, random)
         self.incarnation = stored.incarnation
-        own = Greeting(config.cluster, config.member, stored.incarnation, config.terms, {})
+        own = Greeting(
+            config.cluster, config.member, stored.incarnation, config.addresses.get("peer", ""), config.terms, {}
+        )
         founds = stored.membership is None and bool(config.founders)
         founding = Founding(own, config.founders, stored.pins) if founds else None
         membership = realigned(journal, machine.applied, stored.membership)
         if membership is None:
             membership = founding.provisional() if founding else Membership(())
         self._introductions = Introductions(own, founding)
+        self._contacts = Contacts(config.member)
         self._replica = Replica(
             Identity(config.member, stored.incarnation),
             membership,
@@ -115,7 +119,7 @@ class Group:
         self._timer_due = 0.0
         self._syncing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._listening: dict[str, str] = {}
+        self._dialled: dict[str, str] = {}
         self._last_role: tuple[Role, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None
         self.on_change: Callable[[], None] = _nothing
@@ -180,7 +184,7 @@ class Group:
     def submit(self, command: bytes, done: Callable[[Applied | RaftError], None], *, timeout_s: float = 5.0) -> None:
         """Propose, and have `done` called with the one end that it comes to."""
         self._check_alive()
-        self._proposals.add(Proposal(command, self._clock.now() + timeout_s, done))
+        self._proposals.add(command, done, now=self._clock.now(), timeout_s=timeout_s)
         self._wake()
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied:
@@ -443,6 +447,7 @@ class Group:
             peer = Greeting.from_wire(greeting)
             reason = self._introductions.judge(peer, self._committed_members())
             if reason is None:
+                self._contacts.met(peer)
                 self._pinned(peer)
         except ValueError as error:
             return str(error)
@@ -524,14 +529,9 @@ class Group:
     # Whom to be connected with.
 
     def _dial(self) -> None:
-        """Keep connected to every other member at its address."""
-        wanted = {
-            member.id: member.addresses["peer"]
-            for member in self.members.members
-            if member.id != self._config.member and "peer" in member.addresses
-        }
-        if wanted != self._listening:
-            self._listening = wanted
+        wanted = self._contacts.wanted(self.members)
+        if wanted != self._dialled:
+            self._dialled = wanted
             self._peers.set_members(wanted)
 
 

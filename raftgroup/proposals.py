@@ -7,11 +7,9 @@ unknown: it was in a log, or on its way to the leader, and nobody said what beca
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from itertools import count
 from typing import Any, NamedTuple
 
 from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
@@ -67,19 +65,27 @@ def into_future(future: asyncio.Future[Applied]) -> Callable[[Applied | RaftErro
 
 
 class Proposals:
-    """What waits to be proposed, in order, and what waits for its deadline."""
+    """What waits to be proposed, in order, and what waits for its deadline.
+
+    Proposals of one timeout are due in the order in which they came, since the clock never goes back. So there is a
+    queue per timeout, and what has ended is let go of at its front: no more is kept than is under way.
+    """
 
     def __init__(self) -> None:
         self._queue: deque[Proposal] = deque()
-        self._by_deadline: list[tuple[float, int, Proposal]] = []
-        self._order = count()
+        self._by_timeout: dict[float, deque[Proposal]] = {}
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, proposal: Proposal) -> None:
+    def add(self, command: bytes, done: Callable[[Applied | RaftError], None], *, now: float, timeout_s: float) -> None:
+        """`done` is called once, with what the command came to."""
+        proposal = Proposal(command, now + timeout_s, done)
         self._queue.append(proposal)
-        heapq.heappush(self._by_deadline, (proposal.deadline, next(self._order), proposal))
+        waiting = self._by_timeout.get(timeout_s)
+        if waiting is None:
+            waiting = self._by_timeout[timeout_s] = deque()
+        waiting.append(proposal)
 
     def put_back(self, proposals: Iterable[Proposal]) -> None:
         """They were refused before they reached any log: first in line again, until their deadline."""
@@ -102,16 +108,19 @@ class Proposals:
         return batch
 
     def expire(self, now: float) -> None:
-        """End what is past its deadline."""
-        waiting = self._by_deadline
-        while waiting and (waiting[0][2].done is None or waiting[0][0] <= now):
-            end_late(heapq.heappop(waiting)[2])
+        """End what is past its deadline. Call it often: it also lets go of what has ended."""
+        for timeout_s, waiting in list(self._by_timeout.items()):
+            while waiting and (waiting[0].done is None or waiting[0].deadline <= now):
+                end_late(waiting.popleft())
+            if not waiting:
+                del self._by_timeout[timeout_s]
 
     def fail(self, error: Callable[[], RaftError]) -> None:
         """This node stops: what is still in the queue ends with `error`; of the rest nobody here will hear."""
-        for _, _, proposal in self._by_deadline:
-            proposal.end(_lost_from_sight() if proposal.sent else error())
-        self._by_deadline.clear()
+        while self._by_timeout:
+            _, waiting = self._by_timeout.popitem()
+            for proposal in waiting:
+                proposal.end(_lost_from_sight() if proposal.sent else error())
         self._queue.clear()
 
 

@@ -1,0 +1,157 @@
+"""Each proposal comes to exactly one of three ends (pysyncobj.md, fault 13)."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
+from raftgroup.proposals import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, Applied, Proposal, Proposals, end_late
+
+
+def add(queue: Proposals, ends: list[Applied | RaftError], timeout_s: float = 10.0, command: bytes = b"x") -> None:
+    """Proposed at time 0."""
+    queue.add(command, ends.append, now=0.0, timeout_s=timeout_s)
+
+
+def test_a_proposal_ends_once() -> None:
+    ends: list[Applied | RaftError] = []
+    one = Proposal(b"x", 10.0, ends.append)
+    one.end(Applied(1, 1, None))
+    one.end(Unavailable("too late"))
+    end_late(one)
+    assert ends == [Applied(1, 1, None)]
+
+
+def test_what_never_left_the_queue_is_refused_at_its_deadline_and_what_did_is_unknown() -> None:
+    queue, waiting, sent = Proposals(), [], []
+    add(queue, sent)
+    queue.take()
+    add(queue, waiting)
+    queue.expire(9.99)
+    assert not sent
+    assert not waiting
+    queue.expire(10.0)
+    assert [type(end) for end in sent] == [OutcomeUnknown]
+    assert [type(end) for end in waiting] == [Unavailable]
+
+
+def test_what_expired_is_not_taken_any_more() -> None:
+    queue, ends = Proposals(), []
+    add(queue, ends, 1.0)
+    queue.expire(2.0)
+    assert queue.take() == []
+
+
+def test_a_long_deadline_delays_no_other() -> None:
+    queue, short = Proposals(), []
+    add(queue, [], 1000.0)
+    add(queue, short, 1.0)
+    queue.expire(1.0)
+    assert len(short) == 1
+
+
+def test_what_was_refused_is_first_in_line_again_in_its_order() -> None:
+    queue = Proposals()
+    for name in (b"a", b"b", b"c"):
+        add(queue, [], command=name)
+    batch = queue.take()
+    add(queue, [], command=b"d")
+    queue.put_back(batch)
+    assert [each.command for each in queue.take()] == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_batch_is_bounded_in_number_and_size() -> None:
+    queue = Proposals()
+    for _ in range(BATCH_COMMANDS_MAX + 1):
+        add(queue, [])
+    assert [len(queue.take()), len(queue.take())] == [BATCH_COMMANDS_MAX, 1]
+    for _ in range(3):
+        add(queue, [], command=bytes(BATCH_BYTES_MAX // 2 + 1))
+    assert [len(queue.take()), len(queue.take())] == [2, 1]
+
+
+def test_a_listener_that_throws_harms_nobody() -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    Proposal(b"x", 1.0, broken).end(Applied(1, 1, None))
+
+
+def test_a_stop_refuses_the_queue_and_says_unknown_of_the_rest() -> None:
+    queue, waiting, sent = Proposals(), [], []
+    add(queue, sent)
+    queue.take()
+    add(queue, waiting)
+    queue.fail(lambda: Unavailable("stopping"))
+    assert [type(end) for end in sent] == [OutcomeUnknown]
+    assert [str(end) for end in waiting] == ["stopping"]
+    assert not queue
+
+
+class Life(RuleBasedStateMachine):
+    """Everything that may happen to proposals, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = Proposals()
+        self.now = 0.0
+        self.ends: dict[int, list[Applied | RaftError]] = {}
+        self.out: list[list[Proposal]] = []
+        self.logged: set[int] = set()
+
+    @rule(patience=st.sampled_from([0.5, 5.0, 50.0]))
+    def propose(self, patience: float) -> None:
+        ends: list[Applied | RaftError] = []
+        self.ends[len(self.ends)] = ends
+        self.queue.add(str(len(self.ends) - 1).encode(), ends.append, now=self.now, timeout_s=patience)
+
+    @rule()
+    def take(self) -> None:
+        batch = self.queue.take()
+        if batch:
+            self.out.append(batch)
+            self.logged |= {int(each.command) for each in batch}
+
+    @precondition(lambda self: self.out)
+    @rule(which=st.randoms())
+    def refuse(self, which: object) -> None:
+        batch = self.out.pop()
+        self.logged -= {int(each.command) for each in batch}
+        self.queue.put_back(batch)
+
+    @precondition(lambda self: self.out)
+    @rule()
+    def apply(self) -> None:
+        for each in self.out.pop(0):
+            each.end(Applied(1, 1, None))
+
+    @rule(seconds=st.floats(0.0, 20.0))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.queue.expire(self.now)
+
+    @invariant()
+    def each_ends_once_and_what_is_in_a_log_is_never_refused(self) -> None:
+        for number, ends in self.ends.items():
+            assert len(ends) <= 1
+            if ends and number in self.logged:
+                assert not isinstance(ends[0], Unavailable)
+
+    def teardown(self) -> None:
+        self.queue.expire(self.now + 1000.0)
+        assert all(len(ends) == 1 for ends in self.ends.values())
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=100, deadline=None)
+
+
+@given(st.lists(st.floats(0, 100), max_size=20), st.floats(0, 100))
+def test_exactly_those_past_their_deadline_end(deadlines: list[float], now: float) -> None:
+    queue, ended = Proposals(), []
+    for deadline in deadlines:
+        queue.add(b"x", lambda _, at=deadline: ended.append(at), now=0.0, timeout_s=deadline)
+    queue.expire(now)
+    assert sorted(ended) == sorted(deadline for deadline in deadlines if deadline <= now)
