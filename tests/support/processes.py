@@ -1,0 +1,235 @@
+"""Real `palisade node` processes on loopback, each with its own folder, started and stopped by their process ids.
+
+Nothing here waits for a time: `until` waits for a condition and fails when it does not come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+LONGEST_WAIT_S = 30.0
+_given_ports: set[int] = set()
+
+
+def free_port() -> int:
+    """A port below the ones that the system gives to outgoing connections, so that it stays free over restarts."""
+    while True:
+        port = random.randrange(10_000, 20_000)
+        if port in _given_ports:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        _given_ports.add(port)
+        return port
+
+
+async def until(
+    holds: Callable[[], Awaitable[Any] | Any], what: str = "the condition", within_s: float = LONGEST_WAIT_S
+) -> Any:
+    """What `holds()` returns (or what that comes to) once it is true. Fails naming `what` when it is not in time."""
+    last: Any = None
+    try:
+        async with asyncio.timeout(within_s):
+            while not (last := await _value(holds())):
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"{what} did not come within {within_s} s; last seen: {last!r}") from None
+    return last
+
+
+async def _value(found: Awaitable[Any] | Any) -> Any:
+    return await found if inspect.isawaitable(found) else found
+
+
+class NodeProcess:
+    """One member. `options` are those of `palisade node` beside the addresses; they may change between starts."""
+
+    def __init__(self, folder: Path, node: str, *, cluster: str = "e2e", **options: str) -> None:
+        self.id = node
+        self.data_dir = folder / node
+        self.log_file = folder / f"{node}.log"
+        self.http, self.peer, self.stream = (f"127.0.0.1:{free_port()}" for _ in range(3))
+        self.cluster = cluster
+        self.options = options
+        self.before_exec: Callable[[], None] | None = None
+        """Called in the new process before the program, to limit it."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_began = 0
+
+    def command(self) -> list[str]:
+        given = {"id": self.id, "cluster": self.cluster, "data-dir": str(self.data_dir)}
+        given |= {"http": self.http, "peer": self.peer, "stream": self.stream}
+        given |= {name.replace("_", "-"): value for name, value in self.options.items()}
+        return [sys.executable, "-m", "node.cli", "node", *(f"--{name}={value}" for name, value in given.items())]
+
+    def start(self) -> None:
+        if self.running:
+            raise RuntimeError(f"{self.id} runs already")
+        with self.log_file.open("ab") as log:
+            self._log_began = log.tell()
+            self._process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, start_new_session=True, preexec_fn=self.before_exec
+            )
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError(f"{self.id} was never started")
+        return self._process.pid
+
+    def log(self) -> str:
+        """What the process that was started last has logged."""
+        return self.log_file.read_bytes()[self._log_began :].decode(errors="replace")
+
+    def kill(self) -> None:
+        """kill -9; returns when the process is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def interrupt(self, number: int = signal.SIGTERM) -> None:
+        os.kill(self.pid, number)
+
+    def pause(self) -> None:
+        self.interrupt(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.interrupt(signal.SIGCONT)
+
+    async def ended(self, within_s: float = LONGEST_WAIT_S) -> int:
+        """The exit code of the process, which is to end by itself; negative for a signal."""
+        await until(lambda: not self.running, f"the end of {self.id}", within_s)
+        assert self._process is not None
+        return self._process.returncode
+
+    async def stop(self, within_s: float = LONGEST_WAIT_S) -> int:
+        """Politely. Returns the exit code."""
+        self.interrupt()
+        return await self.ended(within_s)
+
+    async def logged(self, text: str, within_s: float = LONGEST_WAIT_S) -> None:
+        await until(lambda: text in self.log(), f"{text!r} in the log of {self.id}", within_s)
+
+    # What it answers. All of these return None where nobody answers.
+
+    async def get(self, path: str, timeout_s: float = 10.0) -> dict[str, Any] | None:
+        return await self.ask("GET", path, timeout_s=timeout_s)
+
+    async def ask(self, method: str, path: str, body: Any = None, timeout_s: float = 10.0) -> dict[str, Any] | None:
+        """The answer with its status code as 'http_status'."""
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.request(method, f"http://{self.http}{path}", json=body) as response,
+            ):
+                answer: dict[str, Any] = await response.json(content_type=None)
+                return answer | {"http_status": response.status}
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return None
+
+    async def ready(self) -> bool:
+        answer = await self.get("/readyz", timeout_s=2)
+        return answer is not None and answer["http_status"] == 200
+
+    async def status(self) -> dict[str, Any]:
+        answer = await self.get("/v1/status", timeout_s=2)
+        return answer if answer is not None else {}
+
+
+class Cluster:
+    """Nodes n1, n2, ... that are founded together; more of them `join`. `options` go to every node."""
+
+    def __init__(self, folder: Path, size: int = 3, **options: str) -> None:
+        self.folder = folder
+        self.options = options
+        self.nodes = [NodeProcess(folder, f"n{number}", **options) for number in range(1, size + 1)]
+        addresses = [(node, [each.rpartition(":")[2] for each in (node.http, node.stream)]) for node in self.nodes]
+        founders = ",".join(f"{node.id}={node.peer}:{':'.join(ports)}" for node, ports in addresses)
+        for node in self.nodes:
+            node.options = options | {"initial_cluster": founders}
+
+    def __getitem__(self, node: str) -> NodeProcess:
+        return next(each for each in self.nodes if each.id == node)
+
+    @property
+    def running(self) -> list[NodeProcess]:
+        return [node for node in self.nodes if node.running]
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [node.stream for node in self.nodes]
+
+    def joining(self, node: str, at: NodeProcess, **options: str) -> NodeProcess:
+        """A new member (or the new storage of an old one) that enters through `at`; not started yet."""
+        known = [each for each in self.nodes if each.id == node]
+        joins = known[0] if known else NodeProcess(self.folder, node)
+        joins.options = self.options | options | {"join": at.http}
+        if not known:
+            self.nodes.append(joins)
+        return joins
+
+    def start(self) -> None:
+        for node in self.nodes:
+            if not node.running:
+                node.start()
+
+    async def ready(self, nodes: Iterable[NodeProcess] | None = None, within_s: float = LONGEST_WAIT_S) -> None:
+        """Wait until every node (that runs) knows a leader and has caught up."""
+        for node in list(nodes) if nodes is not None else self.running:
+            await until(node.ready, f"{node.id} being ready (its log ends with: {node.log()[-1500:]})", within_s)
+
+    async def leader(self, among: Iterable[NodeProcess] | None = None) -> NodeProcess:
+        """The node that leads and says so itself."""
+        asked = list(among) if among is not None else None
+
+        async def leading() -> NodeProcess | None:
+            for node in asked if asked is not None else self.running:
+                if (await node.status()).get("role") == "leader":
+                    return node
+            return None
+
+        found: NodeProcess = await until(leading, "a leader")
+        return found
+
+    async def followers(self) -> list[NodeProcess]:
+        leader = await self.leader()
+        return [node for node in self.running if node is not leader]
+
+    async def equal_digests(self, nodes: Iterable[NodeProcess] | None = None) -> dict[str, Any]:
+        """The digest that all of the nodes (that run) have at one revision. Fails if they differ at one revision."""
+        asked = list(nodes) if nodes is not None else self.running
+
+        async def same_revision() -> list[dict[str, Any]] | None:
+            digests = [await node.get("/v1/digest") for node in asked]
+            found = [digest for digest in digests if digest is not None and digest["http_status"] == 200]
+            return found if len(found) == len(asked) and len({each["revision"] for each in found}) == 1 else None
+
+        digests: list[dict[str, Any]] = await until(same_revision, "digests at one revision")
+        for node, digest in zip(asked, digests, strict=True):
+            assert digest == digests[0], f"{node.id} differs from {asked[0].id} at revision {digest['revision']}"
+        return digests[0]
+
+    def kill(self) -> None:
+        """Of whatever still runs, also if it is paused."""
+        for node in self.running:
+            node.kill()
