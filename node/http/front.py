@@ -14,6 +14,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NamedTuple, cast
@@ -69,6 +70,9 @@ class FrontServer:
         self.limits = limits
         self.metrics = metrics
         self.connections: set[Connection] = set()
+        self.busy = 0
+        self.closing = False
+        self._calm = asyncio.Event()
         self._by_transport: dict[Any, Connection] = {}
         self._heads: dict[int, bytes] = {}
         self._server: asyncio.Server | None = None
@@ -85,14 +89,25 @@ class FrontServer:
         sockets = self._server.sockets if self._server else ()
         return int(sockets[0].getsockname()[1]) if sockets else 0
 
-    async def close(self) -> None:
-        """Stop listening, and end the connections that wait for nothing; those of aiohttp end with its server."""
+    async def close(self, patience_s: float) -> None:
+        """Stop listening, and end every connection once its request is answered; aiohttp's end with its server."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._server is not None:
             self._server.close()
+        self.closing = True
         for connection in list(self.connections):
             connection.end_soon()
+        if self.busy:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await self._calm.wait()
+
+    def answered(self) -> None:
+        """One request less is at work."""
+        self.busy -= 1
+        if self.closing and not self.busy:
+            self._calm.set()
 
     def abort(self) -> None:
         for connection in list(self.connections):
@@ -233,6 +248,7 @@ class Connection(asyncio.Protocol):
             return
         self._buffer = data[stop:]
         self._busy = True
+        self._server.busy += 1
         self.waiting_since = None
         plan.call(data[end + 4 : stop], self.reply)
 
@@ -246,12 +262,15 @@ class Connection(asyncio.Protocol):
         """Answer the request at work; called exactly once for it, from anywhere in the loop's thread."""
         transport = self._transport
         self._busy = False
+        self._server.answered()
         self._server.metrics.answered(status)
         if transport is None:
             return
         transport.write(b"%b%d\r\n\r\n%b" % (self._server.response_head(status), len(payload), payload))
         self.last_used = self._server.now()
-        if self._buffer:
+        if self._server.closing:
+            transport.close()
+        elif self._buffer:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:

@@ -55,7 +55,7 @@ class HttpServer:
     async def close(self) -> None:
         """Stop listening, let answers under way leave, end streams."""
         if self._front is not None:
-            await self._front.close()
+            await self._front.close(CLOSE_S)
         await self.api.close()
         streams = self.app[STREAMS]
         for stream in list(streams):
