@@ -17,18 +17,21 @@ from typing import Any
 from raftgroup.errors import DataDirectoryError
 from raftgroup.membership import Member, MemberRole, Membership
 
+_TEXTS = ("cluster", "member", "incarnation", "address", "terms")
+
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
     """What a node says of itself in the handshake.
 
-    `terms`: what all members have to agree on. `knows`: the incarnations of the membership that it goes by, and
-    `version` how new that is.
+    `address`: where it listens for members, 'host:port'. `terms`: what all members have to agree on. `knows`: the
+    incarnations of the membership that it goes by, and `version` how new that is.
     """
 
     cluster: str
     member: str
     incarnation: str
+    address: str
     terms: str
     knows: Mapping[str, str]
     version: int = 0
@@ -38,6 +41,7 @@ class Greeting:
             "cluster": self.cluster,
             "member": self.member,
             "incarnation": self.incarnation,
+            "address": self.address,
             "terms": self.terms,
             "knows": dict(self.knows),
             "version": self.version,
@@ -46,16 +50,17 @@ class Greeting:
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> Greeting:
         """Raises ValueError, naming the field, for a greeting that is none."""
-        for name in ("cluster", "member", "incarnation", "terms"):
-            if not isinstance(wire.get(name), str):
-                raise ValueError(f"the greeting has no text field {name!r}")
+        texts = [wire.get(name) for name in _TEXTS]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"the greeting does not have all of its text fields: {', '.join(_TEXTS)}")
         knows = wire.get("knows")
         if not isinstance(knows, dict) or not all(isinstance(each, str) for pair in knows.items() for each in pair):
             raise ValueError("the greeting's field 'knows' is not a map of texts")
         version = wire.get("version")
         if not isinstance(version, int):
             raise ValueError("the greeting's field 'version' is not a number")
-        return Greeting(wire["cluster"], wire["member"], wire["incarnation"], wire["terms"], knows, version)
+        cluster, member, incarnation, address, terms = map(str, texts)
+        return Greeting(cluster, member, incarnation, address, terms, knows, version)
 
 
 class Founding:
