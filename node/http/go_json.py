@@ -54,6 +54,8 @@ def read_value(text: str, start: int = 0) -> tuple[Any, int]:
     except StopIteration as stop:
         raise _syntax_error(text, stop.value) from None
     except json.JSONDecodeError as error:
+        if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
+            raise BadJson("unexpected EOF") from None
         raise BadJson(f"invalid JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
         raise BadJson("invalid JSON: nested too deeply") from None

@@ -1,4 +1,4 @@
-"""etcd's JSON paths without an etcd: streams, lost leaders, limits, and shapes that the differential test can't reach."""
+"""etcd's JSON paths without an etcd: streams, lost leaders, limits, what the differential test can't reach."""
 
 from __future__ import annotations
 
@@ -154,7 +154,8 @@ async def test_a_watch_is_created_and_hears(http: ClientSession) -> None:
 
 async def test_watches_of_one_stream_have_ids_and_are_cancelled(http: ClientSession) -> None:
     body = b'{"create_request": {"key": "YQ==", "watch_id": 7}} {"create_request": {"key": "Yg==", "watch_id": 7}}'
-    body += b'\n{"create_request": {"key": "Yg=="}}{"cancel_request": {"watch_id": 7}}{"cancel_request": {"watch_id": 99}}{}'
+    body += b'\n{"create_request": {"key": "Yg=="}}{"cancel_request": {"watch_id": 7}}'
+    body += b'{"cancel_request": {"watch_id": 99}}{}'
     async with http.post("/v3/watch", data=body) as answer:
         seen = [await line(answer) for _ in range(4)]
         await post(http, "/v3/kv/put", {"key": "YQ=="})
