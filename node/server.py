@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import random
 import signal
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep the interpreter's lock from the threads that commit."""
+CYCLES_SOUGHT_AFTER = 20_000
+"""New objects that could be part of a cycle. A thousand requests under way make a few thousand of them, which end by
+themselves; with the interpreter's default of 700 every batch would be searched several times."""
 
 
 class Node:
@@ -135,6 +139,8 @@ async def run_node(config: NodeConfig) -> None:
     node = Node(config)
     try:
         await node.start()
+        gc.freeze()
+        gc.set_threshold(CYCLES_SOUGHT_AFTER)
         await _first(node.wait(), stopped.wait())
     finally:
         await node.stop()
