@@ -1,0 +1,202 @@
+"""How a group is founded, and how a wiped member is told apart: M11 of the requirements, RATIS-2523."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from random import Random
+
+import pytest
+
+from raftgroup.bootstrap import Founding, Greeting, Introductions, judge_greeting
+from raftgroup.errors import DataDirectoryError
+from raftgroup.membership import Membership
+from tests.support.lone_replica import storage, voters
+
+ADDRESSES = {member: {"peer": member} for member in ("n1", "n2", "n3")}
+
+
+def greeting(
+    member: str, incarnation: str | None = None, knows: Membership | None = None, cluster: str = "c"
+) -> Greeting:
+    known = knows or Membership(())
+    return Greeting(
+        cluster=cluster,
+        member=member,
+        incarnation=incarnation or storage(member),
+        address=f"{member}:7501",
+        terms="",
+        knows={each.id: each.incarnation for each in known.members},
+        version=known.version,
+    )
+
+
+class Founder:
+    """One founding member, and what it would do with its vote. Its pins survive a restart, its reports do not."""
+
+    def __init__(self, member: str, incarnation: str | None = None, pins: dict[str, str] | None = None) -> None:
+        self.member = member
+        self.incarnation = incarnation or storage(member)
+        self.introductions = Introductions(
+            greeting(member, self.incarnation), Founding(greeting(member, self.incarnation), ADDRESSES, pins)
+        )
+        self.membership: Membership | None = None
+
+    def greeting(self) -> Greeting:
+        known = self.membership or Founding(greeting(self.member), ADDRESSES).provisional()
+        return self.introductions.greeting(known)
+
+    def meets(self, other: Greeting) -> bool:
+        """Whether it talks to the other."""
+        known = self.membership or Founding(greeting(self.member), ADDRESSES).provisional()
+        if self.introductions.judge(other, known) is not None:
+            return False
+        self.introductions.saw(other)
+        self.looks()
+        return True
+
+    def hears(self, member: str, pins: dict[str, str]) -> None:
+        self.introductions.reported(member, pins)
+        self.looks()
+
+    def looks(self) -> None:
+        self.membership = self.introductions.found() or self.membership
+
+
+PAIRS = [("n1", "n2"), ("n1", "n3"), ("n2", "n3")]
+
+
+@pytest.mark.parametrize("order", list(permutations(PAIRS)))
+def test_in_any_order_of_greetings_all_come_to_the_same_membership(order: list[tuple[str, str]]) -> None:
+    founders = {member: Founder(member) for member in ADDRESSES}
+    for one, other in order:
+        greetings = founders[one].greeting(), founders[other].greeting()
+        assert founders[one].meets(greetings[1])
+        assert founders[other].meets(greetings[0])
+    assert all(founder.membership is None for founder in founders.values()), "nobody votes before all agree"
+    for one, other in order:
+        founders[one].hears(other, dict(founders[other].introductions.pins or {}))
+        founders[other].hears(one, dict(founders[one].introductions.pins or {}))
+    assert [founder.membership for founder in founders.values()] == [voters("n1", "n2", "n3")] * 3
+
+
+def test_a_member_that_is_missing_holds_the_founding_up_and_is_named() -> None:
+    founder = Founder("n1")
+    founder.meets(greeting("n2"))
+    founder.hears("n2", {"n1": storage("n1"), "n2": storage("n2")})
+    assert founder.membership is None
+    assert founder.introductions.missing_founders() == ["n3"]
+
+
+def test_a_founded_member_tells_the_latecomer() -> None:
+    latecomer = Founder("n3")
+    latecomer.meets(greeting("n1", knows=voters("n1", "n2", "n3")))
+    assert latecomer.membership == voters("n1", "n2", "n3")
+
+
+def test_pins_go_on_being_reported_after_the_founding() -> None:
+    """The greeting of a connection may be older than the founding of who sent it."""
+    founder = Founder("n1")
+    pins = {member: storage(member) for member in ADDRESSES}
+    for member in ("n2", "n3"):
+        founder.meets(greeting(member))
+        founder.hears(member, pins)
+    assert founder.membership is not None
+    assert founder.introductions.pins == pins
+
+
+def test_a_founding_member_that_lost_its_disk_is_told_so_and_refused() -> None:
+    wiped, survivor = Founder("n2", "new storage"), voters("n1", "n2", "n3")
+    with pytest.raises(DataDirectoryError, match="the cluster knows n2 with storage n2-storage"):
+        wiped.meets(greeting("n1", knows=survivor))
+    reason = judge_greeting(greeting("n2", "new storage"), greeting("n1"), survivor)
+    assert reason is not None
+    assert "start it with --join" in reason
+
+
+def random_walk(random: Random) -> None:
+    """Greetings and reports in any order, any of them lost, members restarted, n2's disk lost at some moment."""
+    founders = {member: Founder(member) for member in ADDRESSES}
+    lost_at, stopped = int(random.random() * 40), set[str]()
+    agreed: set[tuple[tuple[str, str], ...]] = set()
+    for step in range(60):
+        if step == lost_at:
+            founders["n2"] = Founder("n2", "new storage")
+        one, other = random.sample(sorted(ADDRESSES), 2)
+        if one in stopped or other in stopped:
+            continue
+        try:
+            deed = random.random()
+            if deed < 0.5:
+                founders[one].meets(founders[other].greeting())
+            elif deed < 0.9:
+                founders[one].hears(other, dict(founders[other].introductions.pins or {}))
+            elif founders[one].membership is None:
+                pins = dict(founders[one].introductions.pins or {})
+                founders[one] = Founder(one, founders[one].incarnation, pins)
+        except DataDirectoryError:
+            stopped.add(one)
+        agreed |= {
+            tuple((each.id, each.incarnation) for each in founder.membership.members)
+            for founder in founders.values()
+            if founder.membership is not None
+        }
+    assert len(agreed) <= 1, "two groups were founded"
+
+
+def test_however_it_goes_at_most_one_group_is_founded() -> None:
+    for seed in range(3000):
+        random_walk(Random(seed))
+
+
+class TestGreetings:
+    OWN = greeting("n1")
+    KNOWN = voters("n1", "n2", "n3")
+
+    def judged(self, other: Greeting) -> str | None:
+        return judge_greeting(other, self.OWN, self.KNOWN)
+
+    def test_of_a_member_with_its_storage_is_welcome(self) -> None:
+        assert self.judged(greeting("n2", knows=self.KNOWN)) is None
+
+    def test_of_a_stranger_is_welcome_since_he_may_be_invited_next(self) -> None:
+        assert self.judged(greeting("n9")) is None
+
+    def test_of_another_cluster_is_refused(self) -> None:
+        assert "this is cluster c, not other" in str(self.judged(greeting("n2", cluster="other")))
+
+    def test_of_a_namesake_is_refused(self) -> None:
+        assert "two nodes are called n1" in str(self.judged(greeting("n1", "x")))
+
+    def test_of_a_removed_member_is_refused(self) -> None:
+        reason = judge_greeting(greeting("n3", knows=self.KNOWN), self.OWN, self.KNOWN.without("n3"))
+        assert "n3 was removed" in str(reason)
+
+    def test_of_who_knows_more_is_welcome_under_any_storage(self) -> None:
+        """It may have come back and lead by now; only over this connection is that heard of."""
+        newer = Membership(self.KNOWN.members, version=9)
+        assert self.judged(greeting("n2", "new storage", knows=newer)) is None
+
+    def test_who_knows_less_can_not_tell_a_member_that_it_was_wiped(self) -> None:
+        """A laggard that knows the old storage only, seen by the new one that is a member."""
+        came_back = Introductions(greeting("n2", "new storage"), None)
+        newer = Membership((), version=9)
+        assert came_back.judge(greeting("n3", knows=self.KNOWN), newer) is None
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("cluster", None),
+            ("member", 3),
+            ("incarnation", b"x"),
+            ("knows", []),
+            ("knows", {"n1": 1}),
+            ("version", "1"),
+        ],
+    )
+    def test_that_make_no_sense_name_the_field(self, field: str, value: object) -> None:
+        with pytest.raises(ValueError, match=field):
+            Greeting.from_wire(greeting("n1").to_wire() | {field: value})
+
+    def test_survive_the_wire(self) -> None:
+        said = greeting("n2", knows=self.KNOWN)
+        assert Greeting.from_wire(said.to_wire()) == said

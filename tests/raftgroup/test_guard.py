@@ -1,0 +1,260 @@
+"""What may reach the consensus library: against a naive model, for random histories and random messages of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+
+from raftgroup.errors import NodeFailed
+from raftgroup.guard import (
+    Acknowledge,
+    Append,
+    Drop,
+    Extend,
+    Hold,
+    Matched,
+    Missing,
+    Reply,
+    Resend,
+    StaleTerm,
+    StepDown,
+    screen_append,
+    screen_reply,
+)
+from raftgroup.journal import MemoryJournal
+from raftgroup.ports import Entry
+
+Verdict = StaleTerm | Missing | Matched | Extend
+Screen = Callable[[Append, MemoryJournal, int, int], Verdict]
+
+
+def log_of(terms: list[int], base: int = 0) -> MemoryJournal:
+    """A log whose entry at index i + 1 has the term terms[i], compacted to `base`."""
+    state = MemoryJournal()
+    for number, term in enumerate(terms):
+        state.append(Entry(b"%d.%d" % (number + 1, term), number + 1, term))
+    if base:
+        state.compact_to(base)
+    return state
+
+
+def append(term: int, history: list[int], prev: int, count: int, commit: int) -> Append:
+    """What a leader with that history sends: `count` entries behind `prev`."""
+    entries = [
+        Entry(b"%d.%d" % (index, history[index - 1]), index, history[index - 1])
+        for index in range(prev + 1, prev + count + 1)
+    ]
+    return Append(term, commit, prev, history[prev - 1] if prev else 0, entries)
+
+
+def terms(log: MemoryJournal) -> list[int]:
+    return [entry.term for entry in log.slice(log.first.index + 1, log.last.index + 1)]
+
+
+class TestAppends:
+    def test_of_a_past_leader_are_refused(self) -> None:
+        assert screen_append(append(1, [1], 0, 1, 0), log_of([1]), 2, 0) == StaleTerm()
+
+    def test_that_build_on_what_is_missing_ask_for_the_end_of_the_log(self) -> None:
+        assert screen_append(append(1, [1, 1, 1], 3, 0, 0), log_of([1]), 1, 0) == Missing(2)
+
+    def test_that_build_on_another_entry_ask_for_what_follows_the_commit_index(self) -> None:
+        assert screen_append(append(3, [1, 3, 3], 2, 1, 0), log_of([1, 2]), 3, 1) == Missing(2)
+
+    def test_that_match_deliver_nothing_and_commit_no_further_than_they_cover(self) -> None:
+        assert screen_append(append(2, [1, 1, 2], 0, 2, 3), log_of([1, 1, 1]), 2, 0) == Matched(2, 2)
+
+    def test_deliver_from_the_first_difference_on(self) -> None:
+        verdict = screen_append(append(3, [1, 3, 3], 0, 3, 9), log_of([1, 2, 2]), 3, 1)
+        assert isinstance(verdict, Extend)
+        assert verdict.truncates
+        assert (verdict.append.prev_index, verdict.append.prev_term, verdict.append.commit) == (1, 1, 3)
+        assert [entry.index for entry in verdict.append.entries] == [2, 3]
+
+    def test_that_begin_below_the_base_are_compared_above_it_only(self) -> None:
+        verdict = screen_append(append(1, [1] * 6, 0, 6, 6), log_of([1] * 5, base=3), 1, 4)
+        assert isinstance(verdict, Extend)
+        assert not verdict.truncates
+        assert [entry.index for entry in verdict.append.entries] == [6]
+
+    def test_that_contradict_a_committed_entry_stop_the_node(self) -> None:
+        with pytest.raises(NodeFailed, match="differs from this node's at index 2"):
+            screen_append(append(3, [1, 3], 0, 2, 2), log_of([1, 2]), 3, 2)
+        with pytest.raises(NodeFailed, match="differs"):
+            screen_append(append(3, [3, 3], 1, 1, 2), log_of([1, 2]), 3, 2)
+
+
+class TestReplies:
+    """`match` None is unknown, which no arithmetic takes for an index."""
+
+    @staticmethod
+    def screened(reply: Reply, match: int | None = None) -> object:
+        return screen_reply(reply, term=5, match=match, last_index=10, synced_index=8)
+
+    def test_of_a_later_term_end_the_leadership(self) -> None:
+        assert self.screened(Reply(6, 0, False)) == StepDown(6)
+
+    def test_of_an_earlier_term_count_for_nothing(self) -> None:
+        assert isinstance(self.screened(Reply(4, 9, True)), Drop)
+        assert isinstance(self.screened(Reply(4, 1, False)), Drop)
+
+    def test_that_acknowledge_what_is_not_there_count_for_nothing(self) -> None:
+        assert isinstance(self.screened(Reply(5, 12, True)), Drop)
+
+    def test_that_acknowledge_more_than_the_own_disk_holds_wait(self) -> None:
+        assert self.screened(Reply(5, 10, True)) == Hold(9)
+        assert self.screened(Reply(5, 9, True)) == Acknowledge(8)
+
+    @pytest.mark.parametrize(
+        ("asked", "match", "sent"), [(3, None, 3), (0, None, 1), (3, 6, 7), (99, 6, 11), (-5, 0, 1)]
+    )
+    def test_that_ask_for_an_index_get_one_between_match_and_the_end(
+        self, asked: int, match: int | None, sent: int
+    ) -> None:
+        assert self.screened(Reply(5, asked, False), match) == Resend(sent)
+
+    @given(
+        st.builds(Reply, st.integers(0, 9), st.integers(-3, 20), st.booleans()),
+        st.none() | st.integers(0, 10),
+    )
+    def test_next_index_stays_above_match_and_within_the_log(self, reply: Reply, match: int | None) -> None:
+        verdict = screen_reply(reply, term=5, match=match, last_index=10, synced_index=10)
+        if isinstance(verdict, Resend):
+            assert (match or 0) < verdict.next_index <= 11
+        if isinstance(verdict, Acknowledge):
+            assert verdict.match <= 10
+            assert reply.term == 5
+
+
+@dataclass
+class History:
+    """Leaders in order of their terms; each has everything that was committed before it (leader completeness).
+
+    `logs[term]` is the whole log of that leader, as terms; `committed[term]` how much of it is committed in its term.
+    """
+
+    logs: dict[int, list[int]] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    history = History()
+    log: list[int] = []
+    commit = 0
+    for term in range(1, draw(st.integers(1, 5)) + 1):
+        kept = draw(st.integers(commit, len(log)))
+        log = log[:kept] + [term] * draw(st.integers(1, 4))
+        commit = draw(st.one_of(st.just(commit), st.integers(kept + 1, len(log))))
+        history.logs[term] = log
+        history.committed[term] = commit
+    return history
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[History, list[Append]]:
+    """Messages of all leaders; those of one term in any order, repeated, late; terms mostly in order."""
+    history = draw(histories())
+    messages = []
+    for term, log in history.logs.items():
+        for _ in range(draw(st.integers(0, 6))):
+            prev = draw(st.integers(0, len(log)))
+            count = draw(st.integers(0, len(log) - prev))
+            messages.append(append(term, log, prev, count, draw(st.integers(0, history.committed[term]))))
+    repeated = draw(st.lists(st.sampled_from(messages), max_size=5)) if messages else []
+    late = draw(st.permutations(messages + repeated))
+    in_order = draw(st.booleans())
+    return history, sorted(late, key=lambda message: message.term) if in_order else list(late)
+
+
+class Follower:
+    """Applies verdicts as the library does: it removes everything behind prev_index, and appends."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.screen = screen
+        self.log = log_of([])
+        self.term = 0
+        self.commit = 0
+        self.acknowledged: dict[int, int] = {}
+
+    def take(self, message: Append) -> None:
+        verdict = self.screen(message, self.log, self.term, self.commit)
+        if isinstance(verdict, StaleTerm):
+            return
+        self.term = max(self.term, message.term)
+        if isinstance(verdict, Missing):
+            assert self.commit < verdict.next_index <= self.log.last.index + 1
+            return
+        if isinstance(verdict, Extend):
+            self.log.truncate_from(verdict.append.prev_index + 1)
+            for each in verdict.append.entries:
+                self.log.append(each)
+            covers, commit = verdict.append.covers, verdict.append.commit
+        else:
+            covers, commit = verdict.covers, verdict.commit
+        self.acknowledged[message.term] = max(self.acknowledged.get(message.term, 0), covers)
+        self.commit = max(self.commit, commit)
+
+
+def check(run: tuple[History, list[Append]], screen: Screen) -> None:
+    """Nothing acknowledged in its term or committed is ever removed; the log matches as far as it was acknowledged
+    (Raft 5.3); what the follower believes committed is committed."""
+    history, messages = run
+    newest = history.logs[max(history.logs)]
+    follower = Follower(screen)
+    for message in messages:
+        committed = terms(follower.log)[: follower.commit]
+        follower.take(message)
+        log = terms(follower.log)
+        acknowledged = follower.acknowledged.get(follower.term, 0)
+        assert log[: len(committed)] == committed
+        assert log[:acknowledged] == history.logs.get(follower.term, [])[:acknowledged]
+        assert follower.commit <= max(history.committed.values())
+        assert log[: follower.commit] == newest[: follower.commit]
+
+
+@settings(max_examples=500, deadline=None)
+@given(runs())
+def test_no_delivery_removes_what_is_acknowledged_or_committed(run: tuple[History, list[Append]]) -> None:
+    check(run, screen_append)
+
+
+def trusting(message: Append, log: MemoryJournal, term: int, commit: int) -> Verdict:
+    """The library's own way: whatever follows prev_index is replaced (fault 1)."""
+    verdict = screen_append(message, log, term, commit)
+    if isinstance(verdict, Matched) and message.entries and message.prev_index >= log.first.index:
+        return Extend(message, truncates=True)
+    return verdict
+
+
+def hasty(message: Append, log: MemoryJournal, term: int, commit: int) -> Verdict:
+    """The leader's commit index counts for the whole log, as it stands in the library."""
+    verdict = screen_append(message, log, term, commit)
+    return replace(verdict, commit=min(message.commit, log.last.index)) if isinstance(verdict, Matched) else verdict
+
+
+def boastful(message: Append, log: MemoryJournal, term: int, commit: int) -> Verdict:
+    """Acknowledges its whole log."""
+    verdict = screen_append(message, log, term, commit)
+    return replace(verdict, covers=log.last.index) if isinstance(verdict, Matched) else verdict
+
+
+def obedient(message: Append, log: MemoryJournal, term: int, commit: int) -> Verdict:
+    """Believes leaders of the past."""
+    return screen_append(message, log, min(term, message.term), commit)
+
+
+@pytest.mark.parametrize("planted", [trusting, hasty, boastful, obedient])
+def test_the_model_sees_a_planted_fault(planted: Screen) -> None:
+    def breaks(run: tuple[History, list[Append]]) -> bool:
+        try:
+            check(run, planted)
+        except (AssertionError, NodeFailed):
+            return True
+        return False
+
+    find(runs(), breaks, settings=settings(max_examples=20_000, deadline=None, phases=[Phase.generate]))

@@ -1,0 +1,144 @@
+"""Who belongs to the group: Raft thesis 4.1, and M10, M11 of the requirements."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftgroup.errors import MembershipRefused
+from raftgroup.membership import Member, MemberRole, Membership, MembershipLog
+from raftgroup.quorum_lease import majority
+from tests.support.lone_replica import storage, voters
+
+
+def learner(member: str, incarnation: str | None = None) -> Member:
+    return Member(member, MemberRole.LEARNER, incarnation or storage(member), {"peer": member})
+
+
+def majorities(membership: Membership) -> list[frozenset[str]]:
+    needed = majority(len(membership.voters))
+    return [frozenset(each) for each in combinations(sorted(membership.voters), needed)]
+
+
+def changed(membership: Membership, change: str, member: str) -> Membership:
+    if change == "add":
+        return membership.with_member(learner(member, f"{member}-{membership.version}"))
+    return membership.promoted(member) if change == "promote" else membership.without(member)
+
+
+CHANGES = st.tuples(st.sampled_from(["add", "promote", "remove"]), st.sampled_from(["n1", "n2", "n3", "n4", "n5"]))
+
+
+@given(st.lists(CHANGES, max_size=20))
+def test_any_majority_of_one_membership_shares_a_voter_with_any_majority_of_the_next(
+    changes: list[tuple[str, str]],
+) -> None:
+    membership = voters("n1", "n2", "n3")
+    for change, member in changes:
+        try:
+            after = changed(membership, change, member)
+        except MembershipRefused:
+            continue
+        assert after.voters
+        assert after.version == membership.version + 1
+        assert len(after.voters ^ membership.voters) <= 1
+        for one in majorities(membership):
+            assert all(one & other for other in majorities(after))
+        assert Membership.from_wire(after.to_wire()) == after
+        membership = after
+
+
+@given(st.lists(CHANGES, max_size=20))
+def test_a_replaced_storage_never_counts_as_the_voter_that_it_replaces(changes: list[tuple[str, str]]) -> None:
+    """An incarnation becomes a voter's only by a promotion."""
+    membership = voters("n1", "n2", "n3")
+    for change, member in changes:
+        try:
+            after = changed(membership, change, member)
+        except MembershipRefused:
+            continue
+        for voter in after.voters & membership.voters:
+            assert after.get(voter) == membership.get(voter)
+        membership = after
+
+
+def test_a_new_member_is_a_learner_first() -> None:
+    with pytest.raises(MembershipRefused, match="must join as a learner"):
+        voters("n1").with_member(Member("n2", MemberRole.VOTER, "x"))
+
+
+def test_a_member_with_the_same_storage_is_not_added_twice() -> None:
+    with pytest.raises(MembershipRefused, match="is a member already"):
+        voters("n1", "n2").with_member(learner("n2"))
+
+
+def test_the_only_voter_is_neither_removed_nor_replaced() -> None:
+    alone = voters("n1").with_member(learner("n2"))
+    with pytest.raises(MembershipRefused, match="only voter"):
+        alone.without("n1")
+    with pytest.raises(MembershipRefused, match="only voter"):
+        alone.with_member(learner("n1", "new"))
+
+
+def test_a_stranger_is_neither_promoted_nor_removed() -> None:
+    for change in (voters("n1").promoted, voters("n1").without):
+        with pytest.raises(MembershipRefused, match="n9 is not a member; the members are n1"):
+            change("n9")
+
+
+def test_a_voter_is_not_promoted_again() -> None:
+    with pytest.raises(MembershipRefused, match="voter already"):
+        voters("n1").promoted("n1")
+
+
+def test_a_removed_member_is_remembered_until_it_is_invited_again() -> None:
+    without = voters("n1", "n2", "n3").without("n3")
+    assert without.removed == {"n3"}
+    assert without.with_member(learner("n3", "new")).removed == frozenset()
+
+
+class TestMembershipLog:
+    BASE = voters("n1", "n2", "n3")
+    FIRST = BASE.with_member(learner("n4"))
+    SECOND = FIRST.promoted("n4")
+
+    def log(self) -> MembershipLog:
+        log = MembershipLog(self.BASE)
+        log.append(5, self.FIRST)
+        log.append(9, self.SECOND)
+        return log
+
+    def test_the_newest_in_the_log_counts_from_its_index_on(self) -> None:
+        log = self.log()
+        assert log.current == self.SECOND
+        assert [log.at(index) for index in (0, 4, 5, 8, 9, 99)] == [
+            self.BASE,
+            self.BASE,
+            self.FIRST,
+            self.FIRST,
+            self.SECOND,
+            self.SECOND,
+        ]
+
+    def test_a_truncation_brings_back_what_counted_before(self) -> None:
+        log = self.log()
+        assert log.truncate_from(9)
+        assert (log.current, log.changed_at) == (self.FIRST, 5)
+        assert not log.truncate_from(6)
+        assert log.truncate_from(1)
+        assert log.current == self.BASE
+
+    def test_a_compaction_keeps_what_counts_at_the_base(self) -> None:
+        log = self.log()
+        log.compact_to(7)
+        assert (log.at(7), log.current, log.changed_at) == (self.FIRST, self.SECOND, 9)
+        log.truncate_from(8)
+        assert log.current == self.FIRST
+
+    def test_a_snapshot_replaces_everything(self) -> None:
+        log = self.log()
+        log.reset(self.FIRST)
+        assert (log.current, log.changed_at) == (self.FIRST, 0)
