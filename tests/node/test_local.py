@@ -1,0 +1,104 @@
+"""The store in one's own process: no ports, one folder, the API of the client (N7)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import node.local
+from metastore.errors import Compacted, KeyTooLarge
+from metastore.requests import Compare, CompareResult, CompareTarget, Put
+from node.folder import FolderError
+from raftgroup.errors import RaftError, Unavailable
+
+
+async def test_what_was_written_is_there_after_the_next_start(tmp_path: Path) -> None:
+    async with node.local.open(tmp_path / "data") as store:
+        await store.put("a", "1")
+        await store.put("a", "2")
+        absent = Compare(b"b", CompareTarget.VERSION, CompareResult.EQUAL, 0)
+        assert (await store.txn([absent], [Put(b"b", b"1"), Put(b"c", b"1")])).succeeded
+        before = await store.digest()
+    async with node.local.open(tmp_path / "data") as store:
+        assert await store.digest() == before
+        found = await store.range("", prefix=True)
+        old = await store.get("a", revision=2)
+        assert [kv.key for kv in found.kvs] == [b"a", b"b", b"c"]
+        assert old is not None
+        assert old.value == b"1"
+        assert (await store.put("a", "3")).revision == 5
+
+
+async def test_many_puts_at_once_share_few_entries_of_the_log(tmp_path: Path) -> None:
+    async with node.local.open(tmp_path) as store:
+        await asyncio.gather(*(store.put(f"k{number}", "v") for number in range(2000)))
+        status = await store.status()
+    assert (status["keys"], status["revision"], status["leader"]) == (2000, 2001, "local")
+    assert status["raft"]["last_index"] < 50
+
+
+async def test_a_watch_sees_what_is_written_and_ends_with_the_store(tmp_path: Path) -> None:
+    async with node.local.open(tmp_path) as store:
+        await store.put("a", "1")
+        watch = store.watch("a", start_revision=1, prev_kv=True)
+        await store.delete("a")
+        seen = [await anext(watch), await anext(watch)]
+        assert [batch.revision for batch in seen] == [2, 3]
+        assert watch.next_revision == 4
+        waiting = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+    with pytest.raises(Unavailable, match="closed"):
+        await waiting
+
+
+async def test_a_cancelled_wait_loses_no_event(tmp_path: Path) -> None:
+    async with node.local.open(tmp_path) as store, store.watch("a") as watch:
+        seen: list[int] = []
+        for number in range(50):
+            put = asyncio.ensure_future(store.put("a", str(number)))
+            try:
+                async with asyncio.timeout(0.0005):
+                    seen.append((await anext(watch)).revision)
+            except TimeoutError:
+                pass
+            await put
+        while len(seen) < 50:
+            seen.append((await anext(watch)).revision)
+    assert seen == list(range(2, 52))
+
+
+async def test_a_lease_runs_out(tmp_path: Path) -> None:
+    async with node.local.open(tmp_path) as store:
+        lease = await store.lease_grant(1)
+        await store.put("a", "1", lease=lease.id)
+        async with store.watch("a") as watch, asyncio.timeout(10):
+            assert (await anext(watch)).events[0].delete
+        assert await store.leases() == ()
+
+
+async def test_refusals_are_those_of_the_client(tmp_path: Path) -> None:
+    async with node.local.open(tmp_path) as store:
+        with pytest.raises(KeyTooLarge):
+            await store.put("k" * 5000)
+        for number in range(4):
+            await store.put("a", str(number))
+        await store.compact(4)
+        with pytest.raises(Compacted):
+            await store.get("a", revision=3)
+        with pytest.raises(Compacted):
+            await anext(store.watch("a", start_revision=2))
+
+
+async def test_a_folder_in_use_or_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    async with node.local.open(tmp_path / "mine") as store:
+        with pytest.raises((FolderError, RaftError)):
+            async with node.local.open(tmp_path / "mine"):
+                pass
+        assert (await store.put("a", "1")).revision == 2
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("mine")
+    with pytest.raises(FolderError, match="not empty"):
+        async with node.local.open(tmp_path / "other"):
+            pass
