@@ -372,9 +372,9 @@ class Group:
         """Sync as long as something is unsynced; each sync lets out what it made true, and the next batch in."""
         try:
             while self._journal.dirty or self._replica.waits_for_sync:
-                held = self._replica.begin_sync()
+                self._replica.outbox.begin_sync()
                 await self._journal.sync()
-                self._replica.end_sync(held)
+                self._replica.end_sync()
             self._syncing = None
             self._turn()
         except Exception as error:
@@ -474,7 +474,7 @@ class Group:
         pins = self._introductions.pins
         if pins is not None:
             for member in sorted(self._peers.connected()):
-                self._replica.send_durable(member, Kind.FOUNDING, [dict(pins)])
+                self._replica.outbox.send_durable(member, Kind.FOUNDING, [dict(pins)])
 
     def _found(self) -> None:
         membership = self._introductions.found()

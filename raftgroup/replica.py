@@ -8,13 +8,12 @@ acknowledgements that answer them wait for the leader's own sync instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
-from raftgroup.election import Candidacy, PreVote, log_is_current
 from raftgroup.engine import BATCH, MEMBERSHIP, Engine, was_applied
 from raftgroup.errors import MembershipRefused, NodeFailed
 from raftgroup.guard import (
@@ -34,16 +33,18 @@ from raftgroup.guard import (
 )
 from raftgroup.membership import Membership, MembershipLog
 from raftgroup.messages import Kind
+from raftgroup.outbox import Outbox, Send
 from raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
-from raftgroup.quorum_lease import QuorumLease, may_vote
+from raftgroup.quorum_lease import QuorumLease
 from raftgroup.replication import Replication
 from raftgroup.role import Role
+from raftgroup.storage import membership_in
 from raftgroup.timing import Timing
+from raftgroup.voting import Voting
 
 APPLY_ENTRIES_MAX = 256
 """How many entries a follower applies in one go, so that a long catch-up never delays a heartbeat."""
 
-Send = Callable[[str, int, Any], bool]
 Outcome = Callable[[Any, bool], None]
 
 
@@ -77,20 +78,11 @@ class Replica:
         self._clock = clock
         self._timing = timing
         self._send = send
-        self._started = clock.now()
-        self._heard_leader: float | None = None
         self._commit_target = 0
         self._led_term = -1
         self._ready_to_lead = False
-        self._votes: set[tuple[int, str]] = set()
         self._answering: tuple[str, float] | None = None
-        self._held_messages: list[tuple[str, int, Any]] = []
         self._held_replies: list[tuple[str, Reply, float, str]] = []
-        self._syncing = False
-        self._term_writes = 0
-        self._term_writes_syncing = 0
-        self._term_writes_synced = 0
-        self._handover_term = -1
         self._membership_queued = False
         self.installing = False
         """A snapshot is about to become the state: apply nothing, and do not campaign."""
@@ -98,9 +90,21 @@ class Replica:
         self._lease_until = 0.0
         self._known: dict[str, str] | None = None
         self._memberships = MembershipLog(membership)
-        self._pre_vote = PreVote(self._own_id)
         self.lease = QuorumLease(self._own_id, timing.election_timeout_min_s, timing.drift)
+        self.outbox = Outbox(journal, send)
+        self.voting = Voting(
+            self._own_id,
+            identity.incarnation,
+            self,
+            journal=journal,
+            clock=clock,
+            timing=timing,
+            send=send,
+            outbox=self.outbox,
+            follow_term=self._follow_term,
+        )
         self.engine = Engine(self._own_id, host=self, journal=journal, clock=clock, random=random, timing=timing)
+        self.voting.engine = self.engine
         self.replication = Replication(self.engine, journal, clock, timing, send)
         self.engine.restore(machine.applied[0])
         self._read_memberships()
@@ -112,11 +116,7 @@ class Replica:
             Kind.HEARTBEAT: self._on_heartbeat,
             Kind.APPEND_REPLY: self._on_append_reply,
             Kind.HEARTBEAT_REPLY: self._on_heartbeat_reply,
-            Kind.PRE_VOTE: self._on_pre_vote,
-            Kind.PRE_VOTE_REPLY: self._on_pre_vote_reply,
-            Kind.REQUEST_VOTE: self._on_request_vote,
-            Kind.VOTE: self._on_vote,
-            Kind.CAMPAIGN_NOW: self._on_campaign_now,
+            **self.voting.handlers,
         }
 
     def _read_memberships(self) -> None:
@@ -126,7 +126,7 @@ class Replica:
             entries = self._journal.slice(index, index + 1024)
             for entry in entries:
                 if entry.command[:1] == MEMBERSHIP:
-                    self._memberships.append(entry.index, _membership_in(entry.command))
+                    self._memberships.append(entry.index, membership_in(entry.command))
             index += len(entries)
 
     # What can be seen.
@@ -144,7 +144,7 @@ class Replica:
     @property
     def is_voter(self) -> bool:
         """As the group knows this node, with this storage."""
-        return self._own_id in self.membership.voters and self._is_known(self._own_id, self.identity.incarnation)
+        return self._own_id in self.membership.voters and self.is_known(self._own_id, self.identity.incarnation)
 
     @property
     def leads(self) -> bool:
@@ -271,66 +271,30 @@ class Replica:
 
     @property
     def waits_for_sync(self) -> bool:
-        """Something is held back here. The journal need not be dirty any more: an install syncs it too."""
-        return bool(self._held_messages or self._held_replies) or self._term_writes != self._term_writes_synced
+        return bool(self._held_replies) or self.outbox.waits_for_sync
 
-    def begin_sync(self) -> list[tuple[str, int, Any]]:
-        """The messages that the sync which starts now makes true."""
-        held, self._held_messages = self._held_messages, []
-        self._syncing = True
-        self._term_writes_syncing = self._term_writes
-        return held
-
-    def end_sync(self, released: Iterable[tuple[str, int, Any]]) -> None:
-        self._syncing = False
-        self._term_writes_synced = self._term_writes_syncing
-        for member, kind, body in released:
-            self._send(member, kind, body)
-        if not self._journal.dirty:
-            late, self._held_messages = self._held_messages, []
-            for member, kind, body in late:
-                self._send(member, kind, body)
+    def end_sync(self) -> None:
+        """A sync that `outbox.begin_sync` announced has come to its end."""
+        self.outbox.end_sync()
         replies, self._held_replies = self._held_replies, []
         for member, reply, sent_at, incarnation in replies:
             self._judge_reply(member, reply, sent_at, incarnation)
 
-    def send_durable(self, member: str, kind: int, body: Any) -> None:
-        """Send once everything that was written until now is on disk."""
-        if self._syncing or self._journal.dirty:
-            self._held_messages.append((member, kind, body))
-        else:
-            self._send(member, kind, body)
-
     # Host: what the engine asks.
 
     def may_campaign(self) -> bool:
-        if not self.is_voter or self.installing:
-            return False
-        term = self.engine.term + 1
-        if not self.membership.voters - {self._own_id} or term == self._handover_term:
-            return True
-        if not self._may_vote():
-            return False
-        if self._pre_vote.won(term, self.membership.voters):
-            self._pre_vote.end()
-            return True
-        if self._pre_vote.begin(term, self._clock.now(), 2 * self._timing.heartbeat_s):
-            last = self._journal.last
-            for voter in sorted(self.membership.voters - {self._own_id}):
-                self._send(voter, Kind.PRE_VOTE, [term, last.index, last.term])
-        return False
+        return not self.installing and self.voting.may_campaign()
 
     def send_vote_request(self, member: str, term: int, last_index: int, last_term: int) -> None:
-        handover = term == self._handover_term
-        self.send_durable(member, Kind.REQUEST_VOTE, [term, last_index, last_term, handover])
+        self.voting.ask_for_vote(member, term, last_index, last_term)
 
     def send_vote(self, member: str, term: int) -> None:
-        self.send_durable(member, Kind.VOTE, [term, True, self.identity.incarnation])
+        self.voting.give_vote(member, term)
 
     def send_appends(self) -> None:
         if self.engine.term != self._led_term:
             self._begin_to_lead()
-        if self._term_writes != self._term_writes_synced:
+        if not self.outbox.term_is_durable:
             return
         self.replication.send_to_all(self._others)
 
@@ -349,7 +313,7 @@ class Replica:
 
     def _answer(self, leader: str, next_index: int, success: bool, sent_at: float) -> None:
         body = [self.engine.term, next_index, success, sent_at, self.identity.incarnation]
-        self.send_durable(leader, Kind.APPEND_REPLY, body)
+        self.outbox.send_durable(leader, Kind.APPEND_REPLY, body)
 
     def apply(self, index: int, term: int, command: bytes) -> Any:
         kind = command[:1]
@@ -364,7 +328,7 @@ class Replica:
 
     def membership_added(self, index: int, command: bytes) -> None:
         self._membership_queued = False
-        self._memberships.append(index, _membership_in(command))
+        self._memberships.append(index, membership_in(command))
         self._membership_changed()
 
     def truncated_from(self, index: int) -> None:
@@ -372,7 +336,7 @@ class Replica:
             self._membership_changed()
 
     def term_changed(self) -> None:
-        self._term_writes += 1
+        self.outbox.term_written()
 
     def _membership_changed(self) -> None:
         before = self._known
@@ -390,7 +354,7 @@ class Replica:
                 self.replication.forget(member.id)
                 self.lease.forget(member.id)
 
-    def _is_known(self, member: str, incarnation: str) -> bool:
+    def is_known(self, member: str, incarnation: str) -> bool:
         return self._known is not None and self._known.get(member) == incarnation
 
     # Followers.
@@ -398,8 +362,7 @@ class Replica:
     def _hear(self, leader: str, term: int) -> None:
         if self.engine.leads and term == self.engine.term:
             raise NodeFailed(f"{leader} leads term {term} as this node does: two leaders in one term")
-        self._heard_leader = self._clock.now()
-        self._pre_vote.end()
+        self.voting.heard_leader()
 
     def _on_append(self, leader: str, body: Any) -> None:
         term, commit, prev_index, prev_term, sent_at, packed = body
@@ -428,13 +391,7 @@ class Replica:
         if term >= self.engine.term:
             self._hear(leader, term)
             self.engine.deliver_heartbeat(leader, term)
-        self.send_durable(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
-
-    def _on_campaign_now(self, leader: str, body: Any) -> None:
-        (term,) = body
-        if term == self.engine.term and leader == self.engine.leader and self.is_voter:
-            self._handover_term = term + 1
-            self.engine.campaign_now(leader, term)
+        self.outbox.send_durable(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
 
     # Leaders.
 
@@ -444,7 +401,7 @@ class Replica:
 
     def _judge_reply(self, follower: str, reply: Reply, sent_at: float, incarnation: str) -> None:
         """Also of a reply that was held: its sender may have been removed or replaced meanwhile."""
-        if not self.engine.leads or not self._is_known(follower, incarnation):
+        if not self.engine.leads or not self.is_known(follower, incarnation):
             return
         verdict = screen_reply(
             reply,
@@ -469,7 +426,7 @@ class Replica:
 
     def _on_heartbeat_reply(self, follower: str, body: Any) -> None:
         term, sent_at, incarnation = body
-        if not self.engine.leads or not self._is_known(follower, incarnation):
+        if not self.engine.leads or not self.is_known(follower, incarnation):
             return
         if term > self.engine.term:
             self._follow_term(term)
@@ -491,69 +448,3 @@ class Replica:
         self.lease.surrender()
         self._lease_until = 0.0
         return self._send(target, Kind.CAMPAIGN_NOW, [self.engine.term])
-
-    # Elections.
-
-    def _may_vote(self) -> bool:
-        """Whether this node's promise to the leader that it last heard is over. Who is no voter by its own log votes
-        all the same: the entry that made it one may not have reached it yet, and only the candidate's membership says
-        whether the vote of this storage counts (Raft thesis 4.2.2)."""
-        if self.engine.leads:
-            return False
-        return may_vote(
-            self._clock.now(),
-            started=self._started,
-            heard_leader=self._heard_leader,
-            election_timeout_min_s=self._timing.election_timeout_min_s,
-        )
-
-    def _on_pre_vote(self, candidate: str, body: Any) -> None:
-        candidacy = Candidacy(*body)
-        if candidate in self.membership.removed:
-            return
-        last = self._journal.last
-        granted = (
-            self._may_vote() and candidacy.term > self.engine.term and log_is_current(candidacy, last.index, last.term)
-        )
-        reply = [candidacy.term, granted, self.engine.term, self.identity.incarnation]
-        self._send(candidate, Kind.PRE_VOTE_REPLY, reply)
-
-    def _on_pre_vote_reply(self, voter: str, body: Any) -> None:
-        term, granted, voters_term, incarnation = body
-        if not self._is_known(voter, incarnation) or self.engine.leads:
-            return
-        if granted:
-            self._pre_vote.grant(voter, term)
-        elif voters_term > self.engine.term and self._may_vote():
-            self.engine.adopt_term(voters_term)
-
-    def _on_request_vote(self, candidate: str, body: Any) -> None:
-        term, last_index, last_term, handover = body
-        if candidate in self.membership.removed:
-            return
-        if not handover and not self._may_vote():
-            return
-        if term < self.engine.term:
-            self.send_durable(candidate, Kind.VOTE, [self.engine.term, False, self.identity.incarnation])
-        elif term == self.engine.term and self.engine.vote == candidate:
-            self.send_vote(candidate, term)
-        else:
-            if term > self.engine.term:
-                self._ready_to_lead = False
-            self.engine.deliver_vote_request(candidate, term, last_index, last_term)
-
-    def _on_vote(self, voter: str, body: Any) -> None:
-        term, granted, incarnation = body
-        if voter not in self.membership.voters or not self._is_known(voter, incarnation):
-            return
-        if not granted:
-            if term > self.engine.term:
-                self._follow_term(term)
-            return
-        if term == self.engine.term and (term, voter) not in self._votes:
-            self._votes = {vote for vote in self._votes if vote[0] == term} | {(term, voter)}
-            self.engine.deliver_vote(voter, term)
-
-
-def _membership_in(command: bytes) -> Membership:
-    return Membership.from_wire(msgpack.unpackb(command[1:]))

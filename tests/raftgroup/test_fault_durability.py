@@ -19,8 +19,8 @@ from raftgroup.errors import NodeFailed
 from raftgroup.journal_file import JournalFile
 from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.messages import Kind
+from raftgroup.outbox import Outbox
 from raftgroup.ports import Entry
-from raftgroup.replica import Replica
 from tests.support.lone_replica import LoneReplica, storage
 
 
@@ -69,11 +69,11 @@ def test_fault_4_a_candidate_asks_for_votes_only_with_its_own_on_disk() -> None:
 def test_fault_4_what_was_said_during_a_sync_waits_for_the_next_one() -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))
-    held = follower.replica.begin_sync()
+    follower.replica.outbox.begin_sync()
     follower.gets_append("n2", 1, [(2, 1)], prev=(1, 1))
     asyncio.run(follower.journal.sync())
     follower.journal.append(Entry(b"\x01", 3, 1))
-    follower.replica.end_sync(held)
+    follower.replica.end_sync()
     assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [2]
     follower.sync()
     assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [3]
@@ -95,7 +95,7 @@ def test_fault_4_a_leader_commits_nothing_that_is_not_on_its_own_disk() -> None:
 
 
 def test_fault_4_planted_without_holding_back_the_vote_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Replica, "send_durable", lambda self, *message: self._send(*message))
+    monkeypatch.setattr(Outbox, "send_durable", lambda self, *message: self._send(*message))
     voter = LoneReplica()
     voter.waits(1.0)
     voter.gets("n2", Kind.REQUEST_VOTE, 1, 0, 0, False)

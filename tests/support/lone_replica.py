@@ -94,9 +94,9 @@ class LoneReplica:
         self.replica.tick()
 
     def sync(self) -> None:
-        held = self.replica.begin_sync()
+        self.replica.outbox.begin_sync()
         asyncio.run(self.journal.sync())
-        self.replica.end_sync(held)
+        self.replica.end_sync()
 
     def settle(self) -> None:
         """Turn and sync until nothing more is to be done."""

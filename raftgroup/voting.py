@@ -1,0 +1,172 @@
+"""One member's part in elections: as a voter, and as a candidate.
+
+A voter keeps its promise to the leader that it last heard: no vote and no pre-vote for a minimum election timeout
+(`quorum_lease.may_vote`). A candidate asks for pre-votes first. The one exception to both is a hand-over: the leader
+has given up its lease for its whole term and told its successor to campaign for exactly the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from raftgroup.election import Candidacy, PreVote, log_is_current
+from raftgroup.engine import Engine
+from raftgroup.membership import Membership
+from raftgroup.messages import Kind
+from raftgroup.outbox import Outbox, Send
+from raftgroup.ports import Clock, Journal
+from raftgroup.quorum_lease import may_vote
+from raftgroup.timing import Timing
+
+
+class Electorate(Protocol):
+    """What a member knows of the others at the moment."""
+
+    @property
+    def membership(self) -> Membership: ...
+    @property
+    def is_voter(self) -> bool: ...
+    def is_known(self, member: str, incarnation: str) -> bool:
+        """Whether that storage is the one by which the group knows that member."""
+        ...
+
+
+class Voting:
+    """`follow_term` gives up whatever this node does in its term, for a later one."""
+
+    def __init__(
+        self,
+        own_id: str,
+        incarnation: str,
+        electorate: Electorate,
+        *,
+        journal: Journal,
+        clock: Clock,
+        timing: Timing,
+        send: Send,
+        outbox: Outbox,
+        follow_term: Callable[[int], None],
+    ) -> None:
+        self.engine: Engine
+        self._own_id = own_id
+        self._incarnation = incarnation
+        self._electorate = electorate
+        self._journal = journal
+        self._clock = clock
+        self._timing = timing
+        self._send = send
+        self._outbox = outbox
+        self._follow_term = follow_term
+        self._started = clock.now()
+        self._heard_leader: float | None = None
+        self._handover_term = -1
+        self._pre_vote = PreVote(own_id)
+        self._votes: set[tuple[int, str]] = set()
+        self.handlers: dict[int, Callable[[str, Any], None]] = {
+            Kind.PRE_VOTE: self._on_pre_vote,
+            Kind.PRE_VOTE_REPLY: self._on_pre_vote_reply,
+            Kind.REQUEST_VOTE: self._on_request_vote,
+            Kind.VOTE: self._on_vote,
+            Kind.CAMPAIGN_NOW: self._on_campaign_now,
+        }
+
+    def heard_leader(self) -> None:
+        """What was granted before is no longer true, and the promise to this leader begins anew."""
+        self._heard_leader = self._clock.now()
+        self._pre_vote.end()
+
+    # The candidate.
+
+    def may_campaign(self) -> bool:
+        """The election timeout has passed: may an election start now? Asks for pre-votes where it needs them."""
+        if not self._electorate.is_voter:
+            return False
+        term = self.engine.term + 1
+        others = self._electorate.membership.voters - {self._own_id}
+        if not others or term == self._handover_term:
+            return True
+        if not self._is_free():
+            return False
+        if self._pre_vote.won(term, self._electorate.membership.voters):
+            self._pre_vote.end()
+            return True
+        if self._pre_vote.begin(term, self._clock.now(), 2 * self._timing.heartbeat_s):
+            last = self._journal.last
+            for voter in sorted(others):
+                self._send(voter, Kind.PRE_VOTE, [term, last.index, last.term])
+        return False
+
+    def ask_for_vote(self, member: str, term: int, last_index: int, last_term: int) -> None:
+        handover = term == self._handover_term
+        self._outbox.send_durable(member, Kind.REQUEST_VOTE, [term, last_index, last_term, handover])
+
+    def _on_campaign_now(self, leader: str, body: Any) -> None:
+        (term,) = body
+        if term == self.engine.term and leader == self.engine.leader and self._electorate.is_voter:
+            self._handover_term = term + 1
+            self.engine.campaign_now(leader, term)
+
+    def _on_pre_vote_reply(self, voter: str, body: Any) -> None:
+        term, granted, voters_term, incarnation = body
+        if not self._electorate.is_known(voter, incarnation) or self.engine.leads:
+            return
+        if granted:
+            self._pre_vote.grant(voter, term)
+        elif voters_term > self.engine.term and self._is_free():
+            self.engine.adopt_term(voters_term)
+
+    def _on_vote(self, voter: str, body: Any) -> None:
+        """Each voter counts once in a term (pysyncobj.md, fault 14)."""
+        term, granted, incarnation = body
+        is_voter = voter in self._electorate.membership.voters
+        if not is_voter or not self._electorate.is_known(voter, incarnation):
+            return
+        if not granted:
+            if term > self.engine.term:
+                self._follow_term(term)
+            return
+        if term == self.engine.term and (term, voter) not in self._votes:
+            self._votes = {vote for vote in self._votes if vote[0] == term} | {(term, voter)}
+            self.engine.deliver_vote(voter, term)
+
+    # The voter.
+
+    def _is_free(self) -> bool:
+        """Whether this node's promise to the leader that it last heard is over. Who is no voter by its own log votes
+        all the same: the entry that made it one may not have reached it yet, and only the candidate's membership says
+        whether the vote of this storage counts (Raft thesis 4.2.2)."""
+        if self.engine.leads:
+            return False
+        return may_vote(
+            self._clock.now(),
+            started=self._started,
+            heard_leader=self._heard_leader,
+            election_timeout_min_s=self._timing.election_timeout_min_s,
+        )
+
+    def give_vote(self, candidate: str, term: int) -> None:
+        self._outbox.send_durable(candidate, Kind.VOTE, [term, True, self._incarnation])
+
+    def _on_pre_vote(self, candidate: str, body: Any) -> None:
+        candidacy = Candidacy(*body)
+        if candidate in self._electorate.membership.removed:
+            return
+        last = self._journal.last
+        granted = (
+            self._is_free() and candidacy.term > self.engine.term and log_is_current(candidacy, last.index, last.term)
+        )
+        self._send(candidate, Kind.PRE_VOTE_REPLY, [candidacy.term, granted, self.engine.term, self._incarnation])
+
+    def _on_request_vote(self, candidate: str, body: Any) -> None:
+        term, last_index, last_term, handover = body
+        if candidate in self._electorate.membership.removed:
+            return
+        if not handover and not self._is_free():
+            return
+        if term < self.engine.term:
+            self._outbox.send_durable(candidate, Kind.VOTE, [self.engine.term, False, self._incarnation])
+        elif term == self.engine.term and self.engine.vote == candidate:
+            self.give_vote(candidate, term)
+        else:
+            self.engine.deliver_vote_request(candidate, term, last_index, last_term)
