@@ -22,23 +22,23 @@ from metastore.mvcc import compacted, record_at
 from metastore.ordered_map import OrderedMap, Table
 from metastore.record import (
     DELETE,
+    HEADER,
+    HEADER_BYTES,
     NO_DIGEST,
     PIN_END,
     PIN_PREFIX,
     POINTER,
     POINTER_BYTES,
     REVISION,
-    SUB,
     Trailer,
+    is_only_event,
     key_hash,
-    unpack_record,
     unpack_trailer,
 )
 from metastore.state import FIRST_REVISION, State
 
 COLLECTED_KEY = b"collected"
 PIN = Struct(">QQQ")
-FIRST_SUB = SUB.pack(0)
 
 
 class Compactor:
@@ -174,10 +174,10 @@ class Compactor:
         collected, behind it nothing is: so the events of a revision are found one by one, without a scan.
         """
         revision, sub = POINTER.unpack(self._cursor)
-        looked_at = 0
-        while revision <= self._state.compacted and looked_at < events_max:
+        get, compacted, looked_at = self._tables.get, self._state.compacted, 0
+        while revision <= compacted and looked_at < events_max:
             pointer = POINTER.pack(revision, sub)
-            record = self._tables.get(Table.REVISION, pointer)
+            record = get(Table.REVISION, pointer)
             looked_at += 1
             if record is None or self._remove_around(pointer, record):
                 revision, sub = revision + 1, 0
@@ -195,15 +195,17 @@ class Compactor:
             self._cursor = cursor
             self._tables.put(Table.META, COLLECTED_KEY, cursor)
 
-    def _remove_around(self, pointer: bytes, packed: bytes) -> bool:
+    def _remove_around(self, pointer: bytes, record: bytes) -> bool:
         """What the event has made superfluous. Whether it is known to be the only one of its revision."""
-        record = unpack_record(packed)
-        if record.previous is not None:
-            self._tables.delete(Table.REVISION, record.previous)
-            self._tables.delete(Table.HISTORY, key_hash(record.key) + record.previous[: REVISION.size])
-        if record.kind == DELETE and REVISION.unpack_from(pointer)[0] < self._state.compacted:
-            self._tables.delete(Table.REVISION, pointer)
-            meta = self._tables.get(Table.KEY, record.key)
+        kind, key_bytes, _, _, _, _, previous, previous_sub = HEADER.unpack_from(record)
+        delete, key = self._tables.delete, record[HEADER_BYTES : HEADER_BYTES + key_bytes]
+        if previous:
+            superseded = POINTER.pack(previous, previous_sub)
+            delete(Table.REVISION, superseded)
+            delete(Table.HISTORY, key_hash(key) + superseded[: REVISION.size])
+        if kind == DELETE and REVISION.unpack_from(pointer)[0] < self._state.compacted:
+            delete(Table.REVISION, pointer)
+            meta = self._tables.get(Table.KEY, key)
             if meta is not None and meta[:POINTER_BYTES] == pointer:
-                self._tables.delete(Table.KEY, record.key)
-        return pointer.endswith(FIRST_SUB) and unpack_trailer(packed).events == 1
+                delete(Table.KEY, key)
+        return is_only_event(pointer, record)

@@ -29,6 +29,8 @@ META = Struct(">QIQQQI16s")
 HISTORY_VALUE = Struct(">IQ16s")
 REVISION = Struct(">Q")
 SUB = Struct(">I")
+FIRST_SUB, ONE_EVENT = SUB.pack(0), SUB.pack(1)
+"""How the pointer of a revision's first event ends, and the trailer of a revision with one event."""
 
 POINTER_BYTES = POINTER.size
 HEADER_BYTES = HEADER.size
@@ -99,6 +101,11 @@ def body_size(record: bytes) -> int:
 def unpack_trailer(record: bytes) -> Trailer:
     """Of a record with sub 0."""
     return Trailer._make(TRAILER.unpack_from(record, body_size(record)))
+
+
+def is_only_event(pointer: bytes, record: bytes) -> bool:
+    """Whether a record is the only one of its revision: its trailer, with which it ends, says so."""
+    return pointer.endswith(FIRST_SUB) and record.endswith(ONE_EVENT)
 
 
 def unpack_record(record: bytes) -> Record:
