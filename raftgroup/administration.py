@@ -7,6 +7,7 @@ leader never removes itself; it hands over first, and its successor removes it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from raftgroup.replica import Replica
 CAUGHT_UP_ENTRIES = 64
 """A learner this close to the commit index may be promoted: it will have the rest before the promotion counts."""
 _COMMIT_TIMEOUT_S = 5.0
+_FIRST_ANSWERS_S = 1.0
 
 
 class Administration:
@@ -55,6 +57,7 @@ class Administration:
         }
 
     async def at_leader(self, name: str, arguments: list[Any]) -> Any:
+        await self._ready_or_not_leading()
         if self._replica.leads:
             return await self._actions[name](*arguments)
         return await self._calls.call(self._replica.engine.leader, name, arguments)
@@ -64,6 +67,7 @@ class Administration:
         kind: str | None = None
         value: Any = None
         try:
+            await self._ready_or_not_leading()
             if not self._replica.leads:
                 raise NotLeader(self._replica.engine.leader)
             if name not in self._actions:
@@ -97,28 +101,30 @@ class Administration:
         member = Member.from_wire(wire)
         if member.id == self._own_id:
             raise MembershipRefused(f"{member.id} leads the group: let it hand over before its storage is replaced")
-        await self._change(self._replica.membership.with_member(member))
+        await self._change(lambda membership: membership.with_member(member))
 
     async def _promote(self, member_id: str) -> None:
-        membership = self._replica.membership.promoted(member_id)
+        self._replica.membership.promoted(member_id)
         if not self._caught_up(member_id):
             match = self._replica.engine.match_index(member_id)
             raise MembershipRefused(
                 f"{member_id} holds the log up to {'an unknown index' if match is None else match} of "
                 f"{self._journal.last.index}: promote it once it has caught up"
             )
-        await self._change(membership)
+        await self._change(lambda membership: membership.promoted(member_id))
 
     async def _remove(self, member_id: str) -> None:
-        membership = self._replica.membership.without(member_id)
+        self._replica.membership.without(member_id)
         if member_id == self._own_id:
             await self._transfer(None)
             await self._until(lambda: self._replica.engine.leader not in (None, self._own_id))
             await self._calls.call(self._replica.engine.leader, "remove", [member_id])
         else:
-            await self._change(membership)
+            await self._change(lambda membership: membership.without(member_id))
 
-    async def _change(self, membership: Membership) -> None:
+    async def _change(self, change: Callable[[Membership], Membership]) -> None:
+        await self._heard_voters(change(self._replica.membership))
+        membership = change(self._replica.membership)
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def outcome(_: Any, applied: bool) -> None:
@@ -135,6 +141,12 @@ class Administration:
             raise OutcomeUnknown(
                 "the change of membership was proposed and not committed in time: list the members before you retry"
             ) from None
+
+    async def _heard_voters(self, membership: Membership) -> None:
+        """A new leader may not have heard yet of those who would have to commit the change: give them a moment."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_ANSWERS_S):
+                await self._until(lambda: self._replica.lease.confirmed_at(membership.voters, 0.0) is not None)
 
     def _caught_up(self, member_id: str) -> bool:
         match = self._replica.engine.match_index(member_id)
@@ -161,6 +173,10 @@ class Administration:
         finally:
             self.handing_over = False
         return self._replica.engine.leader or target
+
+    async def _ready_or_not_leading(self) -> None:
+        """A new leader may be asked before it has committed anything in its term; that takes one round, or ends it."""
+        await self._until(lambda: self._replica.leads or not self._replica.engine.leads)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Look again after each turn of the group; there is one every 50 ms at least."""
