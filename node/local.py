@@ -109,8 +109,8 @@ class LocalStore(StoreApi):
                 random=random.SystemRandom(),
             )
             undo.pop_all()
-        self._service = Service(self._group, store, deadline_s=deadline_s)
-        self._calls = Calls(self._service, NAME)
+        self.service = Service(self._group, store, deadline_s=deadline_s)
+        self._calls = Calls(self.service, NAME)
 
     async def start(self) -> None:
         """Return when it can be used."""
@@ -118,12 +118,12 @@ class LocalStore(StoreApi):
         await self._group.start()
         for work in (
             self._disk.run(self._clock.now),
-            do_leader_duties(self._group, self._service.store, self._clock),
+            do_leader_duties(self._group, self.service.store, self._clock),
         ):
             task = loop.create_task(work)
             task.add_done_callback(self._note_failure)
             self._tasks.append(task)
-        await self._service.barrier(timeout_s=START_S)
+        await self.service.barrier(timeout_s=START_S)
 
     def _note_failure(self, task: asyncio.Task[None]) -> None:
         """What writes to the disk must not fail unnoticed: nothing is answered after it has."""
@@ -153,18 +153,18 @@ class LocalStore(StoreApi):
 
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
         self._check()
-        return await self._service.write(request, timeout_s=timeout_s)
+        return await self.service.write(request, timeout_s=timeout_s)
 
     async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
         self._check()
-        return await self._service.range(request, timeout_s=timeout_s)
+        return await self.service.range(request, timeout_s=timeout_s)
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         self._check()
         return await self._calls.run(name, list(arguments))
 
     def _watch(self, request: WatchRequest, progress_s: float | None) -> LocalWatch:
-        watch = LocalWatch(self._service, request, progress_s, self._watches.discard)
+        watch = LocalWatch(self.service, request, progress_s, self._watches.discard)
         self._watches.add(watch)
         return watch
 

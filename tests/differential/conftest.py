@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import warnings
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
 
+import node.local
 from node.http.server import HttpServer
 from node.service import Service
-from tests.differential.etcd_process import Etcd, find_etcd
+from tests.differential.etcd_process import Etcd, require_etcd
 from tests.support.fake_group import FakeClock, fake_group
-
-MISSING = (
-    "NOT COMPARED WITH ETCD: there is no 'etcd' on this machine. On Debian: apt-get install etcd-server. "
-    "Where PALISADE_REQUIRE_ETCD is set, this is a failure."
-)
 
 
 @pytest.fixture(scope="session")
 def etcd_binary() -> str:
-    found = find_etcd()
-    if found is not None:
-        return found
-    if os.environ.get("PALISADE_REQUIRE_ETCD"):
-        pytest.fail(MISSING)
-    warnings.warn(MISSING, stacklevel=1)
-    pytest.skip(MISSING)
+    return require_etcd()
 
 
 @pytest.fixture
@@ -46,11 +35,16 @@ async def theirs(etcd: Etcd) -> AsyncIterator[ClientSession]:
         yield session
 
 
-@pytest.fixture
-async def ours() -> AsyncIterator[ClientSession]:
-    group = fake_group(clock=FakeClock())
-    server = HttpServer(Service(group, group.store), "demo", "n1")
-    await server.start("127.0.0.1", 0)
-    async with ClientSession(f"http://127.0.0.1:{server.port}") as session:
-        yield session
-    await server.close()
+@pytest.fixture(params=["memory", "disk"])
+async def ours(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ClientSession]:
+    """Over a group in memory, and over a real group of one with its journal and its store on disk."""
+    async with contextlib.AsyncExitStack() as stack:
+        if request.param == "memory":
+            group = fake_group(clock=FakeClock())
+            service = Service(group, group.store)
+        else:
+            service = (await stack.enter_async_context(node.local.open(tmp_path / "ours"))).service
+        server = HttpServer(service, "demo", "n1")
+        await server.start("127.0.0.1", 0)
+        stack.push_async_callback(server.close)
+        yield await stack.enter_async_context(ClientSession(f"http://127.0.0.1:{server.port}"))

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import subprocess
+import warnings
 from pathlib import Path
 
+import pytest
 from aiohttp import ClientError, ClientSession
 
 START_S = 20.0
 
 
-def find_etcd() -> str | None:
-    return shutil.which("etcd")
+MISSING = (
+    "NOT COMPARED WITH ETCD: there is no 'etcd' on this machine. On Debian: apt-get install etcd-server. "
+    "Where PALISADE_REQUIRE_ETCD is set, this is a failure."
+)
+
+
+def require_etcd() -> str:
+    """Where etcd is. Where there is none the tests that need it are skipped, loudly, or fail."""
+    found = shutil.which("etcd")
+    if found is not None:
+        return found
+    if os.environ.get("PALISADE_REQUIRE_ETCD"):
+        pytest.fail(MISSING)
+    warnings.warn(MISSING, stacklevel=1)
+    pytest.skip(MISSING)
 
 
 def free_ports(count: int) -> list[int]:

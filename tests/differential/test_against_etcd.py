@@ -1,7 +1,7 @@
 """The same requests to a real etcd and to a node: every answer has to be equal, revisions included (issue 2, N2).
 
-PALISADE_DIFFERENTIAL_S is how long the random part runs (default 15 s), PALISADE_DIFFERENTIAL_SEED repeats a run. What
-may differ is listed, with the reason, in docs/etcd-compatibility.md.
+PALISADE_DIFFERENTIAL_S is how long the random part runs (default 7 s, for each kind of store),
+PALISADE_DIFFERENTIAL_SEED repeats a run. What may differ is listed, with the reason, in docs/etcd-compatibility.md.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from aiohttp import ClientSession
 from tests.differential.compared import Answer, answer_of, without_own
 from tests.differential.operations import Operations, Request, encoded
 
-RUN_S = float(os.environ.get("PALISADE_DIFFERENTIAL_S", "15"))
-REQUESTS_MIN = 2000
+RUN_S = float(os.environ.get("PALISADE_DIFFERENTIAL_S", "7"))
+REQUESTS_MIN = 1500
 
 
 def seed_of_run() -> int:
