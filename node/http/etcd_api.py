@@ -19,8 +19,8 @@ from node.group_face import Outcome
 from node.http import etcd_decode as decode
 from node.http import etcd_encode as encode
 from node.http.etcd_ids import number_of
-from node.http.front import Reply
 from node.http.go_json import BadJson, read_single
+from node.http.head import Reply
 from node.refusals import INTERNAL, etcd_words, refusal_of
 from node.service import Service
 from node.version import VERSION

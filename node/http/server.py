@@ -11,7 +11,8 @@ from aiohttp import web
 from node.http.body import HTTP_LIMITS, read_body
 from node.http.etcd_api import EtcdApi
 from node.http.etcd_stream import EtcdStreams
-from node.http.front import FrontServer, HttpLimits, Unary
+from node.http.front import FrontServer, HttpLimits
+from node.http.head import Unary
 from node.http.health import Health
 from node.http.problems import errors_as_answers
 from node.http.streaming import STREAMS

@@ -7,28 +7,25 @@ can make the node keep is bounded: see `IN_FLIGHT_MAX`; a client that does not r
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from metastore.errors import Compacted, InvalidRequest, RequestTooLarge
+from metastore.errors import InvalidRequest, RequestTooLarge
 from metastore.requests import Range
 from metastore.result_codec import encode_result
 from metastore.results import RangeResult
 from node.group_face import Outcome
-from node.refusals import INTERNAL, refusal_of
 from node.service import size_of
 from node.stream.checks import check_command, read_range
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
+from node.stream.shape import NUMBER_MAX, ProtocolError, a_number, pairs_of, told
 from node.stream.watches import Pump, read_watch
 from raftgroup.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from raftgroup.proposals import Applied
 
 if TYPE_CHECKING:
     from node.stream.server import StreamServer
-
-log = logging.getLogger(__name__)
 
 WATCHES_MAX = 10_000
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
@@ -38,11 +35,6 @@ RESULTS_BYTES_MAX = 1024 * 1024
 PATIENCE = 0.9
 """The part of a client's patience that the node uses up at most."""
 DEADLINE_S_MIN = 0.01
-NUMBER_MAX = (1 << 63) - 1
-
-
-class ProtocolError(Exception):
-    """The client does not speak this protocol; the text goes to it, and the connection ends."""
 
 
 class StreamConnection(asyncio.Protocol):
@@ -332,29 +324,3 @@ class StreamConnection(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-
-def told(error: Exception) -> tuple[str, str, int]:
-    """(code, text, minimal revision) of an error, as it travels; what nobody foresaw is logged, and not told."""
-    row = refusal_of(error)
-    if row is INTERNAL:
-        log.error("a request of the stream failed", exc_info=error)
-        return row.code, "the node has a fault; its log says more", 0
-    return row.code, str(error), error.minimal_revision if isinstance(error, Compacted) else 0
-
-
-def pairs_of(body: Any) -> list[tuple[int, Any]]:
-    """[number, content, ...] as pairs. Raises ProtocolError."""
-    if type(body) is not list or len(body) % 2 or len(body) > 2 * ITEMS_MAX:
-        raise ProtocolError(f"the frame needs to be a list of up to {ITEMS_MAX} numbers, each with its content")
-    numbers = body[::2]
-    for number in numbers:
-        a_number(number)
-    return list(zip(numbers, body[1::2], strict=True))
-
-
-def a_number(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= NUMBER_MAX:
-        raise ProtocolError("the number of a request is a whole number of 63 bits")
-    number: int = value
-    return number

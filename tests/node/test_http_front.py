@@ -8,7 +8,7 @@ import json
 import pytest
 from aiohttp import ClientSession
 
-from node.http.front import make_plan
+from node.http.head import make_plan
 from node.http.server import HttpServer
 from tests.support.fake_group import FakeGroup
 from tests.support.raw_http import RawHttp

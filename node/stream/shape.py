@@ -1,0 +1,44 @@
+"""The shapes of frames: what a client sends is checked before it is looked at, what went wrong is told to it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from metastore.errors import Compacted
+from node.refusals import INTERNAL, refusal_of
+from node.stream.protocol import ITEMS_MAX
+
+log = logging.getLogger(__name__)
+
+NUMBER_MAX = (1 << 63) - 1
+
+
+class ProtocolError(Exception):
+    """The client does not speak this protocol; the text goes to it, and the connection ends."""
+
+
+def told(error: Exception) -> tuple[str, str, int]:
+    """(code, text, minimal revision) of an error, as it travels; what nobody foresaw is logged, and not told."""
+    row = refusal_of(error)
+    if row is INTERNAL:
+        log.error("a request of the stream failed", exc_info=error)
+        return row.code, "the node has a fault; its log says more", 0
+    return row.code, str(error), error.minimal_revision if isinstance(error, Compacted) else 0
+
+
+def pairs_of(body: Any) -> list[tuple[int, Any]]:
+    """[number, content, ...] as pairs. Raises ProtocolError."""
+    if type(body) is not list or len(body) % 2 or len(body) > 2 * ITEMS_MAX:
+        raise ProtocolError(f"the frame needs to be a list of up to {ITEMS_MAX} numbers, each with its content")
+    numbers = body[::2]
+    for number in numbers:
+        a_number(number)
+    return list(zip(numbers, body[1::2], strict=True))
+
+
+def a_number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= NUMBER_MAX:
+        raise ProtocolError("the number of a request is a whole number of 63 bits")
+    number: int = value
+    return number
