@@ -85,6 +85,9 @@ def not_ready(service: Service) -> list[str]:
         reasons.append(f"{status.member} was removed from the group")
     elif status.member not in {each.member.id for each in status.members}:
         reasons.append(f"{status.member} is not a member of the group yet")
+    if status.missing_founders:
+        reasons.append(f"waiting for the founding members {', '.join(status.missing_founders)}")
+    reasons += [f"{member} refuses this node: {reason}" for member, reason in sorted(status.refusals.items())]
     if status.leader is None:
         reasons.append("no leader is known: a majority of the voters has to be up and connected")
     if status.commit_index - status.applied_index > CAUGHT_UP_ENTRIES:

@@ -32,7 +32,8 @@ from node.stream.calls import Calls
 from node.watching import Progress, Watching
 from raftgroup.clock import SystemClock
 from raftgroup.errors import NodeFailed, Unavailable
-from raftgroup.group import Group, GroupConfig
+from raftgroup.group import Group
+from raftgroup.group_config import GroupConfig
 from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.ports import Receiver
 

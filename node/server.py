@@ -30,7 +30,8 @@ from node.service import Service
 from node.stream.server import StreamServer
 from raftgroup.clock import SystemClock
 from raftgroup.compaction import LogRetention
-from raftgroup.group import Group, GroupConfig
+from raftgroup.group import Group
+from raftgroup.group_config import GroupConfig
 from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.timing import Timing
 from raftgroup.transport import TcpPeers

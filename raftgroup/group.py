@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 from raftgroup.administration import Administration
+from raftgroup.admission import Admission
 from raftgroup.barrier import ReadBarrier
 from raftgroup.bootstrap import Founding, Greeting, Introductions
-from raftgroup.compaction import LogRetention, compaction_target
-from raftgroup.contacts import Contacts
+from raftgroup.compaction import compaction_target
 from raftgroup.errors import DataDirectoryError, MembershipRefused, NodeFailed, RaftError, Unavailable
 from raftgroup.forwarding import Forwarding
+from raftgroup.group_config import GroupConfig
 from raftgroup.leader_calls import LeaderCalls
 from raftgroup.membership import Member, Membership
 from raftgroup.messages import Kind, is_well_formed
@@ -30,31 +30,13 @@ from raftgroup.proposals import Applied, Proposal, Proposals, into_future
 from raftgroup.replica import Identity, Replica
 from raftgroup.role import Role
 from raftgroup.snapshots import Snapshots
-from raftgroup.status import GroupStatus, MemberStatus
-from raftgroup.storage import keep_membership, keep_pins, open_storage, realigned
-from raftgroup.timing import Timing
+from raftgroup.status import GroupStatus, group_status
+from raftgroup.storage import keep_membership, open_storage, realigned
 
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.05
 _HOUSEKEEPING_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
-    """`founders`: member -> addresses of all founding members, this one among them; empty for one that joins.
-
-    `addresses` are this member's own ('peer' at least). The cluster id is shared by all members, and so are the
-    `terms`: whatever makes their state machines decide alike, as a text that is compared.
-    """
-
-    cluster: str
-    member: str
-    addresses: Mapping[str, str]
-    founders: Mapping[str, Mapping[str, str]]
-    terms: str = ""
-    timing: Timing = field(default_factory=Timing)
-    retention: LogRetention = field(default_factory=LogRetention)
 
 
 class Group:
@@ -85,8 +67,6 @@ class Group:
         membership = realigned(journal, machine.applied, stored.membership)
         if membership is None:
             membership = founding.provisional() if founding else Membership(())
-        self._introductions = Introductions(own, founding)
-        self._contacts = Contacts(config.member)
         self._replica = Replica(
             Identity(config.member, stored.incarnation),
             membership,
@@ -100,6 +80,8 @@ class Group:
         self._snapshots = Snapshots(
             self._replica, machine=machine, journal=journal, clock=clock, send=peers.send, owner=self
         )
+        introductions = Introductions(own, founding)
+        self._admission = Admission(introductions, self._replica, journal=journal, peers=peers, wake=self._wake)
         self._proposals = Proposals()
         self._forwarding = Forwarding(self._proposals, clock, peers.send)
         self._calls = LeaderCalls(peers.send)
@@ -119,13 +101,8 @@ class Group:
         self._timer_due = 0.0
         self._syncing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._dialled: dict[str, str] = {}
         self._last_role: tuple[Role, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None
-        self.on_change: Callable[[], None] = _nothing
-        """Called when role, term or leader have changed."""
-        self.on_applied: Callable[[], None] = _nothing
-        """Called after a turn in which entries were applied."""
 
     # Life.
 
@@ -134,8 +111,8 @@ class Group:
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
         await self._journal.sync()
-        self._found()
-        self._dial()
+        self._admission.found()
+        self._admission.dial()
         await self._peers.start(self)
         self.spawn(self._housekeep())
         self._wake()
@@ -260,35 +237,9 @@ class Group:
     def members(self) -> Membership:
         return self._replica.membership
 
-    @property
-    def missing_founders(self) -> list[str]:
-        """Founding members that were not seen yet; the group can't start without them."""
-        return self._introductions.missing_founders()
-
     def status(self) -> GroupStatus:
-        engine, connected = self._replica.engine, self._peers.connected()
-        return GroupStatus(
-            member=self._config.member,
-            incarnation=self.incarnation,
-            role=self.role,
-            term=engine.term,
-            leader=engine.leader,
-            commit_index=engine.commit_index,
-            applied_index=engine.applied_index,
-            first_index=self._journal.first.index,
-            last_index=self._journal.last.index,
-            synced_index=self._journal.synced_index,
-            lease_remaining_ms=max(0, int(self._replica.lease_remaining_s() * 1000)),
-            members=tuple(
-                MemberStatus(
-                    member=member,
-                    connected=member.id in connected or member.id == self._config.member,
-                    match_index=engine.match_index(member.id) if engine.leads else None,
-                    installing_snapshot=self._snapshots.sends_to(member.id),
-                )
-                for member in self.members.members
-            ),
-        )
+        connected, sends_to = self._peers.connected(), self._snapshots.sends_to
+        return group_status(self._replica, self._journal, self._admission, connected, sends_to)
 
     def _check_alive(self) -> None:
         if self.failed is None:
@@ -312,10 +263,9 @@ class Group:
         if self.failed is None or self.failed.done():
             return
         try:
-            applied = self._replica.engine.applied_index
             self._propose_batch()
             self._replica.tick()
-            self._after_tick(applied)
+            self._after_tick()
         except Exception as error:
             self.fail(error)
             return
@@ -348,13 +298,10 @@ class Group:
         for proposal, result in zip(batch, results, strict=True):
             proposal.end(Applied(index, term, result))
 
-    def _after_tick(self, applied_before: int) -> None:
-        applied = self._replica.engine.applied_index
+    def _after_tick(self) -> None:
         self._forwarding.send_answers()
         self._barrier.turned()
         self._administration.turned()
-        if applied != applied_before:
-            self.on_applied()
         state = (self.role, self.term, self.leader)
         if state != self._last_role:
             self._role_changed(state)
@@ -363,8 +310,7 @@ class Group:
         role, term, leader = state
         log.info("%s is %s in term %d; the leader is %s", self._config.member, role.value, term, leader or "unknown")
         self._last_role = state
-        self._dial()
-        self.on_change()
+        self._admission.dial()
         if self._proposals:
             self._wake()
 
@@ -407,7 +353,7 @@ class Group:
             await asyncio.sleep(_HOUSEKEEPING_S)
             try:
                 self._proposals.expire(self._clock.now())
-                self._dial()
+                self._admission.dial()
                 self._administration.promote_learners()
                 self._snapshots.tick()
                 await self._compact_log()
@@ -434,59 +380,25 @@ class Group:
         self._replica.installed_snapshot(meta.index, meta.term, membership)
         keep_membership(self._journal, self._replica.membership_at(meta.index))
         self._barrier.turned()
-        self.on_applied()
         self._wake()
 
     # Receiver: what the transport tells.
 
     def greeting(self) -> dict[str, Any]:
-        return self._introductions.greeting(self._committed_members()).to_wire()
+        return self._admission.greeting()
 
     def greet(self, greeting: dict[str, Any]) -> str | None:
         try:
-            peer = Greeting.from_wire(greeting)
-            reason = self._introductions.judge(peer, self._committed_members())
-            if reason is None:
-                self._contacts.met(peer)
-                self._pinned(peer)
-        except ValueError as error:
-            return str(error)
+            return self._admission.judge(greeting)
         except DataDirectoryError as error:
             self.fail(error)
             return str(error)
-        return reason
-
-    def _committed_members(self) -> Membership:
-        """A change that is not committed may be undone, perhaps by the very member that it would remove."""
-        return self._replica.membership_at(self._replica.engine.commit_index)
-
-    def _pinned(self, peer: Greeting) -> None:
-        """Pin the storage of a founding member, and tell all of them what is pinned, once that is durable."""
-        before = dict(self._introductions.pins or {})
-        self._introductions.saw(peer)
-        pins = self._introductions.pins
-        if pins is not None and pins != before:
-            keep_pins(self._journal, pins)
-        self._report_pins()
-        self._found()
-
-    def _report_pins(self) -> None:
-        pins = self._introductions.pins
-        if pins is not None:
-            for member in sorted(self._peers.connected()):
-                self._replica.outbox.send_durable(member, Kind.FOUNDING, [dict(pins)])
-
-    def _found(self) -> None:
-        membership = self._introductions.found()
-        if membership is not None:
-            keep_membership(self._journal, membership)
-            self._replica.establish(membership)
-            self._wake()
 
     def on_connected(self, member: str, greeting: dict[str, Any]) -> None:
+        self._admission.refusals.pop(member, None)
         self._replica.connected(member)
         self._snapshots.connected(member)
-        self._report_pins()
+        self._admission.report_pins()
         self._wake()
 
     def on_disconnected(self, member: str) -> None:
@@ -496,7 +408,9 @@ class Group:
         self._forwarding.lost(member)
 
     def on_refused(self, member: str, reason: str) -> None:
-        log.warning("%s refuses this node: %s", member, reason)
+        if self._admission.refusals.get(member) != reason:
+            log.warning("%s refuses this node: %s", member, reason)
+        self._admission.refusals[member] = reason
 
     def on_message(self, member: str, kind: int, body: Any) -> None:
         if not is_well_formed(kind, body):
@@ -521,19 +435,6 @@ class Group:
         elif kind == Kind.SNAPSHOT:
             self._snapshots.receive(member, body)
         elif kind == Kind.FOUNDING:
-            self._introductions.reported(member, body[0])
-            self._found()
+            self._admission.reported(member, body[0])
         else:
             self._replica.receive(member, kind, body)
-
-    # Whom to be connected with.
-
-    def _dial(self) -> None:
-        wanted = self._contacts.wanted(self.members)
-        if wanted != self._dialled:
-            self._dialled = wanted
-            self._peers.set_members(wanted)
-
-
-def _nothing() -> None:
-    """Nobody listens."""

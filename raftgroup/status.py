@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from raftgroup.admission import Admission
 from raftgroup.membership import Member
+from raftgroup.ports import Journal
+from raftgroup.replica import Replica
 from raftgroup.role import Role
 
 
@@ -32,3 +36,42 @@ class GroupStatus:
     synced_index: int
     lease_remaining_ms: int
     members: tuple[MemberStatus, ...]
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Members that do not let this node in, and why."""
+    missing_founders: tuple[str, ...] = ()
+    """Founding members that were not seen yet; the group can't start without them."""
+
+
+def group_status(
+    replica: Replica,
+    journal: Journal,
+    admission: Admission,
+    connected: frozenset[str],
+    sends_snapshot_to: Callable[[str], bool],
+) -> GroupStatus:
+    """Of this moment."""
+    engine, own_id = replica.engine, replica.identity.member
+    return GroupStatus(
+        member=own_id,
+        incarnation=replica.identity.incarnation,
+        role=replica.role,
+        term=engine.term,
+        leader=engine.leader,
+        commit_index=engine.commit_index,
+        applied_index=engine.applied_index,
+        first_index=journal.first.index,
+        last_index=journal.last.index,
+        synced_index=journal.synced_index,
+        lease_remaining_ms=max(0, int(replica.lease_remaining_s() * 1000)),
+        members=tuple(
+            MemberStatus(
+                member=member,
+                connected=member.id in connected or member.id == own_id,
+                match_index=engine.match_index(member.id) if engine.leads else None,
+                installing_snapshot=sends_snapshot_to(member.id),
+            )
+            for member in replica.membership.members
+        ),
+        refusals=dict(admission.refusals),
+        missing_founders=tuple(admission.missing_founders()),
+    )

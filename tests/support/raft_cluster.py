@@ -14,7 +14,8 @@ from typing import Any
 
 from raftgroup.compaction import LogRetention
 from raftgroup.errors import NodeFailed
-from raftgroup.group import Group, GroupConfig
+from raftgroup.group import Group
+from raftgroup.group_config import GroupConfig
 from raftgroup.journal import MemoryJournal
 from raftgroup.membership import Member, MemberRole
 from raftgroup.timing import Timing

@@ -1,0 +1,94 @@
+"""Who is let in, who is dialled, when a new group is founded: carries out what `bootstrap` and `contacts` decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from raftgroup.bootstrap import Greeting, Introductions
+from raftgroup.contacts import Contacts
+from raftgroup.membership import Membership
+from raftgroup.messages import Kind
+from raftgroup.ports import Journal, Peers
+from raftgroup.replica import Replica
+from raftgroup.storage import keep_membership, keep_pins
+
+
+class Admission:
+    """`wake` asks for a turn of the group soon."""
+
+    def __init__(
+        self,
+        introductions: Introductions,
+        replica: Replica,
+        *,
+        journal: Journal,
+        peers: Peers,
+        wake: Callable[[], None],
+    ) -> None:
+        self._introductions = introductions
+        self._replica = replica
+        self._journal = journal
+        self._peers = peers
+        self._wake = wake
+        self._contacts = Contacts(replica.identity.member)
+        self._dialled: dict[str, str] = {}
+        self.refusals: dict[str, str] = {}
+        """Members that do not let this node in, and why."""
+
+    def missing_founders(self) -> list[str]:
+        return self._introductions.missing_founders()
+
+    def greeting(self) -> dict[str, Any]:
+        return self._introductions.greeting(self._committed_members()).to_wire()
+
+    def judge(self, wire: Mapping[str, Any]) -> str | None:
+        """The reason of a refusal, or None for who is let in. Raises DataDirectoryError when this node must stop."""
+        try:
+            peer = Greeting.from_wire(wire)
+        except ValueError as error:
+            return str(error)
+        reason = self._introductions.judge(peer, self._committed_members())
+        if reason is None:
+            self._contacts.met(peer)
+            self._pin(peer)
+        return reason
+
+    def _committed_members(self) -> Membership:
+        """A change that is not committed may be undone, perhaps by the very member that it would remove."""
+        return self._replica.membership_at(self._replica.engine.commit_index)
+
+    def _pin(self, peer: Greeting) -> None:
+        """Pin the storage of a founding member, and tell all of them what is pinned, once that is durable."""
+        before = dict(self._introductions.pins or {})
+        self._introductions.saw(peer)
+        pins = self._introductions.pins
+        if pins is not None and pins != before:
+            keep_pins(self._journal, pins)
+        self.report_pins()
+        self.found()
+
+    def report_pins(self) -> None:
+        pins = self._introductions.pins
+        if pins is not None:
+            for member in sorted(self._peers.connected()):
+                self._replica.outbox.send_durable(member, Kind.FOUNDING, [dict(pins)])
+
+    def reported(self, member: str, pins: Mapping[str, str]) -> None:
+        self._introductions.reported(member, pins)
+        self.found()
+
+    def found(self) -> None:
+        """Take up the first membership, once all founding members agree on it."""
+        membership = self._introductions.found()
+        if membership is not None:
+            keep_membership(self._journal, membership)
+            self._replica.establish(membership)
+            self._wake()
+
+    def dial(self) -> None:
+        """Keep connected with whom this node should be connected with now."""
+        wanted = self._contacts.wanted(self._replica.membership)
+        if wanted != self._dialled:
+            self._dialled = wanted
+            self._peers.set_members(wanted)
