@@ -62,6 +62,7 @@ class Node:
             undo.callback(self._disk.close)
             self.store = MetaStore(self._disk, _limits(config), _retention(config))
             self.group = self._make_group()
+            self.group.on_synced = self.metrics.fsync_latency.observe
             undo.pop_all()
         self.service = Service(
             self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics

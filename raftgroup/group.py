@@ -103,6 +103,8 @@ class Group:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._last_role: tuple[Role, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None
+        self.on_synced: Callable[[float], object] = lambda _seconds: None
+        """Called with the seconds that each sync of the journal took."""
 
     # Life.
 
@@ -219,7 +221,7 @@ class Group:
     @property
     def leader(self) -> str | None:
         """Who leads, as far as this member knows."""
-        return self._replica.engine.leader
+        return self._replica.leader
 
     @property
     def leads(self) -> bool:
@@ -310,6 +312,7 @@ class Group:
         role, term, leader = state
         log.info("%s is %s in term %d; the leader is %s", self._config.member, role.value, term, leader or "unknown")
         self._last_role = state
+        self._calls.led_by(leader)
         self._admission.dial()
         if self._proposals:
             self._wake()
@@ -319,7 +322,9 @@ class Group:
         try:
             while self._journal.dirty or self._replica.waits_for_sync:
                 self._replica.outbox.begin_sync()
+                began = self._clock.now()
                 await self._journal.sync()
+                self.on_synced(self._clock.now() - began)
                 self._replica.end_sync()
             self._syncing = None
             self._turn()
