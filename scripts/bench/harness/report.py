@@ -22,6 +22,7 @@ from harness.figures import Line, Verdict
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = ROOT / "docs" / "benchmarks"
 FSYNCS = 200
+TABLE_WIDTH = 100
 PACKAGES = {"wrk": "wrk", "etcd": "etcd-server", "setpriv": "util-linux"}
 
 
@@ -37,18 +38,17 @@ def need(*programs: str) -> None:
 
 
 def show(title: str, lines: Sequence[Line]) -> None:
+    compared = any(line.theirs is not None for line in lines)
     table = Table(title=title, title_justify="left", header_style="bold")
     table.add_column("what", no_wrap=True)
-    for column in ("unit", "palisade", "etcd", "ratio", "wanted", "verdict"):
+    for column in ("unit", "palisade", *(("etcd", "ratio") if compared else ()), "wanted", "verdict"):
         table.add_column(column, justify="right", no_wrap=True)
     for line in lines:
-        versus = [figure(line.theirs), f"{line.value:.2f}"] if line.theirs is not None else ["-", "-"]
+        versus = [] if line.theirs is None else [figure(line.theirs), f"{line.value:.2f}"]
         style = "green" if line.verdict is Verdict.PASS else "bold red"
-        table.add_row(
-            line.title,
-            *(line.unit, figure(line.ours), *versus, str(line.threshold), f"[{style}]{line.verdict.value}[/]"),
-        )
-    Console().print(table)
+        verdict = f"[{style}]{line.verdict.value}[/]"
+        table.add_row(line.title, line.unit, figure(line.ours), *versus, str(line.threshold), verdict)
+    Console(width=TABLE_WIDTH).print(table)
 
 
 def figure(value: float) -> str:
