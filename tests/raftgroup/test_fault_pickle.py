@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import pickle
 import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import pysyncobj.pickle as pickle
 import pysyncobj.syncobj as library
 import pytest
 from pysyncobj.poller import createPoller

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import pickle
 from collections.abc import Callable
 from typing import Any
 
+import pysyncobj.pickle as pickle
 import pytest
 
 from raftgroup.compaction import LogRetention

@@ -230,3 +230,11 @@ class Cluster:
         """Everybody who is up has applied the same."""
         applied = {node.disk.machine.applied for node in self.healthy}
         return len(applied) == 1 and len(self.healthy) == len([node for node in self.nodes.values() if node.runs])
+
+
+def settled(cluster: Cluster) -> Node:
+    """A leader, a first write, and everybody at the same point; returns the leader."""
+    leader = cluster.leader()
+    cluster.put(leader.id, "a", "first")
+    cluster.run_until(cluster.converged)
+    return leader

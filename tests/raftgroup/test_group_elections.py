@@ -1,0 +1,192 @@
+"""scenarios.md, "Raft group": who leads, for how long, and what it may read; whole groups on simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from raftgroup.errors import MembershipRefused, RaftError, Unavailable
+from raftgroup.messages import Kind
+from tests.support.raft_cluster import Cluster, settled
+from tests.support.raft_network import Weather
+
+MakeCluster = Callable[..., Cluster]
+
+
+class TestElections:
+    def test_an_isolated_laggard_returns_and_leader_and_term_are_unchanged(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        laggard, term = cluster.followers()[0], leader.group.term
+        cluster.network.isolate(laggard.id)
+        for number in range(10):
+            cluster.put(leader.id, "a", f"v{number}")
+            cluster.run_for(1.0)
+        cluster.network.heal()
+        cluster.run_until(cluster.converged)
+        cluster.run_for(5.0)
+        assert {node.group.term for node in cluster.healthy} == {term}
+        assert {node.group.leader for node in cluster.healthy} == {leader.id}
+
+    def test_a_link_cut_between_the_leader_and_one_follower_costs_no_election(self, make_cluster: MakeCluster) -> None:
+        """The follower hears the third member only, who hears the leader and refuses its vote."""
+        cluster = make_cluster()
+        leader = settled(cluster)
+        cut, term = cluster.followers()[0], leader.group.term
+        cluster.network.block(leader.id, cut.id)
+        cluster.network.block(cut.id, leader.id)
+        cluster.run_for(20.0)
+        assert (leader.group.leads, leader.group.term) == (True, term)
+        assert leader.group.try_read_barrier()
+
+    @pytest.mark.parametrize("direction", ["to the leader", "from the leader"])
+    def test_a_leader_that_is_heard_in_one_direction_only_is_replaced_and_reads_nothing_stale(
+        self, make_cluster: MakeCluster, direction: str
+    ) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        for follower in cluster.followers():
+            pair = (follower.id, leader.id) if direction == "to the leader" else (leader.id, follower.id)
+            cluster.network.block(*pair)
+        cluster.run_until(lambda: any(node is not leader for node in cluster.leaders()))
+        successor = next(node for node in cluster.leaders() if node is not leader)
+        cluster.put(successor.id, "a", "second")
+        assert not leader.group.try_read_barrier()
+        with pytest.raises(Unavailable):
+            cluster.read(leader.id, "a", timeout_s=1.0)
+        cluster.network.heal()
+        assert cluster.read(leader.id, "a") == "second"
+        cluster.checkers.check_run()
+
+    def test_an_isolated_leader_stops_reading_and_committing_within_the_lease(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        cluster.network.isolate(leader.id)
+        cluster.run_for(cluster.timing.election_timeout_min_s)
+        assert not leader.group.try_read_barrier()
+        with pytest.raises(RaftError):
+            cluster.put(leader.id, "a", "lost", timeout_s=0.2)
+        cluster.run_for(5.0)
+        assert leader.disk.machine.registers["a"].startswith("first")
+
+    def test_a_paused_leader_wakes_up_and_reads_nothing_stale(self, make_cluster: MakeCluster) -> None:
+        """etcd #20418: its first turn after the pause decides by the clock."""
+        cluster = make_cluster()
+        leader = settled(cluster)
+        leader.process.pause()
+        cluster.run_until(lambda: bool(cluster.leaders()))
+        cluster.put(cluster.leader().id, "a", "second")
+        leader.process.resume()
+        assert not leader.group.try_read_barrier(), "before it has read a single message"
+        assert cluster.read(leader.id, "a") == "second"
+
+    def test_planted_a_lease_that_outlives_the_pause_is_seen(
+        self, make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("raftgroup.quorum_lease.QuorumLease.remaining_s", lambda *_: 100.0)
+        cluster = make_cluster()
+        leader = settled(cluster)
+        cluster.read(leader.id, "a")
+        cluster.network.isolate(leader.id)
+        leader.process.pause()
+        cluster.run_until(lambda: bool(cluster.leaders()))
+        cluster.put(cluster.leader().id, "a", "second")
+        cluster.run_for(0.01)
+        leader.process.resume()
+        assert cluster.read(leader.id, "a") == "first"
+        with pytest.raises(AssertionError, match="stands before it"):
+            cluster.checkers.check_run()
+
+    def test_the_loss_of_all_power_loses_nothing_acknowledged(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        settled(cluster)
+        for number in range(5):
+            cluster.put(cluster.leader().id, "a", f"v{number}")
+            for member in cluster.nodes:
+                cluster.crash(member)
+            for member in cluster.nodes:
+                cluster.start(member)
+            assert cluster.read(cluster.leader().id, "a") == f"v{number}"
+        cluster.checkers.check_run()
+
+
+class TestHandOver:
+    def test_a_hand_over_takes_a_few_round_trips(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        target = cluster.followers()[1]
+        begin = cluster.simulation.now
+        assert cluster.call(leader.id, leader.group.transfer(target.id)) == target.id
+        cluster.put(target.id, "a", "second")
+        assert cluster.simulation.now - begin < 0.2
+
+    def test_any_member_can_ask_for_it(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        settled(cluster)
+        target, other = cluster.followers()
+        assert cluster.call(other.id, other.group.transfer(target.id)) == target.id
+
+    def test_to_nobody_in_reach_it_is_refused(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        for wanted in ("n9", cluster.followers()[0].id):
+            cluster.crash(wanted) if wanted != "n9" else None
+            cluster.run_for(2.5)
+            with pytest.raises(MembershipRefused, match="can't take over"):
+                cluster.call(leader.id, leader.group.transfer(wanted))
+
+    def test_when_the_order_to_campaign_is_lost_the_leader_goes_on_without_its_lease(
+        self, make_cluster: MakeCluster
+    ) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        target = cluster.followers()[0]
+        cluster.network.intercept = lambda _from, _to, kind, _body: kind != Kind.CAMPAIGN_NOW
+        with pytest.raises(Unavailable, match="did not take over in time"):
+            cluster.call(leader.id, leader.group.transfer(target.id))
+        assert leader.group.leads
+        assert not leader.group.try_read_barrier(), "the campaign may still come"
+        assert cluster.read(leader.id, "a") == "first", "by a round of heartbeats"
+        cluster.put(leader.id, "a", "second")
+
+    def test_a_campaign_that_was_delayed_takes_over_without_a_stale_read(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        target = cluster.followers()[0]
+        kept: list[tuple[str, Any]] = []
+
+        def keep(sender: str, _receiver: str, kind: int, body: Any) -> bool:
+            if kind == Kind.CAMPAIGN_NOW:
+                kept.append((sender, body))
+            return kind != Kind.CAMPAIGN_NOW
+
+        cluster.network.intercept = keep
+        with pytest.raises(Unavailable):
+            cluster.call(leader.id, leader.group.transfer(target.id))
+        cluster.run_for(3.0)
+        sender, body = kept[0]
+        target.process.call(target.group.on_message, sender, int(Kind.CAMPAIGN_NOW), body)
+        cluster.run_until(lambda: target.group.leads)
+        cluster.put(target.id, "a", "second")
+        assert cluster.read(leader.id, "a") == "second"
+        cluster.checkers.check_run()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_storm_of_late_repeated_and_reordered_messages_breaks_nothing(make_cluster: MakeCluster, seed: int) -> None:
+    cluster = make_cluster(seed)
+    settled(cluster)
+    cluster.network.weather = Weather((0.0005, 0.02), lose=0.1, repeat=0.5, reorder=0.5)
+    for number in range(40):
+        node = cluster.healthy[number % 3]
+        try:
+            cluster.put(node.id, "a", f"v{number}")
+            cluster.read(node.id, "a")
+        except RaftError:
+            continue
+    cluster.network.heal()
+    cluster.run_for(6.0)
+    cluster.run_until(cluster.converged)
+    cluster.checkers.check_run()

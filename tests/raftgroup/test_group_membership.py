@@ -1,0 +1,220 @@
+"""scenarios.md, "Raft group", membership: add, promote, remove, replace, wiped disks; whole groups, simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from raftgroup.errors import MembershipRefused, OutcomeUnknown, RaftError
+from raftgroup.membership import MemberRole
+from raftgroup.role import Role
+from tests.support.raft_cluster import Cluster, Node, settled
+
+MakeCluster = Callable[..., Cluster]
+
+
+class TestMembership:
+    def joined(self, cluster: Cluster, member: str, *, becomes_voter: bool = True) -> Node:
+        leader = cluster.leader()
+        node = cluster.add_node(member)
+        cluster.run_for(0.1)
+        cluster.call(leader.id, leader.group.add(cluster.member(node, becomes_voter=becomes_voter)))
+        return node
+
+    def test_a_member_joins_learns_and_is_promoted_by_itself(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        settled(cluster)
+        node = self.joined(cluster, "n4")
+        assert "n4" in cluster.leader().group.members.learners
+        cluster.run_until(lambda: node.group.role is Role.FOLLOWER)
+        cluster.run_until(cluster.converged)
+        assert cluster.leader().group.members.voters == {"n1", "n2", "n3", "n4"}
+        assert cluster.read("n4", "a") == "first"
+
+    def test_a_learner_neither_votes_for_itself_nor_counts(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        settled(cluster)
+        node = self.joined(cluster, "n4", becomes_voter=False)
+        cluster.run_until(cluster.converged)
+        assert node.group.role is Role.LEARNER
+        for member in ("n1", "n2", "n3"):
+            cluster.crash(member)
+        cluster.run_for(10.0)
+        assert node.group.role is Role.LEARNER
+        assert cluster.leaders() == []
+
+    def test_a_learner_is_promoted_only_once_it_has_caught_up(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        self.joined(cluster, "n4", becomes_voter=False)
+        cluster.run_for(0.5)
+        cluster.call(leader.id, leader.group.promote("n4"))
+        assert "n4" in leader.group.members.voters
+        cluster.add_node("n5")
+        cluster.run_for(0.1)
+        cluster.network.isolate("n5")
+        cluster.call(leader.id, leader.group.add(cluster.member(cluster.nodes["n5"])))
+        with pytest.raises(MembershipRefused, match="promote it once it has caught up"):
+            cluster.call(leader.id, leader.group.promote("n5"))
+
+    def test_a_removed_member_campaigns_and_nobody_notices(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        gone, term = cluster.followers()[0], leader.group.term
+        cluster.call(leader.id, leader.group.remove(gone.id))
+        cluster.run_for(20.0)
+        assert (leader.group.term, leader.group.leads) == (term, True)
+        assert gone.group.role in (Role.FOLLOWER, Role.REMOVED)
+        assert gone.id not in leader.peers.connected()
+        with pytest.raises(RaftError):
+            cluster.put(gone.id, "a", "of a removed member", timeout_s=1.0)
+        assert cluster.put(leader.id, "a", "of a member")
+
+    def test_a_leader_that_is_removed_hands_over_first(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        cluster.call(leader.id, leader.group.remove(leader.id))
+        successor = next(node for node in cluster.leaders() if node is not leader)
+        assert leader.id not in successor.group.members.voters
+        assert cluster.put(successor.id, "a", "second")
+
+    def test_of_two_changes_at_once_the_second_is_refused(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        nodes = [cluster.add_node("n4"), cluster.add_node("n5")]
+        cluster.run_for(0.1)
+        changes = [leader.process.start(leader.group.add(cluster.member(node))) for node in nodes]
+        cluster.run_until(lambda: all(change.done() for change in changes))
+        errors = [change.exception() for change in changes]
+        assert errors[0] is None
+        assert isinstance(errors[1], MembershipRefused)
+        assert leader.group.members.learners == {"n4"}
+
+    def test_a_change_is_made_while_a_node_is_down_and_the_node_hears_of_it(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        down = cluster.followers()[0]
+        cluster.crash(down.id)
+        cluster.run_for(2.5)
+        self.joined(cluster, "n4")
+        cluster.run_until(lambda: "n4" in leader.group.members.voters)
+        cluster.start(down.id)
+        cluster.run_until(cluster.converged)
+        assert down.group.members == leader.group.members
+
+    def test_a_change_that_only_absent_voters_could_commit_is_refused(self, make_cluster: MakeCluster) -> None:
+        """It would count at once, and the group could neither commit nor undo it."""
+        cluster = make_cluster()
+        leader = settled(cluster)
+        down, up = cluster.followers()
+        cluster.crash(down.id)
+        cluster.run_for(3.0)
+        with pytest.raises(MembershipRefused, match="no majority of them answers"):
+            cluster.call(leader.id, leader.group.remove(up.id))
+        cluster.call(leader.id, leader.group.remove(down.id))
+        assert leader.group.members.voters == {leader.id, up.id}
+
+    def test_a_change_that_was_cut_off_is_unknown_and_undone_by_the_next_leader(
+        self, make_cluster: MakeCluster
+    ) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        others = cluster.followers()
+        cluster.network.isolate(leader.id)
+        change = leader.process.start(leader.group.remove(others[0].id))
+        cluster.run_until(change.done)
+        assert isinstance(change.exception(), OutcomeUnknown)
+        cluster.network.heal()
+        cluster.run_until(cluster.converged)
+        assert leader.group.members.voters == {"n1", "n2", "n3"}
+        assert cluster.put(leader.id, "a", "all three")
+
+    @pytest.mark.parametrize("crash_leader", [False, True])
+    def test_a_wiped_node_comes_back_under_its_old_id_from_nothing(
+        self, make_cluster: MakeCluster, crash_leader: bool
+    ) -> None:
+        """RATIS-2523: no endless loop, and its old vote and its old acknowledgements are gone for good."""
+        cluster = make_cluster()
+        leader = settled(cluster)
+        wiped = cluster.followers()[0]
+        cluster.wipe(wiped.id)
+        cluster.start(wiped.id)
+        cluster.run_for(3.0)
+        assert wiped.group.role is Role.LEARNER
+        assert wiped.disk.journal.last.index == 0, "nobody has invited it yet"
+        if crash_leader:
+            cluster.restart(leader.id)
+            cluster.run_for(1.0)
+        leader = cluster.leader()
+        cluster.call(leader.id, leader.group.add(cluster.member(wiped, becomes_voter=True)))
+        cluster.run_until(lambda: wiped.group.role is Role.FOLLOWER)
+        cluster.run_until(cluster.converged)
+        appends = cluster.network.delivered
+        cluster.run_for(5.0)
+        assert cluster.network.delivered - appends < 500, "heartbeats and their answers, no loop"
+        cluster.crash(leader.id)
+        assert cluster.read(cluster.leader().id, "a") == "first"
+        cluster.checkers.check_run()
+
+    def test_a_wiped_founding_member_takes_no_part_and_is_told_why(self, make_cluster: MakeCluster) -> None:
+        """It stops when it hears it from somebody who greets it; those whom it greets refuse it, and say the same."""
+        cluster = make_cluster()
+        settled(cluster)
+        cluster.tolerates_failed_nodes = True
+        for wiped in cluster.followers():
+            founders = wiped.founders
+            cluster.wipe(wiped.id)
+            wiped.founders = founders
+            cluster.start(wiped.id)
+            refusals: list[str] = []
+            cluster.run_until(lambda node=wiped: node.group is not None)
+            wiped.group.on_refused = lambda _member, reason, said=refusals: said.append(reason)
+            cluster.run_for(10.0)
+            told = [*refusals, str(wiped.group.failed.exception())] if wiped.failed else refusals
+            assert told
+            assert all("--join" in reason for reason in told)
+            assert wiped.group.term == 0
+            assert wiped.disk.journal.vote is None
+            cluster.crash(wiped.id)
+
+    def test_a_node_that_came_back_and_leads_reaches_a_laggard_that_knows_its_old_storage(
+        self, make_cluster: MakeCluster
+    ) -> None:
+        cluster = make_cluster(members=5)
+        settled(cluster)
+        laggard, wiped = cluster.followers()[:2]
+        cluster.crash(laggard.id)
+        cluster.wipe(wiped.id)
+        cluster.start(wiped.id)
+        cluster.run_for(2.5)
+        leader = cluster.leader()
+        cluster.call(leader.id, leader.group.add(cluster.member(wiped, becomes_voter=True)))
+        cluster.run_until(lambda: wiped.group.role is Role.FOLLOWER)
+        cluster.call(leader.id, leader.group.transfer(wiped.id))
+        cluster.start(laggard.id)
+        cluster.run_until(cluster.converged)
+        assert laggard.group.leader == wiped.id
+
+    def test_the_storage_of_the_leader_is_not_replaced_under_it(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader = settled(cluster)
+        stranger = cluster.member(leader)
+        stranger = type(stranger)(leader.id, MemberRole.LEARNER, "another storage", {"peer": leader.id})
+        with pytest.raises(MembershipRefused, match="let it hand over"):
+            cluster.call(leader.id, leader.group.add(stranger))
+
+    def test_a_promotion_that_its_member_never_heard_of_leaves_a_group_that_can_elect(
+        self, make_cluster: MakeCluster
+    ) -> None:
+        """Raft thesis 4.2.2: two voters and a learner; the leader dies when only the other voter has the promotion."""
+        cluster = make_cluster(members=2)
+        leader = settled(cluster)
+        node = self.joined(cluster, "n3", becomes_voter=False)
+        cluster.run_for(0.5)
+        cluster.network.block(leader.id, "n3")
+        cluster.call(leader.id, leader.group.promote("n3"))
+        assert node.group.role is Role.LEARNER
+        cluster.crash(leader.id)
+        cluster.network.heal()
+        assert cluster.put(cluster.leader().id, "a", "second")
