@@ -60,7 +60,7 @@ class Administration:
         await self._ready_or_not_leading()
         if self._replica.leads:
             return await self._actions[name](*arguments)
-        return await self._calls.call(self._replica.engine.leader, name, arguments)
+        return await self._calls.call(self._replica.leader, name, arguments)
 
     async def answer(self, member: str, number: int, name: str, arguments: list[Any]) -> None:
         """Carry out what another member asked for, and tell it the end."""

@@ -111,7 +111,7 @@ class ReadBarrier:
 
     async def _ask(self) -> int:
         self._round = None
-        index: int = await self._calls.call(self._replica.engine.leader, "read_index", [])
+        index: int = await self._calls.call(self._replica.leader, "read_index", [], repeatable=True)
         return index
 
     # What the group tells.
@@ -122,7 +122,7 @@ class ReadBarrier:
         if not self._confirmed:
             return
         if not self._replica.leads:
-            self._confirmed.fail(NotLeader(self._replica.engine.leader))
+            self._confirmed.fail(NotLeader(self._replica.leader))
             return
         confirmed_at = self._replica.lease.confirmed_at(self._replica.membership.voters, self._clock.now())
         if confirmed_at is not None:

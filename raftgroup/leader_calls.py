@@ -28,19 +28,26 @@ class LeaderCalls:
         self._send = send
         self._number = 0
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
+        self._repeatable: set[int] = set()
 
-    async def call(self, leader: str | None, name: str, arguments: list[Any]) -> Any:
-        """Raises NotLeader when nobody can be asked, and whatever error the leader answered."""
+    async def call(self, leader: str | None, name: str, arguments: list[Any], *, repeatable: bool = False) -> Any:
+        """Raises NotLeader when nobody can be asked, and whatever error the leader answered.
+
+        A `repeatable` call raises it also as soon as somebody else leads: the one that was asked may stand still.
+        """
         self._number += 1
         number = self._number
         if leader is None or not self._send(leader, Kind.REQUEST, [number, name, arguments]):
             raise NotLeader(leader)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = (leader, future)
+        if repeatable:
+            self._repeatable.add(number)
         try:
             return await future
         finally:
             self._waiting.pop(number, None)
+            self._repeatable.discard(number)
 
     def answered(self, member: str, number: int, kind: str | None, value: Any) -> None:
         leader, future = self._waiting.get(number, (None, None))
@@ -50,6 +57,13 @@ class LeaderCalls:
             future.set_result(value)
         else:
             future.set_exception(_ERRORS.get(kind, OutcomeUnknown)(str(value)))
+
+    def led_by(self, leader: str | None) -> None:
+        """Whom the group follows now."""
+        for number in self._repeatable:
+            asked, future = self._waiting[number]
+            if asked != leader and not future.done():
+                future.set_exception(NotLeader(leader))
 
     def lost(self, member: str) -> None:
         """The connection to `member` broke: what it was asked may be done or not."""

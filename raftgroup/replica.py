@@ -151,6 +151,11 @@ class Replica:
         """Leader, and everything of earlier terms is applied: proposals and reads may begin."""
         return self.engine.leads and self._ready_to_lead
 
+    @property
+    def leader(self) -> str | None:
+        """Who leads as far as this member can tell; None also when that one was silent for so long that it may not."""
+        return self.engine.leader if self.engine.leads or self.voting.hears_leader() else None
+
     def lease_remaining_s(self) -> float:
         if not self.leads:
             return 0.0

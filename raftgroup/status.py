@@ -56,7 +56,7 @@ def group_status(
         incarnation=replica.identity.incarnation,
         role=replica.role,
         term=engine.term,
-        leader=engine.leader,
+        leader=replica.leader,
         commit_index=engine.commit_index,
         applied_index=engine.applied_index,
         first_index=journal.first.index,

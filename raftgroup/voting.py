@@ -76,6 +76,12 @@ class Voting:
         self._heard_leader = self._clock.now()
         self._pre_vote.end()
 
+    def hears_leader(self) -> bool:
+        """Whether that was no longer ago than it takes until somebody campaigns. The library itself forgets a leader
+        only when it campaigns, and without a majority for pre-votes it never does."""
+        heard = self._heard_leader
+        return heard is not None and self._clock.now() - heard <= self._timing.election_timeout_max_s
+
     # The candidate.
 
     def may_campaign(self) -> bool:
