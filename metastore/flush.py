@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import accumulate
 from typing import Any
 
 from metastore.disk_thread import DiskThread
@@ -38,18 +38,25 @@ async def commit_layers(file: LmdbFile, thread: DiskThread, layers: Sequence[Lay
 
 
 async def _put(file: LmdbFile, txn: Any, table: Table, layer: Layer) -> None:
-    items = layer.scan(b"", None, False)
-    while chunk := _slice(items):
+    for chunk in _slices(layer):
         file.put_items(txn, table, chunk)
         await asyncio.sleep(0)
 
 
-def _slice(items: Iterator[Item]) -> list[Item]:
-    chunk: list[Item] = []
-    size = 0
-    for item in islice(items, SLICE_ITEMS):
-        chunk.append(item)
-        size += len(item[1] or b"")
-        if size > SLICE_BYTES:
-            break
-    return chunk
+def _slices(layer: Layer) -> Iterator[list[Item]]:
+    """All of it in order, so many items and bytes at a time, one item at least."""
+    keys, values = layer.keys(), layer.values
+    start = 0
+    while start < len(keys):
+        chunk = [(key, values[key]) for key in keys[start : start + SLICE_ITEMS]]
+        sizes = [len(value) for _, value in chunk if value]
+        if sum(sizes) > SLICE_BYTES:
+            del chunk[_fitting(chunk) :]
+        start += len(chunk)
+        yield chunk
+
+
+def _fitting(chunk: list[Item]) -> int:
+    """How many of the first items reach SLICE_BYTES."""
+    sizes = accumulate(len(value or b"") for _, value in chunk)
+    return next(number for number, size in enumerate(sizes, 1) if size > SLICE_BYTES)

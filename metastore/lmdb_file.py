@@ -19,7 +19,7 @@ from metastore import long_keys
 from metastore.errors import StoreCorrupt
 from metastore.ordered_map import Table
 from metastore.store_errors import StoreFailed
-from metastore.stored_record import REMEDY, seal, unseal
+from metastore.stored_record import REMEDY, seal, seal_all, unseal
 
 FORMAT_VERSION = 1
 FORMAT_NAME = "palisade-store"
@@ -115,14 +115,13 @@ class LmdbFile:
         for key, value in items:
             if value is None:
                 deletes.append(long_keys.stored_key(key))
-                continue
-            if len(key) > long_keys.PREFIX_BYTES:
-                value = long_keys.stored_value(key, value)
-                key = long_keys.stored_key(key)
-            puts.append((key, seal(table, key, value)))
+            elif len(key) > long_keys.PREFIX_BYTES:
+                puts.append((long_keys.stored_key(key), long_keys.stored_value(key, value)))
+            else:
+                puts.append((key, value))
         database = self._tables[table]
         with txn.cursor(database) as cursor:
-            cursor.putmulti(puts, append=append)
+            cursor.putmulti(seal_all(table, puts), append=append)
         for key in deletes:
             txn.delete(key, db=database)
 

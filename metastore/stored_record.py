@@ -6,6 +6,7 @@ Pure. The key belongs to it, so that a value which turns up in another's place i
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 
 from metastore.errors import StoreCorrupt
 from metastore.ordered_map import Table
@@ -21,6 +22,12 @@ _SEEDS = [zlib.crc32(bytes([table])) for table in Table]
 def seal(table: Table, key: bytes, value: bytes) -> bytes:
     """`key` as it is stored."""
     return value + zlib.crc32(value, zlib.crc32(key, _SEEDS[table])).to_bytes(CRC_BYTES, "big")
+
+
+def seal_all(table: Table, items: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """As `seal`, for many at once: a flush seals some hundred thousand values a second."""
+    seed, crc32 = _SEEDS[table], zlib.crc32
+    return [(key, value + crc32(value, crc32(key, seed)).to_bytes(CRC_BYTES, "big")) for key, value in items]
 
 
 def unseal(table: Table, key: bytes, sealed: bytes) -> bytes:
