@@ -350,14 +350,14 @@ class Group:
     def _timed_turn(self) -> None:
         """A loop may call a little early, so it is not the time that says whether the timer still runs."""
         self._timer_due = 0.0
+        self._proposals.expire(self._clock.now())
         self._turn()
 
     async def _housekeep(self) -> None:
-        """Deadlines, founding, promotion of learners that caught up, compaction of the log."""
+        """Founding, promotion of learners that caught up, compaction of the log."""
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             try:
-                self._proposals.expire(self._clock.now())
                 self._admission.dial()
                 self._administration.promote_learners()
                 self._snapshots.tick()

@@ -19,7 +19,9 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 
 @pytest.fixture
 async def cluster(shared_cluster: Cluster) -> Cluster:
-    """Three nodes that are ready."""
+    """Three nodes that are ready; none stands still, whatever the test before did."""
+    for node in shared_cluster.running:
+        node.resume()
     shared_cluster.start()
     await shared_cluster.ready()
     return shared_cluster

@@ -1,4 +1,4 @@
-"""kill -9 of any node and of all nodes under load: nothing that was acknowledged is lost (issue 2, "Shown by 3"; M9)."""
+"""kill -9 of any and of all nodes under load: nothing acknowledged is lost (issue 2, "Shown by 3"; M9)."""
 
 from __future__ import annotations
 

@@ -6,14 +6,19 @@ After the pause an old leader must not answer a read out of its own past (etcd #
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
+from node.cli.session import UNAVAILABLE
 from tests.support.load import Load, check_record
-from tests.support.processes import Cluster, NodeProcess, until
+from tests.support.processes import Cluster, NodeProcess, palisade, until
 from tests.support.reads import CounterReads
 
 pytestmark = pytest.mark.e2e
+
+DEADLINE_S = 5.0
+"""Of a request that names none: `node/config.py`."""
 
 
 async def test_a_leader_that_was_paused_answers_no_stale_read_and_follows(cluster: Cluster) -> None:
@@ -21,23 +26,98 @@ async def test_a_leader_that_was_paused_answers_no_stale_read_and_follows(cluste
     async with Load(cluster.endpoints, "pause") as load, CounterReads(cluster.endpoints) as reads:
         for _ in range(2):
             await load.writes(100)
-            old = await cluster.leader()
-            others = [node for node in cluster.nodes if node is not old]
-            old.pause()
-            waiting = [asyncio.ensure_future(reads.read_once(old.stream)) for _ in range(20)]
-            new = await cluster.leader(others)
-            before = reads.writes
-            await until(lambda: reads.writes >= before + 20, "writes under the new leader")
-            read_before = reads.reads[old.stream]
-            old.resume()
-            await asyncio.gather(*waiting)
-            await until(lambda: follows(old, new), "the old leader following")
-            await until(lambda: reads.reads[old.stream] >= read_before + 20, "reads through the old leader")
+            await pause_and_replace(cluster, reads)
     assert reads.stale == []
     await check_record(load.record, load.prefix, cluster.endpoints)
+    await cluster.equal_digests()
+
+
+async def pause_and_replace(cluster: Cluster, reads: CounterReads) -> None:
+    old = await cluster.leader()
+    others = [node for node in cluster.nodes if node is not old]
+    old.pause()
+    waiting = [asyncio.ensure_future(reads.read_once(old.stream)) for _ in range(20)]
+    new = await cluster.leader(others)
+    writes = reads.writes
+    await until(lambda: reads.writes >= writes + 20, "writes under the new leader")
+    answered = reads.reads[old.stream]
+    old.resume()
+    await asyncio.gather(*waiting)
+    await until(lambda: follows(old, new), "the old leader following")
+    await until(lambda: reads.reads[old.stream] >= answered + 20, "reads through the old leader")
+
+
+async def test_a_read_does_not_wait_for_a_leader_that_was_replaced_meanwhile(cluster: Cluster) -> None:
+    """It asks the leader for its index; one that stands still never answers, but another one leads soon."""
+    old = await cluster.leader()
+    others = await cluster.followers()
+    old.pause()
+    began = time.monotonic()
+    answers = await asyncio.gather(*(node.get("/v1/kv?key=any") for node in others))
+    assert [answer and answer["http_status"] for answer in answers] == [200, 200]
+    assert time.monotonic() - began < DEADLINE_S - 1
+    old.resume()
+
+
+async def test_without_a_majority_requests_end_by_their_deadline_and_go_on_by_themselves(cluster: Cluster) -> None:
+    """Writes and linearizable reads are refused, never hang; what asks for no majority is answered (issue 2)."""
+    assert await cluster.nodes[0].put("kept", "x")
+    await cluster.equal_digests()
+    alone = (await cluster.followers())[0]
+    others = [node for node in cluster.nodes if node is not alone]
+    for node in others:
+        node.pause()
+    await until(lambda: knows_no_leader(alone), "the lonely node noticing")
+    began = time.monotonic()
+    refused = await asyncio.gather(alone.put("new", "x"), alone.get("/v1/kv?key=kept"))
+    assert [answer and answer["http_status"] for answer in refused] == [503, 503]
+    assert all("majority" in str(answer) for answer in refused)
+    assert time.monotonic() - began < DEADLINE_S + 1
+    local = await alone.get("/v1/kv?key=kept&serializable=true")
+    assert local is not None
+    assert local["kvs"][0]["value"] == "x"
+    code, _, said = await palisade("put", "new", "x", "--deadline", "1", "--endpoints", alone.stream)
+    assert (code, said.count("\n"), "nothing was done" in said) == (UNAVAILABLE, 1, True), said
+    for node in others:
+        node.resume()
+    await cluster.ready()
+    await until(lambda: accepted(alone, "new"), "a write")
+    await cluster.equal_digests()
+
+
+async def test_a_leader_without_followers_ends_what_it_has_begun_by_the_deadline(cluster: Cluster) -> None:
+    """It can't know what becomes of an entry of its log, and says so; soon it takes no more (issue 2)."""
+    leader = await cluster.leader()
+    others = await cluster.followers()
+    for node in others:
+        node.pause()
+    began = time.monotonic()
+    write = await leader.put("perhaps", "x")
+    assert write is not None
+    assert write["http_status"] in (503, 504), write
+    assert time.monotonic() - began < DEADLINE_S + 1
+    later, read = await asyncio.gather(leader.put("surely not", "x"), leader.get("/v1/kv?key=kept"))
+    assert [answer and answer["http_status"] for answer in (later, read)] == [503, 503]
+    for node in others:
+        node.resume()
+    await cluster.ready()
+    await until(lambda: accepted(leader, "new"), "a write")
+    found = await leader.get("/v1/kv?key=surely%20not")
+    assert found is not None
+    assert found["count"] == 0
     await cluster.equal_digests()
 
 
 async def follows(old: NodeProcess, new: NodeProcess) -> bool:
     status = await old.status()
     return status.get("role") == "follower" and status["leader"] == new.id
+
+
+async def knows_no_leader(node: NodeProcess) -> bool:
+    status = await node.status()
+    return bool(status) and status["leader"] is None
+
+
+async def accepted(node: NodeProcess, key: str) -> bool:
+    answer = await node.put(key, "y")
+    return answer is not None and answer["http_status"] == 200

@@ -45,7 +45,7 @@ async def until(
     last: Any = None
     try:
         async with asyncio.timeout(within_s):
-            while not (last := await _value(holds())):
+            while not (last := await _value(holds())):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise AssertionError(f"{what} did not come within {within_s} s; last seen: {last!r}") from None
@@ -54,6 +54,15 @@ async def until(
 
 async def _value(found: Awaitable[Any] | Any) -> Any:
     return await found if inspect.isawaitable(found) else found
+
+
+async def palisade(*arguments: str) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr) of one command."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "node.cli", *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
 
 
 class NodeProcess:
@@ -134,16 +143,19 @@ class NodeProcess:
     async def get(self, path: str, timeout_s: float = 10.0) -> dict[str, Any] | None:
         return await self.ask("GET", path, timeout_s=timeout_s)
 
+    async def put(self, key: str, value: str) -> dict[str, Any] | None:
+        return await self.ask("POST", "/v1/put", {"key": key, "value": value})
+
     async def ask(self, method: str, path: str, body: Any = None, timeout_s: float = 10.0) -> dict[str, Any] | None:
-        """The answer with its status code as 'http_status'."""
+        """The answer, with its status code as 'http_status'."""
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout) as session,
                 session.request(method, f"http://{self.http}{path}", json=body) as response,
             ):
-                answer: dict[str, Any] = await response.json(content_type=None)
-                return answer | {"http_status": response.status}
+                answer: Any = await response.json(content_type=None)
+                return {**answer, "http_status": response.status}
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None
 
