@@ -16,27 +16,14 @@ import msgpack
 
 from raftgroup.engine import BATCH, MEMBERSHIP, Engine, was_applied
 from raftgroup.errors import MembershipRefused, NodeFailed
-from raftgroup.guard import (
-    Acknowledge,
-    Append,
-    Drop,
-    Extend,
-    Hold,
-    Matched,
-    Missing,
-    Reply,
-    Resend,
-    StaleTerm,
-    StepDown,
-    screen_append,
-    screen_reply,
-)
+from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, screen_append
 from raftgroup.membership import Membership, MembershipLog
 from raftgroup.messages import Kind
 from raftgroup.outbox import Outbox, Send
 from raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
 from raftgroup.quorum_lease import QuorumLease
 from raftgroup.replication import Replication
+from raftgroup.replies import Replies
 from raftgroup.role import Role
 from raftgroup.storage import membership_in
 from raftgroup.timing import Timing
@@ -82,7 +69,6 @@ class Replica:
         self._led_term = -1
         self._ready_to_lead = False
         self._answering: tuple[str, float] | None = None
-        self._held_replies: list[tuple[str, Reply, float, str]] = []
         self._membership_queued = False
         self.installing = False
         """A snapshot is about to become the state: apply nothing, and do not campaign."""
@@ -106,6 +92,14 @@ class Replica:
         self.engine = Engine(self._own_id, host=self, journal=journal, clock=clock, random=random, timing=timing)
         self.voting.engine = self.engine
         self.replication = Replication(self.engine, journal, clock, timing, send)
+        self._replies = Replies(
+            self.engine,
+            journal=journal,
+            lease=self.lease,
+            replication=self.replication,
+            is_known=self.is_known,
+            follow_term=self._follow_term,
+        )
         self.engine.restore(machine.applied[0])
         self._read_memberships()
         self._membership_changed()
@@ -114,8 +108,7 @@ class Replica:
         self._handlers: dict[int, Callable[[str, Any], None]] = {
             Kind.APPEND: self._on_append,
             Kind.HEARTBEAT: self._on_heartbeat,
-            Kind.APPEND_REPLY: self._on_append_reply,
-            Kind.HEARTBEAT_REPLY: self._on_heartbeat_reply,
+            **self._replies.handlers,
             **self.voting.handlers,
         }
 
@@ -276,14 +269,12 @@ class Replica:
 
     @property
     def waits_for_sync(self) -> bool:
-        return bool(self._held_replies) or self.outbox.waits_for_sync
+        return self._replies.wait_for_sync or self.outbox.waits_for_sync
 
     def end_sync(self) -> None:
         """A sync that `outbox.begin_sync` announced has come to its end."""
         self.outbox.end_sync()
-        replies, self._held_replies = self._held_replies, []
-        for member, reply, sent_at, incarnation in replies:
-            self._judge_reply(member, reply, sent_at, incarnation)
+        self._replies.end_sync()
 
     # Host: what the engine asks.
 
@@ -399,48 +390,6 @@ class Replica:
         self.outbox.send_durable(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
 
     # Leaders.
-
-    def _on_append_reply(self, follower: str, body: Any) -> None:
-        term, next_index, success, sent_at, incarnation = body
-        self._judge_reply(follower, Reply(term, next_index, success), sent_at, incarnation)
-
-    def _judge_reply(self, follower: str, reply: Reply, sent_at: float, incarnation: str) -> None:
-        """Also of a reply that was held: its sender may have been removed or replaced meanwhile."""
-        if not self.engine.leads or not self.is_known(follower, incarnation):
-            return
-        verdict = screen_reply(
-            reply,
-            term=self.engine.term,
-            match=self.engine.match_index(follower),
-            last_index=self._journal.last.index,
-            synced_index=self._journal.synced_index,
-        )
-        if isinstance(verdict, StepDown):
-            self._follow_term(verdict.term)
-            return
-        if isinstance(verdict, Drop):
-            return
-        self._confirmed(follower, sent_at)
-        if isinstance(verdict, Hold):
-            self._held_replies.append((follower, reply, sent_at, incarnation))
-        elif isinstance(verdict, Acknowledge):
-            self.engine.deliver_acknowledgement(follower, verdict.match)
-            self.replication.acknowledged(follower, verdict.match)
-        elif isinstance(verdict, Resend):
-            self.replication.resend(follower, verdict.next_index, sent_at)
-
-    def _on_heartbeat_reply(self, follower: str, body: Any) -> None:
-        term, sent_at, incarnation = body
-        if not self.engine.leads or not self.is_known(follower, incarnation):
-            return
-        if term > self.engine.term:
-            self._follow_term(term)
-        elif term == self.engine.term:
-            self._confirmed(follower, sent_at)
-
-    def _confirmed(self, follower: str, sent_at: float) -> None:
-        self.lease.acknowledge(follower, sent_at)
-        self.engine.deliver_sign_of_life(follower)
 
     def _follow_term(self, term: int) -> None:
         self._ready_to_lead = False
