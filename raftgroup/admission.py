@@ -32,7 +32,7 @@ class Admission:
         self._peers = peers
         self._wake = wake
         self._contacts = Contacts(replica.identity.member)
-        self._dialled: dict[str, str] = {}
+        self._dialled: tuple[int, dict[str, str]] = (0, {})
         self.refusals: dict[str, str] = {}
         """Members that do not let this node in, and why."""
 
@@ -87,8 +87,12 @@ class Admission:
             self._wake()
 
     def dial(self) -> None:
-        """Keep connected with whom this node should be connected with now."""
+        """Keep connected with whom this node should be connected with now.
+
+        Once a change of membership is committed, too: who was removed by it learns that when it dials again.
+        """
         wanted = self._contacts.wanted(self._replica.membership)
-        if wanted != self._dialled:
-            self._dialled = wanted
+        version = self._committed_members().version
+        if (version, wanted) != self._dialled:
+            self._dialled = (version, wanted)
             self._peers.set_members(wanted)

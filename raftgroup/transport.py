@@ -109,6 +109,9 @@ class TcpPeers:
         self._members = dict(addresses)
         if self._server is not None and not self._closed:
             self._dial_members()
+            for member, connection in list(self._incoming.items()):
+                if member not in addresses:
+                    connection.close("no longer a member")
 
     async def start(self, receiver: Receiver) -> None:
         """Listen and dial. Raises CannotListen."""

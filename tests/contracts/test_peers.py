@@ -187,3 +187,13 @@ async def test_who_is_no_longer_listed_is_disconnected(world: World) -> None:
     await world.until(lambda: one.recorder.disconnected == ["n3"])
     assert one.peers.connected() == {"n2"}
     assert one.peers.send("n3", KIND, "no") is False
+
+
+async def test_who_is_no_longer_listed_loses_its_own_connection_and_is_judged_again(world: World) -> None:
+    """A removed member that is cut off silently would wait for ever for a leader that has forgotten it."""
+    one, two = [await world.start(name) for name in ("n1", "n2")]
+    await connect(world, one, two)
+    one.recorder.cluster = "without n2"
+    one.peers.set_members({})
+    await world.until(lambda: two.recorder.refused != [])
+    assert two.recorder.refused[0] == ("n1", "this is cluster without n2, not c1")

@@ -1,0 +1,142 @@
+"""Members come and go while clients write (M10; issue 2, "Shown by 3"; scenarios.md, "Membership")."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.load import Load, check_record
+from tests.support.processes import Cluster, NodeProcess, palisade, until
+
+pytestmark = pytest.mark.e2e
+
+REFUSED = 2
+
+
+async def members_at(node: NodeProcess) -> dict[str, Any]:
+    answer = await node.get("/v1/members")
+    return {member["id"]: member for member in answer["members"]} if answer else {}
+
+
+async def voters_are(node: NodeProcess, *wanted: str) -> bool:
+    members = await members_at(node)
+    return {each["id"] for each in members.values() if each["role"] == "voter"} == set(wanted) == set(members)
+
+
+async def check_all(cluster: Cluster, load: Load) -> None:
+    record = await load.stop()
+    await check_record(record, load.prefix, cluster.endpoints)
+    await cluster.equal_digests()
+
+
+async def remove(cluster: Cluster, member: str) -> None:
+    code, _, said = await palisade("member", "remove", member, "--endpoints", ",".join(cluster.endpoints))
+    assert code == 0, said
+
+
+async def test_members_are_added_removed_and_replaced_during_load(new_cluster: Callable[..., Cluster]) -> None:
+    """One cluster's life: a fourth node, then no follower and no leader of the beginning, then one with a new disk."""
+    cluster = new_cluster()
+    cluster.start()
+    await cluster.ready()
+    async with Load(cluster.endpoints, "members") as load:
+        await a_fourth_node_joins(cluster, load)
+        await a_follower_is_removed(cluster, load)
+        await the_leader_is_removed(cluster, load)
+        await a_node_with_a_wiped_disk_comes_back(cluster, load)
+        await check_all(cluster, load)
+
+
+async def a_fourth_node_joins(cluster: Cluster, load: Load) -> None:
+    follower = (await cluster.followers())[0]
+    cluster.joining("n4", at=follower).start()
+    await until(lambda: voters_are(follower, "n1", "n2", "n3", "n4"), "n4 voting")
+    await cluster.ready()
+    await load.writes(100)
+
+
+async def a_follower_is_removed(cluster: Cluster, load: Load) -> None:
+    """Started again it is refused, with what to do, and neither leader nor term change."""
+    leader, follower = await cluster.leader(), (await cluster.followers())[0]
+    await remove(cluster, follower.id)
+    await until(lambda: says_that_it_was_removed(follower), "the removed node saying so")
+    await load.writes(50)
+    follower.kill()
+    term = (await leader.status())["term"]
+    follower.start()
+    await follower.logged(f"{follower.id} was removed from the cluster: let it join again with an empty data directory")
+    await load.writes(100)
+    assert not await follower.ready()
+    assert await cluster.leader([leader]) is leader
+    assert (await leader.status())["term"] == term
+    follower.kill()
+    cluster.nodes.remove(follower)
+
+
+async def says_that_it_was_removed(node: NodeProcess) -> bool:
+    """A node that is not running any more has said so in its log."""
+    answer = await node.get("/readyz")
+    return "removed" in (str(answer) if answer else node.log())
+
+
+async def the_leader_is_removed(cluster: Cluster, load: Load) -> None:
+    """It hands over first, so writes hardly stand still."""
+    leader = await cluster.leader()
+    others = [node for node in cluster.nodes if node is not leader]
+    await remove(cluster, leader.id)
+    await cluster.leader(others)
+    await until(lambda: says_that_it_was_removed(leader), "the removed leader saying so")
+    await load.writes(100)
+    leader.kill()
+    cluster.nodes.remove(leader)
+    assert await voters_are(others[0], *(node.id for node in others))
+
+
+async def a_node_with_a_wiped_disk_comes_back(cluster: Cluster, load: Load) -> None:
+    """Under its old id, as a new storage that knows nothing: caught up from nothing (RATIS-2523)."""
+    cluster.joining("n5", at=await cluster.leader()).start()
+    ids = [node.id for node in cluster.nodes]
+    await until(lambda: voters_are(cluster.nodes[0], *ids), "n5 voting")
+    victim = (await cluster.followers())[0]
+    others = [node for node in cluster.nodes if node is not victim]
+    victim.kill()
+    before = (await members_at(others[0]))[victim.id]["incarnation"]
+    shutil.rmtree(victim.data_dir)
+    cluster.joining(victim.id, at=others[0]).start()
+
+    async def replaced() -> bool:
+        member = (await members_at(others[0])).get(victim.id, {})
+        return member.get("role") == "voter" and member["incarnation"] != before
+
+    await until(replaced, f"{victim.id} voting with its new disk")
+    await cluster.ready()
+    await load.writes(100)
+
+
+async def test_a_wiped_founding_member_that_is_started_as_before_is_refused(cluster: Cluster) -> None:
+    """With --initial-cluster and an empty disk it could vote twice; it stops instead, and says what to do."""
+    async with Load(cluster.endpoints, "wiped") as load:
+        victim = (await cluster.followers())[0]
+        await load.writes(50)
+        victim.kill()
+        shutil.rmtree(victim.data_dir)
+        victim.start()
+        assert await victim.ended() == REFUSED
+        assert "the data directory was lost or swapped" in last_line(victim)
+        assert "start with --join and an empty data directory" in last_line(victim)
+        await load.writes(100)
+        shutil.rmtree(victim.data_dir)
+        founding = victim.options
+        leader = await cluster.leader()
+        cluster.joining(victim.id, at=leader).start()
+        await until(lambda: voters_are(leader, "n1", "n2", "n3"), "the member voting again")
+        await cluster.ready()
+        await check_all(cluster, load)
+        victim.options = founding
+
+
+def last_line(node: NodeProcess) -> str:
+    return node.log().strip().splitlines()[-1]
