@@ -39,7 +39,11 @@ class Member:
 
     @staticmethod
     def from_wire(wire: list[Any]) -> Member:
+        """Raises ValueError or TypeError for what is no member."""
         id_, role, incarnation, addresses, becomes_voter = wire
+        texts = [id_, incarnation, *(text for pair in dict(addresses).items() for text in pair)]
+        if not all(isinstance(text, str) for text in texts) or not isinstance(becomes_voter, bool):
+            raise ValueError(f"a member has a field of the wrong type: {str(wire)[:200]}")
         return Member(id_, MemberRole(role), incarnation, dict(addresses), becomes_voter)
 
 
@@ -110,8 +114,14 @@ class Membership:
 
     @staticmethod
     def from_wire(wire: list[Any]) -> Membership:
-        members, removed, version = wire
-        return Membership(tuple(Member.from_wire(each) for each in members), frozenset(removed), version)
+        """Raises ValueError or TypeError for what is no membership."""
+        wired, removed, version = wire
+        members = tuple(Member.from_wire(each) for each in wired)
+        if not isinstance(version, int) or not all(isinstance(each, str) for each in removed):
+            raise ValueError(f"the version or the removed ids have the wrong type: {str([version, removed])[:200]}")
+        if len({member.id for member in members}) != len(members):
+            raise ValueError("two members have the same id")
+        return Membership(members, frozenset(removed), version)
 
 
 class MembershipLog:

@@ -8,16 +8,19 @@ acknowledgements that answer them wait for the leader's own sync instead.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
-from raftgroup.engine import BATCH, MEMBERSHIP, Engine, was_applied
+from raftgroup.engine import BATCH, Engine, was_applied
 from raftgroup.errors import MembershipRefused, NodeFailed
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, screen_append
+from raftgroup.log_limit import LogLimit
 from raftgroup.membership import Membership, MembershipLog
+from raftgroup.membership_entries import membership_entry, membership_in, read_memberships, unreadable_membership
 from raftgroup.messages import Kind
 from raftgroup.outbox import Outbox, Send
 from raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
@@ -25,9 +28,10 @@ from raftgroup.quorum_lease import QuorumLease
 from raftgroup.replication import Replication
 from raftgroup.replies import Replies
 from raftgroup.role import Role
-from raftgroup.storage import membership_in
 from raftgroup.timing import Timing
 from raftgroup.voting import Voting
+
+log = logging.getLogger(__name__)
 
 APPLY_ENTRIES_MAX = 256
 """How many entries a follower applies in one go, so that a long catch-up never delays a heartbeat."""
@@ -76,6 +80,7 @@ class Replica:
         self._lease_until = 0.0
         self._known: dict[str, str] | None = None
         self._memberships = MembershipLog(membership)
+        self._log_limit = LogLimit()
         self.lease = QuorumLease(self._own_id, timing.election_timeout_min_s, timing.drift)
         self.outbox = Outbox(journal, send)
         self.voting = Voting(
@@ -101,7 +106,7 @@ class Replica:
             follow_term=self._follow_term,
         )
         self.engine.restore(machine.applied[0])
-        self._read_memberships()
+        read_memberships(journal, self._memberships)
         self._membership_changed()
         if self.is_voter and not self._others:
             self.engine.campaign_at_once()
@@ -111,16 +116,6 @@ class Replica:
             **self._replies.handlers,
             **self.voting.handlers,
         }
-
-    def _read_memberships(self) -> None:
-        """The newest membership in the log counts, committed or not (Raft thesis 4.1)."""
-        index = self._journal.first.index + 1
-        while index <= self._journal.last.index:
-            entries = self._journal.slice(index, index + 1024)
-            for entry in entries:
-                if entry.command[:1] == MEMBERSHIP:
-                    self._memberships.append(entry.index, membership_in(entry.command))
-            index += len(entries)
 
     # What can be seen.
 
@@ -212,7 +207,7 @@ class Replica:
             outcome(results, applied)
 
         self._membership_queued = True
-        self._propose(MEMBERSHIP + msgpack.packb(membership.to_wire()), ended)
+        self._propose(membership_entry(membership), ended)
 
     def _check_answered_by_majority_of(self, membership: Membership) -> None:
         """A change counts before it is committed: one that only absent voters could commit would stop the group for
@@ -363,6 +358,10 @@ class Replica:
     def _on_append(self, leader: str, body: Any) -> None:
         term, commit, prev_index, prev_term, sent_at, packed = body
         entries = [Entry(command, prev_index + 1 + i, at) for i, (command, at) in enumerate(packed)]
+        unreadable = unreadable_membership(entries)
+        if unreadable is not None:
+            self._refuse_append(leader, unreadable)
+            return
         message = Append(term, commit, prev_index, prev_term, entries)
         verdict = screen_append(message, self._journal, self.engine.term, self.engine.commit_index)
         if isinstance(verdict, StaleTerm):
@@ -381,6 +380,12 @@ class Replica:
             self._answer(leader, verdict.covers + 1, True, sent_at)
         elif isinstance(verdict, Missing):
             self._answer(leader, verdict.next_index, False, sent_at)
+
+    def _refuse_append(self, leader: str, reason: str) -> None:
+        """In the log it would stop this node at once, and again at every start."""
+        line = self._log_limit.admit(f"dropped an append of {leader}: {reason}", self._clock.now())
+        if line is not None:
+            log.warning("%s; run the same release of palisade on both nodes", line)
 
     def _on_heartbeat(self, leader: str, body: Any) -> None:
         term, sent_at = body

@@ -91,8 +91,3 @@ def _check_same(what: str, stored: bytes | None, expected: str) -> None:
             f"the data directory belongs to {what} {(stored or b'?').decode()}, not to {expected}: "
             "give this node its own directory, or an empty one"
         )
-
-
-def membership_in(command: bytes) -> Membership:
-    """The membership that an entry of the log brings; its first byte is the kind of the entry."""
-    return Membership.from_wire(msgpack.unpackb(command[1:]))

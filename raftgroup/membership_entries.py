@@ -1,0 +1,48 @@
+"""Memberships as entries of the log: one byte for the kind of the entry, then the whole membership."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgpack
+
+from raftgroup.engine import MEMBERSHIP
+from raftgroup.membership import Membership, MembershipLog
+from raftgroup.ports import Entry, Journal
+
+_SLICE_ENTRIES = 1024
+
+
+def membership_entry(membership: Membership) -> bytes:
+    packed: bytes = msgpack.packb(membership.to_wire())
+    return MEMBERSHIP + packed
+
+
+def membership_in(command: bytes) -> Membership:
+    """Raises ValueError for one that can't be understood."""
+    try:
+        return Membership.from_wire(msgpack.unpackb(command[1:]))
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+def unreadable_membership(entries: Iterable[Entry]) -> str | None:
+    """What is wrong with the first entry that brings a membership which can't be understood; None when all can be."""
+    for entry in entries:
+        if entry.command[:1] == MEMBERSHIP:
+            try:
+                membership_in(entry.command)
+            except ValueError as error:
+                return f"the membership at index {entry.index} can't be read: {error}"
+    return None
+
+
+def read_memberships(journal: Journal, memberships: MembershipLog) -> None:
+    """The newest membership in the log counts, committed or not (Raft thesis 4.1)."""
+    index = journal.first.index + 1
+    while index <= journal.last.index:
+        entries = journal.slice(index, index + _SLICE_ENTRIES)
+        for entry in entries:
+            if entry.command[:1] == MEMBERSHIP:
+                memberships.append(entry.index, membership_in(entry.command))
+        index += len(entries)

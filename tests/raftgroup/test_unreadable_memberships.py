@@ -1,0 +1,81 @@
+"""A membership from another member that can't be read gets into no log: there it would stop every start (issue 2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import pytest
+
+from raftgroup.engine import MEMBERSHIP
+from raftgroup.membership import Membership
+from raftgroup.membership_entries import membership_entry
+from raftgroup.messages import Kind
+from tests.support.lone_replica import LoneReplica, voters, write
+from tests.support.raft_cluster import Cluster, settled
+
+MEMBER = ["n1", "voter", "n1-storage", {"peer": "n1"}, False]
+UNREADABLE: list[Any] = [
+    b"",
+    b"\xc1",
+    b"\x93\x90",
+    msgpack.packb(None),
+    msgpack.packb([[], []]),
+    msgpack.packb([[MEMBER], [], "1"]),
+    msgpack.packb([[MEMBER], [[1]], 1]),
+    msgpack.packb([[MEMBER], 5, 1]),
+    msgpack.packb([[MEMBER, MEMBER], [], 1]),
+    msgpack.packb([[["n1", "king", "s", {}, False]], [], 1]),
+    msgpack.packb([[[1, "voter", "s", {}, False]], [], 1]),
+    msgpack.packb([[["n1", "voter", "s", {"peer": 1}, False]], [], 1]),
+    msgpack.packb([[["n1", "voter", "s", 5, False]], [], 1]),
+    msgpack.packb([[["n1", "voter", "s", {}, None]], [], 1]),
+]
+
+
+@pytest.mark.parametrize("packed", UNREADABLE)
+def test_an_append_that_brings_one_is_dropped_as_a_whole_and_logged(
+    packed: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    follower = LoneReplica()
+    follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))
+    follower.settle()
+    follower.sent.clear()
+    with caplog.at_level(logging.WARNING):
+        follower.gets("n2", Kind.APPEND, 1, 1, 1, 1, 100.0, [[write(2, 1), 1], [MEMBERSHIP + packed, 1]])
+    follower.settle()
+    assert follower.log == [(1, 1)]
+    assert follower.said(Kind.APPEND_REPLY) == []
+    assert follower.replica.membership == follower.membership
+    assert "the membership at index 3 can't be read" in caplog.text
+    follower.crash()
+    assert follower.log == [(1, 1)]
+
+
+def test_one_that_can_be_read_counts_at_once() -> None:
+    follower = LoneReplica()
+    wanted = Membership(voters("n1", "n2").members, version=2)
+    follower.gets("n2", Kind.APPEND, 1, 0, 0, 0, 100.0, [[membership_entry(wanted), 1]])
+    assert follower.replica.membership == wanted
+
+
+def test_a_leader_that_sends_one_again_and_again_fills_no_disk(caplog: pytest.LogCaptureFixture) -> None:
+    follower = LoneReplica()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(1000):
+            follower.gets("n2", Kind.APPEND, 1, 0, 0, 0, 100.0, [[MEMBERSHIP + b"\xc1", 1]])
+    assert len(caplog.records) <= 10
+
+
+def test_a_node_that_is_sent_one_goes_on(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster()
+    leader = settled(cluster)
+    follower = cluster.followers()[0]
+    last = follower.disk.journal.last
+    body = [leader.group.term, 0, last.index, last.term, 0.0, [[MEMBERSHIP + b"\xc1", leader.group.term]]]
+    follower.process.call(lambda: follower.group.on_message(leader.id, Kind.APPEND, body))
+    cluster.run_for(0.5)
+    assert not follower.failed
+    assert cluster.put(follower.id, "a", "later")
