@@ -211,8 +211,8 @@ class Snapshots:
             if isinstance(effect, SendMessage):
                 self._send(effect.member, Kind.SNAPSHOT, effect.body)
             elif isinstance(effect, OpenWriter):
-                log.info("receiving a snapshot of index %d", effect.meta.index)
                 self._writer = self._machine.receive_snapshot(effect.meta)
+                log.info("receiving a snapshot of index %d from piece %d on", effect.meta.index, self._writer.next_chunk)
                 self._receive_effects(self._receiver.opened(self._writer.next_chunk))
             elif isinstance(effect, AbortWriter):
                 self._abort_writer()

@@ -210,6 +210,13 @@ class Cluster:
         for node in list(nodes) if nodes is not None else self.running:
             await until(node.ready, f"{node.id} being ready (its log ends with: {node.log()[-1500:]})", within_s)
 
+    async def remove(self, node: NodeProcess) -> None:
+        """From the group and from here; its process ends."""
+        code, _, said = await palisade("member", "remove", node.id, "--endpoints", ",".join(self.endpoints))
+        assert code == 0, said
+        self.nodes.remove(node)
+        node.kill()
+
     async def leader(self, among: Iterable[NodeProcess] | None = None) -> NodeProcess:
         """The node that leads and says so itself."""
         asked = list(among) if among is not None else None
