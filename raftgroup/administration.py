@@ -21,7 +21,10 @@ from raftgroup.replica import Replica
 CAUGHT_UP_ENTRIES = 64
 """A learner this close to the commit index may be promoted: it will have the rest before the promotion counts."""
 _COMMIT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 10.0
+"""Longer than the leader needs for anything that it is asked for: after that it stands still."""
 _FIRST_ANSWERS_S = 1.0
+_READY_TIMEOUT_S = 5.0
 
 
 class Administration:
@@ -57,10 +60,21 @@ class Administration:
         }
 
     async def at_leader(self, name: str, arguments: list[Any]) -> Any:
+        """Raises OutcomeUnknown when a leader that was asked does not answer, its connection open or not."""
         await self._ready_or_not_leading()
         if self._replica.leads:
             return await self._actions[name](*arguments)
-        return await self._calls.call(self._replica.leader, name, arguments)
+        return await self._ask(self._replica.leader, name, arguments)
+
+    async def _ask(self, leader: str | None, name: str, arguments: list[Any]) -> Any:
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                return await self._calls.call(leader, name, arguments)
+        except TimeoutError:
+            raise OutcomeUnknown(
+                f"the leader {leader} did not answer the request {name} within {ANSWER_TIMEOUT_S:g} s and may carry it "
+                "out yet: look at the members and the leader before you retry"
+            ) from None
 
     async def answer(self, member: str, number: int, name: str, arguments: list[Any]) -> None:
         """Carry out what another member asked for, and tell it the end."""
@@ -117,8 +131,7 @@ class Administration:
         self._replica.membership.without(member_id)
         if member_id == self._own_id:
             await self._transfer(None)
-            await self._until(lambda: self._replica.engine.leader not in (None, self._own_id))
-            await self._calls.call(self._replica.engine.leader, "remove", [member_id])
+            await self._ask(self._replica.engine.leader, "remove", [member_id])
         else:
             await self._change(lambda membership: membership.without(member_id))
 
@@ -176,7 +189,14 @@ class Administration:
 
     async def _ready_or_not_leading(self) -> None:
         """A new leader may be asked before it has committed anything in its term; that takes one round, or ends it."""
-        await self._until(lambda: self._replica.leads or not self._replica.engine.leads)
+        try:
+            async with asyncio.timeout(_READY_TIMEOUT_S):
+                await self._until(lambda: self._replica.leads or not self._replica.engine.leads)
+        except TimeoutError:
+            raise Unavailable(
+                f"{self._own_id} was elected and could not commit anything within {_READY_TIMEOUT_S:g} s; nothing was "
+                "changed, try again"
+            ) from None
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Look again after each turn of the group; there is one every 50 ms at least."""

@@ -6,8 +6,14 @@ itself ready, for ever; and a read waited for the stopped leader although anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
+import pytest
+
+from raftgroup.administration import ANSWER_TIMEOUT_S
+from raftgroup.errors import OutcomeUnknown, Unavailable
+from raftgroup.group import Group
+from raftgroup.messages import Kind
 from tests.support.raft_cluster import Cluster, settled
 
 MakeCluster = Callable[..., Cluster]
@@ -35,3 +41,50 @@ def test_a_read_under_way_to_a_leader_that_stands_still_goes_to_the_next_one(mak
     began = cluster.simulation.now
     assert cluster.read(follower.id, "a", timeout_s=30.0) == "first"
     assert cluster.simulation.now - began < 4.0
+
+
+CHANGES: dict[str, Callable[[Group, str], Awaitable[object]]] = {
+    "add": lambda group, other: group.add(group.members.get(other)),
+    "promote": lambda group, other: group.promote(other),
+    "remove": lambda group, other: group.remove(other),
+    "transfer": lambda group, other: group.transfer(other),
+}
+
+
+@pytest.mark.parametrize("name", list(CHANGES))
+def test_a_change_asked_of_a_leader_that_stands_still_ends_by_itself(make_cluster: MakeCluster, name: str) -> None:
+    """The connection stays: only time tells."""
+    cluster = make_cluster()
+    leader = settled(cluster)
+    asked, other = cluster.followers()
+    leader.process.paused = True
+    began = cluster.simulation.now
+    with pytest.raises(OutcomeUnknown, match=f"{leader.id} did not answer the request {name} within 10 s"):
+        cluster.call(asked.id, CHANGES[name](asked.group, other.id))
+    assert leader.id in asked.peers.connected()
+    assert ANSWER_TIMEOUT_S - 0.1 <= cluster.simulation.now - began <= ANSWER_TIMEOUT_S + 0.5
+    assert asked.group._calls._waiting == {}
+
+
+def test_an_answer_that_comes_after_all_is_dropped(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster()
+    leader = settled(cluster)
+    asked, other = cluster.followers()
+    leader.process.paused = True
+    with pytest.raises(OutcomeUnknown):
+        cluster.call(asked.id, asked.group.transfer(other.id))
+    leader.process.paused = False
+    cluster.run_for(3.0)
+    assert cluster.put(asked.id, "a", "later")
+
+
+def test_a_leader_that_can_not_commit_its_first_entry_says_so(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster()
+    old = settled(cluster)
+    heir, other = cluster.followers()
+    cluster.network.intercept = lambda sender, _to, kind, body: kind != Kind.APPEND or sender != heir.id or not body[-1]
+    cluster.call(old.id, old.group.transfer(heir.id))
+    began = cluster.simulation.now
+    with pytest.raises(Unavailable, match=f"{heir.id} was elected and could not commit anything"):
+        cluster.call(heir.id, heir.group.remove(other.id))
+    assert cluster.simulation.now - began < 6.0
