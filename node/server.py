@@ -14,13 +14,16 @@ import random
 import signal
 import sys
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
 from metastore.store import LmdbStore
+from metastore.store_errors import StoreFailed
 from node.config import NodeConfig
 from node.data_dir import claim_data_dir
+from node.folder import FolderError
 from node.http.server import HttpServer
 from node.joining import join_cluster
 from node.leader_duties import do_leader_duties
@@ -58,7 +61,7 @@ class Node:
         with contextlib.ExitStack() as undo:
             self._journal = LmdbJournal(config.data_dir / "raft")
             undo.callback(self._journal.close)
-            self._disk = LmdbStore(config.data_dir / "store")
+            self._disk = _open_store(config.data_dir / "store")
             undo.callback(self._disk.close)
             self.store = MetaStore(self._disk, _limits(config), _retention(config))
             self.group = self._make_group()
@@ -129,6 +132,14 @@ class Node:
 
     def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(coroutine))
+
+
+def _open_store(path: Path) -> LmdbStore:
+    """Raises FolderError, StoreCorrupt."""
+    try:
+        return LmdbStore(path)
+    except StoreFailed as error:
+        raise FolderError(str(error)) from error
 
 
 async def run_node(config: NodeConfig) -> None:

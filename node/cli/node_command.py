@@ -48,13 +48,23 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder or ports.
     """
     from metastore.errors import StoreCorrupt
+    from metastore.store_errors import StoreFailed
     from node.config import ConfigError
     from node.config_sources import load_node_config
     from node.folder import FolderError
     from node.joining import JoinRefused
     from node.ports_in_use import PortUnavailable, check_free
-    from raftgroup.errors import DataDirectoryError, NodeFailed
+    from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
 
+    refusals = (
+        ConfigError,
+        DataDirectoryError,
+        FolderError,
+        JoinRefused,
+        JournalCorrupt,
+        PortUnavailable,
+        StoreCorrupt,
+    )
     try:
         config_values = {name.replace("_", "-"): text for name, text in typed.items() if text is not None}
         settings = load_node_config(config_values, config)
@@ -63,9 +73,9 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         if parent_pipe is not None:
             watch(parent_pipe)
         run(settings)
-    except (ConfigError, DataDirectoryError, FolderError, JoinRefused, PortUnavailable, StoreCorrupt) as error:
+    except refusals as error:
         end(EXIT_REFUSED, error)
-    except NodeFailed as error:
+    except (NodeFailed, StoreFailed) as error:
         end(EXIT_FAILED, error)
 
 
