@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from raftgroup.messages import Kind
 from raftgroup.ports import Journal, Peers
 from raftgroup.replica import Replica
 from raftgroup.storage import keep_membership, keep_pins
+
+log = logging.getLogger(__name__)
 
 
 class Admission:
@@ -53,6 +56,13 @@ class Admission:
             self._contacts.met(peer)
             self._pin(peer)
         return reason
+
+    def refused(self, member: str, reason: str) -> None:
+        """Raises DataDirectoryError when this node must stop for it."""
+        if self.refusals.get(member) != reason:
+            log.warning("%s refuses this node: %s", member, reason)
+        self.refusals[member] = reason
+        self._introductions.refused(member, reason, self._replica.membership)
 
     def _committed_members(self) -> Membership:
         """A change that is not committed may be undone, perhaps by the very member that it would remove."""

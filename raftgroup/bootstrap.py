@@ -17,6 +17,8 @@ from typing import Any
 from raftgroup.errors import DataDirectoryError
 from raftgroup.membership import Member, MemberRole, Membership
 
+OTHER_STORAGE = "other-storage: "
+"""How a refusal begins when the group knows the refused member with another storage: the refused one acts on that."""
 _TEXTS = ("cluster", "member", "incarnation", "address", "terms")
 
 
@@ -162,6 +164,21 @@ class Introductions:
             raise wiped(self._own.member, self._own.incarnation, known_as)
         return reason
 
+    def refused(self, member: str, reason: str, membership: Membership) -> None:
+        """Raises DataDirectoryError when a founding member that knows no membership is told of another storage of its
+        own: the group was founded with that one, and this one will never be let in.
+
+        Who has a membership, if only in its log, may be refused by a laggard that knows its earlier storage; so may
+        one that joins. `membership`: the newest one of this node, committed or not.
+        """
+        founds = self._founding is not None and membership.version == 0 and membership.get(member) is not None
+        if founds and reason.startswith(OTHER_STORAGE):
+            raise DataDirectoryError(
+                f"{member} refuses {self._own.member} ({reason.removeprefix(OTHER_STORAGE)}): the data directory was "
+                "lost or swapped. Put the old one back, or start with --join and an empty data directory to come back "
+                "as new"
+            )
+
     @property
     def pins(self) -> Mapping[str, str] | None:
         """What a founding member tells the others: also afterwards, since one of them may have missed it."""
@@ -205,8 +222,8 @@ def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) ->
     known = membership.get(greeting.member)
     if known is not None and known.incarnation not in ("", greeting.incarnation):
         return (
-            f"{greeting.member} is known with storage {known.incarnation}, not {greeting.incarnation}: if its disk "
-            "was lost, start it with --join and an empty data directory"
+            f"{OTHER_STORAGE}{greeting.member} is known with storage {known.incarnation}, not {greeting.incarnation}: "
+            "if its disk was lost, start it with --join and an empty data directory"
         )
     return None
 

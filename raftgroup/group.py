@@ -413,9 +413,10 @@ class Group:
         self._forwarding.lost(member)
 
     def on_refused(self, member: str, reason: str) -> None:
-        if self._admission.refusals.get(member) != reason:
-            log.warning("%s refuses this node: %s", member, reason)
-        self._admission.refusals[member] = reason
+        try:
+            self._admission.refused(member, reason)
+        except DataDirectoryError as error:
+            self.fail(error)
 
     def on_message(self, member: str, kind: int, body: Any) -> None:
         if not is_well_formed(kind, body):

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from raftgroup.bootstrap import Founding, Greeting, Introductions, judge_greeting
+from raftgroup.bootstrap import OTHER_STORAGE, Founding, Greeting, Introductions, judge_greeting
 from raftgroup.errors import DataDirectoryError
 from raftgroup.membership import Membership
 from tests.support.lone_replica import storage, voters
@@ -111,6 +111,32 @@ def test_a_founding_member_that_lost_its_disk_is_told_so_and_refused() -> None:
     reason = judge_greeting(greeting("n2", "new storage"), greeting("n1"), survivor)
     assert reason is not None
     assert "start it with --join" in reason
+    with pytest.raises(DataDirectoryError, match=r"n1 refuses n2 .*start with --join"):
+        Founder("n2", "new storage").introductions.refused("n1", reason, provisional())
+
+
+def provisional() -> Membership:
+    return Founding(greeting("n1"), ADDRESSES).provisional()
+
+
+REFUSAL = f"{OTHER_STORAGE}n2 is known with storage old, not new"
+
+
+@pytest.mark.parametrize(
+    ("founding", "by", "reason", "membership"),
+    [
+        (True, "n1", "two nodes are called n2", provisional()),
+        (True, "n9", REFUSAL, provisional()),
+        (True, "n1", REFUSAL, voters("n1", "n2", "n3")),
+        (False, "n1", REFUSAL, Membership(())),
+        (False, "n1", REFUSAL, voters("n1", "n2", "n3")),
+    ],
+    ids=["for another reason", "by a stranger", "with a membership in its log", "while it joins", "as a member"],
+)
+def test_any_other_refusal_stops_nobody(founding: bool, by: str, reason: str, membership: Membership) -> None:
+    """A laggard may know the earlier storage of a member that came back."""
+    own = greeting("n2", "new")
+    Introductions(own, Founding(own, ADDRESSES) if founding else None).refused(by, reason, membership)
 
 
 def random_walk(random: Random) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from raftgroup.errors import MembershipRefused, OutcomeUnknown, RaftError
+from raftgroup.bootstrap import OTHER_STORAGE
+from raftgroup.errors import DataDirectoryError, MembershipRefused, OutcomeUnknown, RaftError
 from raftgroup.membership import MemberRole
 from raftgroup.role import Role
 from tests.support.raft_cluster import Cluster, Node, settled
@@ -157,26 +158,56 @@ class TestMembership:
         assert cluster.read(cluster.leader().id, "a") == "first"
         cluster.checkers.check_run()
 
-    def test_a_wiped_founding_member_takes_no_part_and_is_told_why(self, make_cluster: MakeCluster) -> None:
-        """It stops when it hears it from somebody who greets it; those whom it greets refuse it, and say the same."""
+    @pytest.mark.parametrize("member", ["n1", "n2", "n3"])
+    def test_a_wiped_founding_member_takes_no_part_and_stops_with_the_remedy(
+        self, make_cluster: MakeCluster, member: str
+    ) -> None:
+        """n1 always dials first, and hears it from their refusals; n3 from those who greet it."""
         cluster = make_cluster()
         settled(cluster)
         cluster.tolerates_failed_nodes = True
-        for wiped in cluster.followers():
-            founders = wiped.founders
-            cluster.wipe(wiped.id)
-            wiped.founders = founders
-            cluster.start(wiped.id)
-            refusals: list[str] = []
-            cluster.run_until(lambda node=wiped: node.group is not None)
-            wiped.group.on_refused = lambda _member, reason, said=refusals: said.append(reason)
-            cluster.run_for(10.0)
-            told = [*refusals, str(wiped.group.failed.exception())] if wiped.failed else refusals
-            assert told
-            assert all("--join" in reason for reason in told)
-            assert wiped.group.term == 0
-            assert wiped.disk.journal.vote is None
-            cluster.crash(wiped.id)
+        wiped = cluster.nodes[member]
+        founders = wiped.founders
+        cluster.wipe(member)
+        wiped.founders = founders
+        cluster.start(member)
+        cluster.run_until(lambda: wiped.failed, within_s=5.0)
+        error = wiped.group.failed.exception()
+        assert isinstance(error, DataDirectoryError)
+        assert "start with --join and an empty data directory" in str(error)
+        assert wiped.group.term == 0
+        assert wiped.disk.journal.vote is None
+
+    def test_a_laggard_that_knows_an_old_storage_stops_nobody_who_has_come_back(
+        self, make_cluster: MakeCluster
+    ) -> None:
+        """Started as a founding member again, with what it came back with only in its log, it meets the laggard."""
+        cluster = make_cluster(members=5)
+        settled(cluster)
+        back, laggard = cluster.nodes["n1"], cluster.nodes["n5"]
+        founders = back.founders
+        cluster.crash("n5")
+        cluster.wipe("n1")
+        back.disk.machine.persist = lambda: None
+        cluster.start("n1")
+        leader = cluster.leader()
+        cluster.run_until(lambda: back.group is not None and back.group.failed is not None)
+        cluster.call(leader.id, leader.group.add(cluster.member(back, becomes_voter=True)))
+        cluster.run_until(lambda: "n1" in leader.group.members.voters and back.group.members == leader.group.members)
+        cluster.run_for(0.1)
+        back.founders = founders
+        for other in ("n2", "n3", "n4"):
+            for member in ("n1", "n5"):
+                cluster.network.blocked |= {(other, member), (member, other)}
+        cluster.restart("n1")
+        cluster.start("n5")
+        cluster.run_until(lambda: back.group is not None and "n5" in back.group.status().refusals)
+        assert back.group.status().refusals["n5"].startswith(OTHER_STORAGE)
+        cluster.run_for(3.0)
+        assert not back.failed
+        cluster.network.heal()
+        cluster.run_until(cluster.converged)
+        assert laggard.group.members.get("n1").incarnation == back.group.incarnation
 
     def test_a_node_that_came_back_and_leads_reaches_a_laggard_that_knows_its_old_storage(
         self, make_cluster: MakeCluster
