@@ -14,7 +14,8 @@ from metastore.ordered_map import Table
 CRC_BYTES = 4
 REMEDY = (
     "This node's copy of the store can't be trusted any more: stop the node, remove its data directory, and start it "
-    "again, so that it gets everything from the others. If no majority of healthy nodes is left, restore a backup"
+    "with --join, so that it comes back as a new member and gets everything from the others. If no majority of "
+    "healthy nodes is left, restore a backup"
 )
 _SEEDS = [zlib.crc32(bytes([table])) for table in Table]
 

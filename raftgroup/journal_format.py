@@ -19,8 +19,8 @@ from raftgroup.ports import Entry
 FORMAT_VERSION = 1
 FORMAT_NAME = "palisade-journal"
 REMEDY = (
-    "This node's copy of the log can't be trusted any more: remove its data directory and start it with an empty "
-    "one, so that it comes back as a new member and gets everything from the others. If no majority of healthy "
+    "This node's copy of the log can't be trusted any more: remove its data directory and start it with --join, "
+    "so that it comes back as a new member and gets everything from the others. If no majority of healthy "
     "nodes is left, restore a backup"
 )
 
