@@ -1,0 +1,125 @@
+"""What was held back for the disk while the world went on: acknowledgements, messages, a snapshot (issue 2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from raftgroup.membership import Member, MemberRole, Membership
+from raftgroup.messages import Kind
+from raftgroup.ports import SnapshotMeta
+from raftgroup.snapshot_transfer import chunk, offer
+from raftgroup.snapshots import Snapshots
+from tests.support.lone_replica import LoneReplica
+from tests.support.register_machine import put
+
+
+def with_a_held_acknowledgement() -> tuple[LoneReplica, int]:
+    """A leader that has not synced its own entry yet when n2 acknowledges it; and the entry's index."""
+    leader = LoneReplica(("n1", "n2", "n3", "n4", "n5"))
+    term = leader.campaigns(["n2", "n3"])
+    for voter in ("n2", "n3"):
+        leader.gets(voter, Kind.VOTE, term, True, f"{voter}-storage")
+    leader.settle()
+    for follower in ("n2", "n3", "n4"):
+        leader.acknowledges(follower)
+    leader.settle()
+    leader.proposes(put("held", "a", "held"))
+    index = leader.journal.last.index
+    leader.acknowledges("n2")
+    assert leader.replica.waits_for_sync
+    assert leader.replica.engine.match_index("n2") == index - 1
+    return leader, index
+
+
+def changes_to(leader: LoneReplica, membership: Membership) -> None:
+    leader.replica.propose_membership(membership, lambda *_: None)
+    leader.tick()
+    assert leader.replica.membership == membership
+
+
+def test_a_held_acknowledgement_of_who_is_still_a_member_counts() -> None:
+    leader, index = with_a_held_acknowledgement()
+    leader.sync()
+    assert leader.replica.engine.match_index("n2") == index
+
+
+def test_a_held_acknowledgement_of_who_was_removed_meanwhile_stops_nobody_and_counts_for_nothing() -> None:
+    leader, index = with_a_held_acknowledgement()
+    changes_to(leader, leader.replica.membership.without("n2"))
+    leader.sync()
+    leader.settle()
+    assert leader.replica.leads
+    assert leader.replica.engine.match_index("n2") is None
+    assert leader.replica.engine.commit_index == index - 1
+    for follower in ("n3", "n4"):
+        leader.acknowledges(follower)
+    leader.settle()
+    assert leader.replica.engine.commit_index == leader.journal.last.index
+
+
+def test_a_held_acknowledgement_of_a_storage_that_was_replaced_meanwhile_counts_for_nothing() -> None:
+    """The new storage holds nothing of what the old one had acknowledged (RATIS-2523)."""
+    leader, _ = with_a_held_acknowledgement()
+    wiped = Member("n2", MemberRole.LEARNER, "new storage", {"peer": "n2"})
+    changes_to(leader, leader.replica.membership.with_member(wiped))
+    leader.sync()
+    leader.settle()
+    assert leader.replica.engine.match_index("n2") is None
+    assert leader.replica.lease.confirmed_at(["n2"], leader.clock.time) is None
+    assert leader.replica.leads
+
+
+def test_messages_that_an_install_has_synced_leave_with_the_next_sync_of_the_group() -> None:
+    """An install syncs the journal by itself: nothing is dirty any more, and the messages still wait."""
+    follower = LoneReplica()
+    follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))
+    follower.settle()
+    follower.sent.clear()
+    follower.gets_append("n2", 1, [(2, 1)], prev=(1, 1))
+    follower.tick()
+    asyncio.run(follower.journal.sync())
+    assert not follower.journal.dirty
+    assert follower.said(Kind.APPEND_REPLY) == []
+    follower.settle()
+    assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [3]
+
+
+class Patient:
+    """The owner of a node's snapshots whose tasks do not run before the test says so."""
+
+    def __init__(self) -> None:
+        self.spawned: list[Coroutine[Any, Any, None]] = []
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self.spawned.append(coroutine)
+
+    def fail(self, error: Exception) -> None:
+        raise error
+
+    def installed(self, meta: SnapshotMeta, membership: Membership) -> None:
+        """The test looks no further."""
+
+
+def test_nothing_is_applied_between_the_decision_to_install_and_its_first_step() -> None:
+    """What would be applied then might take the state past the snapshot that is about to replace it."""
+    follower, owner = LoneReplica(), Patient()
+    snapshots = Snapshots(
+        follower.replica,
+        machine=follower.machine,
+        journal=follower.journal,
+        clock=follower.clock,
+        send=lambda *_: True,
+        owner=owner,
+    )
+    follower.gets_append("n2", 1, [(1, 1), (2, 1), (3, 1)], prev=(0, 0))
+    follower.settle()
+    snapshots.receive("n2", offer(SnapshotMeta("s", 2, 1, 1), 1, follower.membership.to_wire()))
+    snapshots.receive("n2", chunk("s", 0, b"x", True))
+    assert len(owner.spawned) == 1, "the install is decided, and has not begun"
+    follower.gets_append("n2", 1, [], prev=(3, 1), commit=3)
+    follower.settle()
+    assert follower.machine.applied == (0, 0)
+    assert not follower.replica.may_campaign()
+    owner.spawned[0].close()
