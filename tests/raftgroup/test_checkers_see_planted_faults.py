@@ -180,6 +180,33 @@ def test_a_read_without_a_barrier_is_seen(make_cluster: MakeCluster, monkeypatch
         cluster.checkers.check_run()
 
 
+async def confirmed_before(barrier: ReadBarrier) -> int:
+    """Whatever a majority confirmed in this term will do, however long ago."""
+    await barrier._confirmed.until(0.0)
+    return barrier._replica.engine.applied_index
+
+
+def test_a_leader_that_confirms_an_old_read_is_seen(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has given up its lease, hears nobody any more, and its successor has committed a write meanwhile."""
+    monkeypatch.setattr(ReadBarrier, "_confirmed_here", confirmed_before)
+    cluster = make_cluster()
+    old = settled(cluster)
+    heir, other = cluster.followers()
+    for node in (heir, other):
+        cluster.network.block(node.id, old.id)
+    cluster.call(old.id, hand_over(old, heir))
+    cluster.run_until(lambda: heir.group.leads, within_s=0.5)
+    cluster.put(heir.id, "a", "second")
+    cluster.run_for(0.01)
+    assert cluster.read(old.id, "a") == "v4"
+    with pytest.raises(Violation, match="stands before it"):
+        cluster.checkers.check_run()
+
+
+async def hand_over(leader: Node, heir: Node) -> None:
+    assert leader.group._replica.hand_over(heir.id)
+
+
 def test_a_refused_write_that_is_applied_is_seen(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     settled(cluster)
