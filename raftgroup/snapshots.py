@@ -212,8 +212,9 @@ class Snapshots:
                 self._send(effect.member, Kind.SNAPSHOT, effect.body)
             elif isinstance(effect, OpenWriter):
                 self._writer = self._machine.receive_snapshot(effect.meta)
-                log.info("receiving a snapshot of index %d from piece %d on", effect.meta.index, self._writer.next_chunk)
-                self._receive_effects(self._receiver.opened(self._writer.next_chunk))
+                first = self._writer.next_chunk
+                log.info("receiving a snapshot of index %d from piece %d on", effect.meta.index, first)
+                self._receive_effects(self._receiver.opened(first))
             elif isinstance(effect, AbortWriter):
                 self._abort_writer()
             elif isinstance(effect, Install):
