@@ -77,6 +77,8 @@ DECODERS: dict[int, Callable[..., Result]] = {
 
 def decode_result(wire: Numbered) -> Any:
     """The result as a value of `results.py`. Raises the refusal (`errors.py`) that the wire form holds."""
+    if len(wire) == 2 and wire[0] == PUT:
+        return PutResult(wire[1])
     number, *fields = wire
     if number == REFUSED:
         raise error_from(*fields)

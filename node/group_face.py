@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from raftgroup.errors import RaftError
@@ -18,6 +18,10 @@ Done = Callable[[Outcome], None]
 class GroupFace(Protocol):
     def submit(self, command: bytes, done: Done, *, timeout_s: float = 5.0) -> None:
         """Have `done` called exactly once, in a later turn of the loop. Raises RaftError where nothing began."""
+        ...
+
+    def submit_all(self, proposals: Sequence[tuple[bytes, Done]], *, timeout_s: float = 5.0) -> None:
+        """As `submit`, for each command. Raises RaftError where none of them began."""
         ...
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied: ...

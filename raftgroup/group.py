@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from raftgroup.administration import Administration
@@ -26,7 +26,7 @@ from raftgroup.leader_calls import LeaderCalls
 from raftgroup.membership import Member, Membership
 from raftgroup.messages import Kind, is_well_formed
 from raftgroup.ports import Clock, Journal, Peers, Random, SnapshotMeta, StateMachine
-from raftgroup.proposals import Applied, Proposal, Proposals, into_future
+from raftgroup.proposals import Applied, Done, Proposal, Proposals, into_future
 from raftgroup.replica import Identity, Replica
 from raftgroup.role import Role
 from raftgroup.snapshots import Snapshots
@@ -160,10 +160,14 @@ class Group:
 
     # Proposals.
 
-    def submit(self, command: bytes, done: Callable[[Applied | RaftError], None], *, timeout_s: float = 5.0) -> None:
+    def submit(self, command: bytes, done: Done, *, timeout_s: float = 5.0) -> None:
         """Propose, and have `done` called with the one end that it comes to."""
+        self.submit_all([(command, done)], timeout_s=timeout_s)
+
+    def submit_all(self, proposals: Sequence[tuple[bytes, Done]], *, timeout_s: float = 5.0) -> None:
+        """Propose each of these commands, in this order. Raises where none of them began."""
         self._check_alive()
-        self._proposals.add(command, done, now=self._clock.now(), timeout_s=timeout_s)
+        self._proposals.add_all(proposals, now=self._clock.now(), timeout_s=timeout_s)
         self._wake()
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied:

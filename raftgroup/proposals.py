@@ -28,15 +28,18 @@ class Applied(NamedTuple):
     result: Any
 
 
+Done = Callable[[Applied | RaftError], None]
+
+
 class Proposal:
     """One command and whoever waits for it. `sent`: it has left the queue, so its outcome may be unknown."""
 
     __slots__ = ("command", "deadline", "done", "sent")
 
-    def __init__(self, command: bytes, deadline: float, done: Callable[[Applied | RaftError], None]) -> None:
+    def __init__(self, command: bytes, deadline: float, done: Done) -> None:
         self.command = command
         self.deadline = deadline
-        self.done: Callable[[Applied | RaftError], None] | None = done
+        self.done: Done | None = done
         self.sent = False
 
     def end(self, outcome: Applied | RaftError) -> None:
@@ -50,7 +53,7 @@ class Proposal:
             log.exception("whoever waited for a proposal failed when it ended")
 
 
-def into_future(future: asyncio.Future[Applied]) -> Callable[[Applied | RaftError], None]:
+def into_future(future: asyncio.Future[Applied]) -> Done:
     """Ends a proposal in a future, which may have been cancelled meanwhile."""
 
     def done(outcome: Applied | RaftError) -> None:
@@ -78,14 +81,18 @@ class Proposals:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, command: bytes, done: Callable[[Applied | RaftError], None], *, now: float, timeout_s: float) -> None:
+    def add(self, command: bytes, done: Done, *, now: float, timeout_s: float) -> None:
         """`done` is called once, with what the command came to."""
-        proposal = Proposal(command, now + timeout_s, done)
-        self._queue.append(proposal)
+        self.add_all([(command, done)], now=now, timeout_s=timeout_s)
+
+    def add_all(self, commands: Iterable[tuple[bytes, Done]], *, now: float, timeout_s: float) -> None:
+        deadline = now + timeout_s
+        proposals = [Proposal(command, deadline, done) for command, done in commands]
+        self._queue.extend(proposals)
         waiting = self._by_timeout.get(timeout_s)
         if waiting is None:
             waiting = self._by_timeout[timeout_s] = deque()
-        waiting.append(proposal)
+        waiting.extend(proposals)
 
     def put_back(self, proposals: Iterable[Proposal]) -> None:
         """They were refused before they reached any log: first in line again, until their deadline."""

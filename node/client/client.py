@@ -57,7 +57,8 @@ class Client(StoreApi):
 
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
         session = self._session
-        await session.admit()
+        if session.is_full():
+            await session.admit()
         request_id = None
         if self._exactly_once:
             self._sequence += 1

@@ -81,12 +81,13 @@ class Session:
 
     async def admit(self) -> None:
         """Wait until there is room for another request."""
-        while self._full():
+        while self.is_full():
             turn: asyncio.Future[None] = self._loop.create_future()
             self._admission.append(turn)
             await turn
 
-    def _full(self) -> bool:
+    def is_full(self) -> bool:
+        """Whether the next request has to wait (`admit`)."""
         if len(self._pending) >= PENDING_MAX:
             return True
         while self._oldest <= self._numbers and self._oldest not in self._pending:

@@ -9,6 +9,7 @@ from typing import Any
 
 from metastore.codec import PLAIN_PUT, RANGE, decode_fields, decode_operation, unpack_command
 from metastore.errors import InvalidRequest
+from metastore.exactly_once import SEQUENCE_MAX
 from metastore.limits import Limits
 from metastore.requests import (
     Compact,
@@ -20,7 +21,6 @@ from metastore.requests import (
     Pin,
     Put,
     Range,
-    RequestId,
     Txn,
     Unpin,
 )
@@ -49,7 +49,7 @@ def check_command(command: Any, limits: Limits) -> None:
 
 
 def is_plain(fields: list[Any], limits: Limits) -> bool:
-    """Whether nothing can be wrong with this put; the long way says what is."""
+    """Whether nothing can be wrong with this put; the long way says what is, or that it is only unusual."""
     _, rid, key, value = fields
     if (
         type(key) is not bytes
@@ -63,8 +63,8 @@ def is_plain(fields: list[Any], limits: Limits) -> bool:
         return True
     if type(rid) is not list or len(rid) != 2 or type(rid[0]) is not str or type(rid[1]) is not int:
         return False
-    check_request_id(RequestId(rid[0], rid[1]), limits)
-    return True
+    client, sequence = rid
+    return client.isascii() and 1 <= len(client) <= limits.client_bytes_max and 1 <= sequence <= SEQUENCE_MAX
 
 
 def read_range(fields: Any, limits: Limits) -> Range:

@@ -130,13 +130,20 @@ class StreamConnection(asyncio.Protocol):
     # Requests.
 
     def _on_writes(self, body: Any) -> None:
-        limits, timeout_s, submit = self._service.store.limits, self._timeout_s, self._service.submit_encoded
+        """What can be refused at once is; the rest of the frame is proposed together."""
+        limits, accepted = self._service.store.limits, []
         for number, command in pairs_of(body):
             try:
                 check_command(command, limits)
-                submit(command, partial(self._done, number), timeout_s=timeout_s)
-                self._in_flight += 1
+                accepted.append((number, command))
             except Exception as error:
+                self._tell_failure(number, error)
+        proposals = [(command, partial(self._done, number)) for number, command in accepted]
+        try:
+            self._service.group.submit_all(proposals, timeout_s=self._timeout_s)
+            self._in_flight += len(proposals)
+        except Exception as error:
+            for number, _ in accepted:
                 self._tell_failure(number, error)
 
     def _done(self, number: int, outcome: Outcome) -> None:

@@ -12,6 +12,7 @@ from node.stream.protocol import ITEMS_MAX
 log = logging.getLogger(__name__)
 
 NUMBER_MAX = (1 << 63) - 1
+NOT_A_NUMBER = "the number of a request is a whole number of 63 bits"
 
 
 class ProtocolError(Exception):
@@ -32,13 +33,13 @@ def pairs_of(body: Any) -> list[tuple[int, Any]]:
     if type(body) is not list or len(body) % 2 or len(body) > 2 * ITEMS_MAX:
         raise ProtocolError(f"the frame needs to be a list of up to {ITEMS_MAX} numbers, each with its content")
     numbers = body[::2]
-    for number in numbers:
-        a_number(number)
+    if numbers and (set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) > NUMBER_MAX):
+        raise ProtocolError(NOT_A_NUMBER)
     return list(zip(numbers, body[1::2], strict=True))
 
 
 def a_number(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= NUMBER_MAX:
-        raise ProtocolError("the number of a request is a whole number of 63 bits")
+        raise ProtocolError(NOT_A_NUMBER)
     number: int = value
     return number

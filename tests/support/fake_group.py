@@ -7,7 +7,7 @@ so that the APIs above it can be tested without a cluster. Time is handed in.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from metastore.limits import Limits
 from metastore.machine import MetaStore
@@ -59,6 +59,10 @@ class FakeGroup:
         store.lead(self.clock.now(), 0)
 
     # Proposals and reads.
+
+    def submit_all(self, proposals: Sequence[tuple[bytes, Done]], *, timeout_s: float = 5.0) -> None:
+        for command, done in proposals:
+            self.submit(command, done, timeout_s=timeout_s)
 
     def submit(self, command: bytes, done: Done, *, timeout_s: float = 5.0) -> None:
         self.submitted += 1
