@@ -15,6 +15,7 @@ from metastore.requests import Compact, EvictResults, LeaseExpire, Put, Range, R
 from node.client import Client
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
 from node.stream.server import StreamServer
+from raftgroup.errors import NodeFailed
 from raftgroup.frames import FrameParser, encode
 from tests.support.fake_group import FakeGroup
 from tests.support.waiting import until
@@ -181,6 +182,23 @@ async def test_a_bad_command_is_refused_and_the_others_go_on(
     told = found[1][1] if code == "future-revision" else answers[Kind.FAILURES][1][0]
     assert told == code
     assert group.store.revision == 2
+
+
+async def test_a_node_that_has_stopped_says_so_to_every_write_of_a_frame(
+    stream: StreamServer, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: Any, **__: Any) -> None:
+        raise NodeFailed("this node has stopped")
+
+    monkeypatch.setattr(group, "submit_all", stopped)
+    async with raw(stream) as connection:
+        connection.send(Kind.WRITES, [1, encode_command(Put(b"a", b"")), 2, encode_command(Put(b"b", b""))])
+        kind, failures = await connection.frame()
+    assert kind == Kind.FAILURES
+    assert [(number, code) for number, (code, _, _) in zip(failures[::2], failures[1::2], strict=True)] == [
+        (1, "node-failed"),
+        (2, "node-failed"),
+    ]
 
 
 async def test_a_bad_range_and_an_unknown_call_are_refused(stream: StreamServer) -> None:
