@@ -4,8 +4,10 @@
 
 One machine, one run, three servers each on loopback, fsync on, the same load generator (wrk with one thread). A round
 starts one system on an empty folder, warms it up, measures every step and stops it; the other system has no process
-meanwhile. The rounds alternate between the two. All load goes to the leader of each system, 100-byte values, 100,000
-distinct keys. Exit codes: 0 every threshold is met, 1 one is not, 2 it could not be measured.
+meanwhile. The rounds alternate between the two. All load goes to the leader of each system. Values have 100 bytes; wrk
+writes 100,000 keys round and round, the stream a million keys of its own. Both systems run with their defaults, so
+Palisade compacts its history all the while (more than 100,000 revisions), and etcd does not. Exit codes: 0 every
+threshold is met, 1 one is not, 2 it could not be measured.
 """
 
 from __future__ import annotations
@@ -23,15 +25,18 @@ from harness.figures import Line, Threshold, all_pass, medians, versus
 from harness.palisade import Palisade
 from harness.process import ProcessEnded
 from harness.report import KEPT, ToolMissing, keep, need, show, surroundings
-from harness.stream import stream_puts_per_s
+from harness.stream import run_stream
 from harness.system import NotReady, System
 from harness.wrk import PUT, RANGE, LoadFailed, run_wrk, write_keys
 
 KEYS = [b"flights/2013/%08d" % number for number in range(100_000)]
+STREAM_KEYS = [b"airports/%08d" % number for number in range(1_000_000)]
 WARM_UP_S = 3.0
 OUTSTANDING = 1024
 PUTS_64, PUTS_256, PUTS_1, READS_64 = "puts_64_per_s", "puts_256_per_s", "puts_1_per_s", "reads_64_per_s"
 PUT_P50_MS, STREAM = "put_1_p50_ms", "stream_puts_per_s"
+STREAM_CPU_US, STREAM_PLAIN = "stream_nodes_cpu_us_per_put", "stream_puts_without_request_ids_per_s"
+HTTP_STEPS = ((PUTS_1, PUT, 1), (PUTS_64, PUT, 64), (PUTS_256, PUT, 256), (READS_64, RANGE, 64))
 
 
 async def measure(system: System, key_file: Path, seconds: float) -> dict[str, float]:
@@ -41,22 +46,26 @@ async def measure(system: System, key_file: Path, seconds: float) -> dict[str, f
         url = system.urls[leader]
         await run_wrk(PUT, url, key_file, connections=64, duration_s=WARM_UP_S)
         figures: dict[str, float] = {}
-        for step, script, connections in (
-            (PUTS_64, PUT, 64),
-            (PUTS_256, PUT, 256),
-            (PUTS_1, PUT, 1),
-            (READS_64, RANGE, 64),
-        ):
+        for step, script, connections in HTTP_STEPS:
             run = await run_wrk(script, url, key_file, connections=connections, duration_s=seconds)
             figures[step] = run.per_s
             if step == PUTS_1:
                 figures[PUT_P50_MS] = run.p50_ms
         if isinstance(system, Palisade):
-            endpoints = [system.streams[leader]]
-            figures[STREAM] = await stream_puts_per_s(endpoints, KEYS, outstanding=OUTSTANDING, duration_s=seconds)
+            figures |= await measure_stream(system, system.streams[leader], seconds)
         if await system.leader() != leader:
             raise LoadFailed(f"the leader of {system.name} changed during the run: measure on a quieter machine")
         return figures
+
+
+async def measure_stream(system: Palisade, endpoint: str, seconds: float) -> dict[str, float]:
+    """The client as it is by default, whose puts happen once however often they are sent; and, for comparison only,
+    without that, as etcd's puts are."""
+    before = sum(process.cpu_s() for process in system.processes)
+    once = await run_stream([endpoint], STREAM_KEYS, outstanding=OUTSTANDING, duration_s=seconds)
+    cpu_s = sum(process.cpu_s() for process in system.processes) - before
+    plain = await run_stream([endpoint], STREAM_KEYS, outstanding=OUTSTANDING, duration_s=seconds, exactly_once=False)
+    return {STREAM: once.per_s, STREAM_CPU_US: cpu_s / once.done * 1e6, STREAM_PLAIN: plain.per_s}
 
 
 def judged(ours: dict[str, float], theirs: dict[str, float]) -> list[Line]:

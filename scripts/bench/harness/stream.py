@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from node.client import Client
 
@@ -12,10 +13,27 @@ VALUE = b"v" * 100
 TIMEOUT_S = 30.0
 
 
-async def stream_puts_per_s(
-    endpoints: Sequence[str], keys: Sequence[bytes], *, outstanding: int, duration_s: float
-) -> float:
-    """Puts that were acknowledged per second. The keys are written round and round."""
+@dataclass(frozen=True, slots=True)
+class StreamFigures:
+    """`done` puts were acknowledged in `seconds`."""
+
+    done: int
+    seconds: float
+
+    @property
+    def per_s(self) -> float:
+        return self.done / self.seconds
+
+
+async def run_stream(
+    endpoints: Sequence[str],
+    keys: Sequence[bytes],
+    *,
+    outstanding: int,
+    duration_s: float,
+    exactly_once: bool = True,
+) -> StreamFigures:
+    """Put the keys, round and round, until the time is up."""
     done = 0
     ends_at = time.monotonic() + duration_s
 
@@ -32,8 +50,8 @@ async def stream_puts_per_s(
             await client.put(key, VALUE)
             done += 1
 
-    async with Client(endpoints, timeout_s=TIMEOUT_S) as client:
+    async with Client(endpoints, timeout_s=TIMEOUT_S, exactly_once=exactly_once) as client:
         source = until_time_is_up()
         began = time.monotonic()
         await asyncio.gather(*(put_on(client, source) for _ in range(outstanding)))
-        return done / (time.monotonic() - began)
+        return StreamFigures(done, time.monotonic() - began)
