@@ -38,7 +38,15 @@ from metastore.requests import (
 )
 from metastore.result_codec import decode_result, encode_result
 
-__all__ = ["decode_command", "decode_fields", "decode_result", "encode_command", "encode_result", "unpack_command"]
+__all__ = [
+    "decode_command",
+    "decode_fields",
+    "decode_result",
+    "encode_command",
+    "encode_plain_put",
+    "encode_result",
+    "unpack_command",
+]
 
 PLAIN_PUT, PUT, DELETE_RANGE, RANGE, TXN, COMPACT = 1, 2, 3, 4, 5, 6
 LEASE_GRANT, LEASE_REVOKE, LEASE_KEEP_ALIVE, LEASE_EXPIRE = 7, 8, 9, 10
@@ -48,7 +56,8 @@ INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 DEPTH_MAX = 64
 """Of the decoder; `Limits.txn_depth_max` is far below it."""
 
-pack: Callable[[Any], bytes] = msgpack.packb
+pack: Callable[[Any], bytes] = msgpack.Packer().pack
+"""Kept, for speed. Any thread may call it: one call never lets go of the interpreter's lock."""
 unpack: Callable[[bytes], Any] = msgpack.unpackb
 
 Fields = list[Any]
@@ -58,9 +67,14 @@ OPERATIONS = frozenset((Put, DeleteRange, Range, Txn))
 def encode_command(request: Command, request_id: RequestId | None = None) -> bytes:
     rid = (request_id.client, request_id.sequence) if request_id is not None else None
     if type(request) is Put and not (request.lease or request.prev_kv or request.ignore_value or request.ignore_lease):
-        return pack((PLAIN_PUT, rid, request.key, request.value))
+        return encode_plain_put(request.key, request.value, rid)
     number, *fields = operation_fields(request)
     return pack((number, rid, *fields))
+
+
+def encode_plain_put(key: bytes, value: bytes, rid: tuple[str, int] | None) -> bytes:
+    """The command of `Put(key, value)` with the request id (client, sequence), without a value for either."""
+    return pack((PLAIN_PUT, rid, key, value))
 
 
 def operation_fields(request: Any) -> tuple[Any, ...]:

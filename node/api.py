@@ -73,6 +73,11 @@ class StoreApi(ABC):
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
         """The result of a command, executed exactly once."""
 
+    async def _put(self, key: bytes, value: bytes, timeout_s: float | None) -> PutResult:
+        """The put without options, which most are: who can do it in a shorter way than `_write` does so."""
+        result: PutResult = await self._write(Put(key, value), timeout_s)
+        return result
+
     @abstractmethod
     async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
         """A range, linearizable unless it says otherwise; may end early, with `more`."""
@@ -97,8 +102,10 @@ class StoreApi(ABC):
         ignore_lease: bool = False,
         timeout_s: float | None = None,
     ) -> PutResult:
-        request = Put(as_bytes(key), as_bytes(value), lease, prev_kv, ignore_value, ignore_lease)
-        result: PutResult = await self._write(request, timeout_s)
+        key, value = as_bytes(key), as_bytes(value)
+        if not (lease or prev_kv or ignore_value or ignore_lease):
+            return await self._put(key, value, timeout_s)
+        result: PutResult = await self._write(Put(key, value, lease, prev_kv, ignore_value, ignore_lease), timeout_s)
         return result
 
     async def get(self, key: Content, *, revision: int = 0, serializable: bool = False) -> KeyValue | None:

@@ -7,10 +7,10 @@ import secrets
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import Any
 
-from metastore.codec import encode_command, operation_fields
+from metastore.codec import encode_command, encode_plain_put, operation_fields
 from metastore.requests import Command, Range, RequestId, WatchRequest
 from metastore.result_codec import decode_result
-from metastore.results import RangeResult
+from metastore.results import PutResult, RangeResult
 from node.api import Content, StoreApi
 from node.client.route import Route
 from node.client.session import Session
@@ -56,16 +56,28 @@ class Client(StoreApi):
         await self._session.close()
 
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
-        session = self._session
-        if session.is_full():
-            await session.admit()
-        request_id = None
-        if self._exactly_once:
-            self._sequence += 1
-            request_id = RequestId(self._id, self._sequence)
-        command = encode_command(request, request_id)
-        answer = session.send(Kind.WRITES, command, len(command), timeout_s, repeatable=self._exactly_once, writes=True)
-        return decode_result(await answer)
+        if self._session.is_full():
+            await self._session.admit()
+        rid = self._next_request_id()
+        return decode_result(await self._propose(encode_command(request, rid and RequestId(*rid)), timeout_s))
+
+    async def _put(self, key: bytes, value: bytes, timeout_s: float | None) -> PutResult:
+        if self._session.is_full():
+            await self._session.admit()
+        command = encode_plain_put(key, value, self._next_request_id())
+        result: PutResult = decode_result(await self._propose(command, timeout_s))
+        return result
+
+    def _next_request_id(self) -> tuple[str, int] | None:
+        """(client, sequence). Nothing may be awaited before it is sent: a node remembers the newest ones only."""
+        if not self._exactly_once:
+            return None
+        self._sequence += 1
+        return self._id, self._sequence
+
+    def _propose(self, command: bytes, timeout_s: float | None) -> asyncio.Future[Any]:
+        once = self._exactly_once
+        return self._session.send(Kind.WRITES, command, len(command), timeout_s, repeatable=once, writes=True)
 
     async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
         await self._session.admit()
