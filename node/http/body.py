@@ -22,8 +22,11 @@ Read = Callable[[Any, str], Any]
 
 
 async def read_body(request: web.Request) -> bytes:
-    """The whole body. Raises TimeoutError, or what aiohttp raises for one that is too large."""
-    async with asyncio.timeout(request.app[HTTP_LIMITS].body_timeout_s):
+    """The whole body. Raises TimeoutError, or HTTPRequestEntityTooLarge; for an announced size before it is read."""
+    limits, announced = request.app[HTTP_LIMITS], request.content_length
+    if announced is not None and announced > limits.body_bytes_max:
+        raise web.HTTPRequestEntityTooLarge(limits.body_bytes_max, announced)
+    async with asyncio.timeout(limits.body_timeout_s):
         return await request.read()
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from node.http.body import HTTP_LIMITS, read_body
 from node.http.etcd_api import EtcdApi
@@ -22,6 +24,8 @@ from node.http.v1_watch import Watches
 from node.service import Service
 
 CLOSE_S = 2.0
+LINGERING_S = 2.0
+"""How long the rest of a refused body is read for, so that the client comes to read why it was refused."""
 ETCD_PROGRESS_S = 60.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -38,7 +42,13 @@ class HttpServer:
         self.api = EtcdApi(service, cluster, member)
         self.app = self._application(cluster, progress_s)
         self._runner = web.AppRunner(
-            self.app, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_S, handler_cancellation=True
+            self.app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=CLOSE_S,
+            handler_cancellation=True,
+            lingering_time=LINGERING_S,
+            logger=_logger(),
         )
         self._front: FrontServer | None = None
 
@@ -91,6 +101,20 @@ class HttpServer:
         finally:
             if front is not None:
                 front.handled(transport)
+
+
+class _OwnFaults(logging.Filter):
+    """What a client did wrong is answered, and is no news: whoever hammers the port must not fill the disk."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+def _logger() -> logging.Logger:
+    logger = logging.getLogger("node.http.aiohttp")
+    if not logger.filters:
+        logger.addFilter(_OwnFaults())
+    return logger
 
 
 def body_bytes_for(request_bytes_max: int) -> int:

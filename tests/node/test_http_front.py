@@ -195,12 +195,24 @@ async def test_idle_connections_cost_the_others_nothing(server: HttpServer) -> N
 
 async def test_a_body_beyond_the_largest_request_is_refused_unread(server: HttpServer, group: FakeGroup) -> None:
     for path in ("/v3/kv/put", "/v1/put"):
-        async with RawHttp(server.port) as connection:
-            kind = "Content-Type: application/json\r\n"
-            connection.send(f"POST {path} HTTP/1.1\r\nHost: x\r\n{kind}Content-Length: 99999999\r\n\r\n".encode())
-            connection.send(b"x" * 4_000_000)
-            assert (await connection.answer())[0] == 413
+        for sent in (0, 4_000_000):
+            async with RawHttp(server.port) as connection:
+                kind = "Content-Type: application/json\r\n"
+                connection.send(f"POST {path} HTTP/1.1\r\nHost: x\r\n{kind}Content-Length: 99999999\r\n\r\n".encode())
+                connection.send(b"x" * sent)
+                assert (await connection.answer())[0] == 413
     assert group.store.revision == 1
+
+
+async def test_what_strangers_send_is_answered_and_not_logged(
+    server: HttpServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever hammers the port with nonsense must not fill the disk with it."""
+    for nonsense in (b"\xff" * 64 + b"\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 9_000 + b"\r\n\r\n"):
+        async with RawHttp(server.port) as connection:
+            connection.send(nonsense)
+            assert (await connection.answer())[0] == 400
+    assert caplog.text == ""
 
 
 async def test_closing_answers_what_is_under_way_and_ends_streams(
