@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raftgroup.quorum_lease import majority
+from raftgroup.timing import Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,18 @@ class Candidacy:
 def log_is_current(candidacy: Candidacy, last_index: int, last_term: int) -> bool:
     """Whether the candidate's log is at least as far as this one (Raft 5.4.1)."""
     return (candidacy.last_term, candidacy.last_index) >= (last_term, last_index)
+
+
+def split_vote_patience_s(attempt: int, timing: Timing) -> tuple[float, float]:
+    """From when until when a candidate that was not elected tries again; `attempt` counts its elections since it last
+    heard a leader, from 1.
+
+    Two candidates that split the votes have waited a whole election timeout already, and nobody leads whom they could
+    disturb: so the first retry comes soon, spread over several round trips. Later ones come as late as any election,
+    so that votes that are slow to come (a slow disk) are waited for in the end.
+    """
+    soonest = min(2 * timing.heartbeat_s * 2 ** (attempt - 1), timing.election_timeout_min_s)
+    return soonest, min(3 * soonest, timing.election_timeout_max_s)
 
 
 class PreVote:

@@ -281,6 +281,11 @@ class Engine(SyncObj):  # type: ignore[misc]
         timeout = self._SyncObj__generateRaftTimeout()
         self._SyncObj__raftElectionDeadline = self._clock.now() + timeout
 
+    def retry_election(self, soonest_s: float, latest_s: float) -> None:
+        """The next election is due at a random time between these two from now, not after a whole timeout."""
+        wait_s = soonest_s + (latest_s - soonest_s) * self._random.random()
+        self._SyncObj__raftElectionDeadline = self._clock.now() + wait_s
+
     def commit_to(self, index: int) -> None:
         """A follower learned that everything up to `index` is committed, and holds it."""
         self._SyncObj__raftCommitIndex = max(index, self.commit_index)

@@ -170,6 +170,7 @@ class Replica:
         if self._commit_target > self.engine.commit_index:
             self.engine.commit_to(min(self._appliable(), self.engine.applied_index + APPLY_ENTRIES_MAX))
         self.engine.tick()
+        self.voting.ticked()
         if self._appliable() > self.engine.commit_index and not self.engine.leads:
             self._wants_tick = True
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from raftgroup.election import Candidacy, PreVote, log_is_current
+from raftgroup.election import Candidacy, PreVote, log_is_current, split_vote_patience_s
 from raftgroup.engine import Engine
 from raftgroup.membership import Membership
 from raftgroup.messages import Kind
 from raftgroup.outbox import Outbox, Send
 from raftgroup.ports import Clock, Journal
 from raftgroup.quorum_lease import may_vote
+from raftgroup.role import Role
 from raftgroup.timing import Timing
 
 
@@ -63,6 +64,8 @@ class Voting:
         self._handover_term = -1
         self._pre_vote = PreVote(own_id)
         self._votes: set[tuple[int, str]] = set()
+        self._campaigned_in = -1
+        self._attempts = 0
         self.handlers: dict[int, Callable[[str, Any], None]] = {
             Kind.PRE_VOTE: self._on_pre_vote,
             Kind.PRE_VOTE_REPLY: self._on_pre_vote_reply,
@@ -74,6 +77,7 @@ class Voting:
     def heard_leader(self) -> None:
         """What was granted before is no longer true, and the promise to this leader begins anew."""
         self._heard_leader = self._clock.now()
+        self._attempts = 0
         self._pre_vote.end()
 
     def hears_leader(self) -> bool:
@@ -102,6 +106,13 @@ class Voting:
             for voter in sorted(others):
                 self._send(voter, Kind.PRE_VOTE, [term, last.index, last.term])
         return False
+
+    def ticked(self) -> None:
+        """After each tick: an election that has just begun may have to be repeated."""
+        if self.engine.role is Role.CANDIDATE and self.engine.term != self._campaigned_in:
+            self._campaigned_in = self.engine.term
+            self._attempts += 1
+            self.engine.retry_election(*split_vote_patience_s(self._attempts, self._timing))
 
     def ask_for_vote(self, member: str, term: int, last_index: int, last_term: int) -> None:
         handover = term == self._handover_term

@@ -1,0 +1,50 @@
+"""Two candidates that split the votes try again soon: writes go on within 2.5 s of a kill (issue 2, "How fast")."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftgroup.election import split_vote_patience_s
+from raftgroup.messages import Kind
+from raftgroup.timing import Timing
+from tests.support.lone_replica import LoneReplica
+
+TIMING = Timing()
+
+
+def test_the_first_retry_comes_soon_and_later_ones_as_late_as_any_election() -> None:
+    assert split_vote_patience_s(1, TIMING) == pytest.approx((0.2, 0.6))
+    assert split_vote_patience_s(2, TIMING) == pytest.approx((0.4, 1.2))
+    for attempt in range(4, 20):
+        assert split_vote_patience_s(attempt, TIMING) == (1.0, 1.5)
+
+
+def pre_votes_asked(candidate: LoneReplica) -> list[int]:
+    return [body[0] for _, kind, body in candidate.sent if kind == Kind.PRE_VOTE]
+
+
+def test_a_candidate_that_was_not_elected_asks_again_before_another_election_timeout() -> None:
+    candidate = LoneReplica()
+    term = candidate.campaigns()
+    candidate.waits(0.61)
+    candidate.tick()
+    assert pre_votes_asked(candidate)[-1] == term + 1
+
+
+def test_it_does_not_ask_at_once_so_that_two_candidates_come_apart() -> None:
+    candidate = LoneReplica()
+    term = candidate.campaigns()
+    candidate.waits(0.19)
+    candidate.tick()
+    assert pre_votes_asked(candidate)[-1] == term
+
+
+def test_who_has_heard_a_leader_since_starts_from_the_first_attempt() -> None:
+    candidate = LoneReplica()
+    term = candidate.campaigns()
+    candidate.gets("n2", Kind.HEARTBEAT, term, 0.0)
+    candidate.settle()
+    term = candidate.campaigns()
+    candidate.waits(0.61)
+    candidate.tick()
+    assert pre_votes_asked(candidate)[-1] == term + 1
