@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from typing import Any, Protocol
 
@@ -72,6 +73,11 @@ class Dialled(Connection):
             self._pinged_at = now
             self.send(self._hub.encoder.encode(PING, None))
 
+    def abandon(self) -> None:
+        """Nobody waits for it any more; and of a connection in the making uvloop never says that it is lost."""
+        self.abort("given up")
+        self.connection_lost(None)
+
     def ended(self) -> None:
         if not self.finished.done():
             self.finished.set_result(None)
@@ -88,11 +94,17 @@ class Dialler:
         self._tls = tls
         self._connection: Dialled | None = None
         self._told = ""
+        self._is_up = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {member}")
 
     async def stop(self, reason: str) -> None:
         self.hang_up(reason)
         await asyncio.wait([self._task])
+
+    def is_up(self) -> None:
+        """The member has called here, so it can be reached: dial again without waiting any longer. It can't be answered
+        before, and an election may depend on that."""
+        self._is_up.set()
 
     def hang_up(self, reason: str) -> None:
         """Dial no more; the connection ends when its last frames have left."""
@@ -108,31 +120,35 @@ class Dialler:
         limits = self._hub.limits
         wait_s = limits.redial_min_s
         while True:
+            self._is_up.clear()
             reason, greeted = await self._connect()
             if greeted:
                 wait_s, self._told = limits.redial_min_s, ""
             self._tell(reason)
-            await asyncio.sleep(wait_s * (0.5 + self._random.random() / 2))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s * (0.5 + self._random.random() / 2)):
+                    await self._is_up.wait()
             wait_s = min(2 * wait_s, limits.redial_max_s)
 
     async def _connect(self) -> tuple[str, bool]:
         """One connection from beginning to end: why it ended, and whether it was of use."""
-        loop = asyncio.get_running_loop()
+        connection = Dialled(self._hub, self.member)
         try:
             host, port = split_address(self.address)
             async with asyncio.timeout(self._hub.limits.handshake_timeout_s):
-                _, connection = await loop.create_connection(self._make, host, port, ssl=self._tls)
+                await asyncio.get_running_loop().create_connection(lambda: connection, host, port, ssl=self._tls)
         except TimeoutError:
+            connection.abandon()
             return f"no connection within {self._hub.limits.handshake_timeout_s:g} s", False
+        except asyncio.CancelledError:
+            connection.abandon()
+            raise
         except (OSError, ValueError) as error:
             return str(error) or type(error).__name__, False
         self._connection = connection
         await connection.finished
         self._connection = None
         return connection.end_reason, connection.greeted
-
-    def _make(self) -> Dialled:
-        return Dialled(self._hub, self.member)
 
     def _tell(self, reason: str) -> None:
         if reason != self._told:

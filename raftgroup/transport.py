@@ -179,6 +179,9 @@ class TcpPeers:
         self._incoming[connection.member] = connection
         if before is not None:
             before.abort("replaced by a newer connection")
+        dialler = self._diallers.get(connection.member)
+        if dialler is not None:
+            dialler.is_up()
 
     def can_send(self, connection: Dialled) -> None:
         self._outgoing[connection.member] = connection

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,8 @@ from raftgroup.transport import CannotListen, TcpPeers
 from tests.support.loopback import (
     IGNORE_POLICY_WARNING,
     KIND,
+    LOOPBACK,
+    QUICK,
     Start,
     address_of,
     connect,
@@ -115,3 +118,29 @@ async def test_closing_does_not_wait_for_one_who_never_reads(start: Start) -> No
         await one.peers.close()
     halt.set()
     server.close()
+
+
+async def test_who_calls_is_called_back_at_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """A member that came back could not be answered for up to two seconds, and an election had to wait for that."""
+    two = await start("n2")
+    address = two.peers.address
+    await two.peers.close()
+    one = await start("n1", limits=replace(QUICK, redial_min_s=3 * PATIENCE_S, redial_max_s=3 * PATIENCE_S))
+    one.peers.set_members({"n2": address})
+    await one.recorder.until(lambda: "no connection to n2" in caplog.text)
+    again = await start("n2", listen=address)
+    again.peers.set_members({"n1": one.peers.address})
+    await one.recorder.until(lambda: one.peers.connected() == {"n2"})
+
+
+async def test_closing_in_the_middle_of_dialling_comes_to_an_end(start: Start) -> None:
+    """uvloop forgets a connection that is given up just when it is made: its end was waited for in vain."""
+    two = await start("n2")
+    for turns in range(12):
+        one = TcpPeers(LOOPBACK, random.Random(1), limits=QUICK)
+        await one.start(Recorder("n1"))
+        one.set_members({"n2": two.peers.address})
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S / 4):
+            await one.close()
