@@ -10,7 +10,8 @@ from raftgroup.engine import MEMBERSHIP
 from raftgroup.membership import Membership, MembershipLog
 from raftgroup.ports import Entry, Journal
 
-_SLICE_ENTRIES = 1024
+_SLICE_ENTRIES = 16
+"""Read at a time: an entry is a batch, which may have megabytes."""
 
 
 def membership_entry(membership: Membership) -> bytes:

@@ -19,6 +19,10 @@ from raftgroup.ports import Clock, Entry, Journal
 from raftgroup.timing import Timing
 
 APPEND_BYTES_MAX = 1 << 20
+APPEND_ENTRIES_MAX = 256
+READ_ENTRIES = 16
+"""Read from the journal at a time. An entry is a batch, which may have megabytes; most of what is read beyond
+APPEND_BYTES_MAX would be thrown away."""
 WINDOW_BYTES = 16 << 20
 
 
@@ -173,11 +177,13 @@ class Replication:
             return [self._journal.last]
         entries: list[Entry] = []
         size = 0
-        for entry in self._journal.slice(index, min(index + 256, last_index + 1)):
-            if entries and size + len(entry.command) > APPEND_BYTES_MAX:
-                break
-            entries.append(entry)
-            size += len(entry.command)
+        while index <= last_index and len(entries) < APPEND_ENTRIES_MAX:
+            for entry in self._journal.slice(index, min(index + READ_ENTRIES, last_index + 1)):
+                if entries and size + len(entry.command) > APPEND_BYTES_MAX:
+                    return entries
+                entries.append(entry)
+                size += len(entry.command)
+            index += READ_ENTRIES
         return entries
 
     def _append(self, member: str, follower: _Follower, now: float, prev_index: int, entries: list[Entry]) -> bool:
