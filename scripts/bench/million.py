@@ -3,7 +3,7 @@
     scripts/bench/run million [--keys N] [--data-dir D] [--keep D] [--no-keep]
 
 Three nodes on loopback, keys with 100-byte values put over the stream. Private memory is RssAnon + RssShmem of
-/proc/<pid>/status, without the mapped files; the highest that any node had, from the first put to the last restart.
+/proc/<pid>/status, without the mapped files; of the node that has the most.
 Restarts: a follower and the leader after kill -9, the whole cluster after kill -9 of all at once and after a polite
 stop; each until /readyz of the last node says yes, with every key still there. Exit codes: 0 every threshold is met,
 1 one is not, 2 it could not be measured.
@@ -45,7 +45,7 @@ class Memory:
 
     def __init__(self, processes: list[Process]) -> None:
         self._processes = processes
-        self.peaks = [0] * len(processes)
+        self._peaks = [0] * len(processes)
 
     def now(self) -> list[int]:
         """Of each process; 0 for one that does not run."""
@@ -57,11 +57,20 @@ class Memory:
                 found.append(0)
         return found
 
+    def peaks(self) -> list[int]:
+        """The most of each since this was asked before."""
+        self._look()
+        peaks, self._peaks = self._peaks, [0] * len(self._processes)
+        return peaks
+
+    def _look(self) -> None:
+        self._peaks = list(map(max, self._peaks, self.now()))
+
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         async def look() -> None:
             while True:
-                self.peaks = list(map(max, self.peaks, self.now()))
+                self._look()
                 await asyncio.sleep(LOOK_S)
 
         task = asyncio.create_task(look())
@@ -115,25 +124,21 @@ async def run(options: argparse.Namespace) -> tuple[list[Line], dict[str, Any]]:
         system = Palisade(Path(temporary) / "nodes")
         memory = Memory(system.processes)
         async with system, memory.watched():
+            sizes = {"empty": memory.now()}
             loaded_s = await load(system, options.keys)
             print(f"{options.keys:,} puts in {loaded_s:.1f} s", flush=True)
             await asyncio.sleep(SETTLE_S)
-            resting = memory.now()
+            sizes |= {"the most while putting": memory.peaks(), "after the puts": memory.now()}
             took = await restarts(system, options.keys)
             await asyncio.sleep(SETTLE_S)
-            restarted = memory.now()
+            sizes |= {"the most through the restarts": memory.peaks(), "after a restart": memory.now()}
     lines = [
-        alone("private memory, the most", "MiB", max(memory.peaks) / MIB, MEMORY_MIB),
-        alone("private memory, after the puts", "MiB", max(resting) / MIB, MEMORY_MIB),
-        alone("private memory, after a restart", "MiB", max(restarted) / MIB, MEMORY_MIB),
+        *(alone(f"private memory, {when}", "MiB", max(found) / MIB, MEMORY_MIB) for when, found in sizes.items()),
         *(alone(f"ready again: {name}", "s", seconds, READY_S) for name, seconds in took.items()),
     ]
     content["result"] = [line.to_json() for line in lines]
     content["puts_per_s"] = round(options.keys / loaded_s)
-    content["private_mib"] = {
-        name: [round(size / MIB, 1) for size in sizes]
-        for name, sizes in (("most", memory.peaks), ("after_puts", resting), ("after_restart", restarted))
-    }
+    content["private_mib"] = {when: [round(size / MIB, 1) for size in found] for when, found in sizes.items()}
     return lines, content
 
 
