@@ -42,11 +42,6 @@ class CounterReads:
         self._stopping = True
         await asyncio.gather(*self._tasks)
 
-    async def read_once(self, endpoint: str) -> None:
-        """One more read through one node, with a connection of its own."""
-        async with Client([endpoint], timeout_s=self._timeout_s, follow_leader=False) as client:
-            await self._read_and_judge(client, endpoint)
-
     async def _write(self) -> None:
         async with Client(self._endpoints, timeout_s=self._timeout_s) as client:
             while not self._stopping:
