@@ -38,6 +38,26 @@ def split_vote_patience_s(attempt: int, timing: Timing) -> tuple[float, float]:
     return soonest, min(3 * soonest, timing.election_timeout_max_s)
 
 
+class StandBack:
+    """Who would vote for another candidate lets it go first for a moment: two campaigns that overlap split the votes.
+
+    `moment_s`: how long. Not again before `rest_s` after that began, or a candidate that can't win would keep one that
+    can from trying.
+    """
+
+    def __init__(self, moment_s: float, rest_s: float) -> None:
+        self._moment_s = moment_s
+        self._rest_s = rest_s
+        self._began_at: float | None = None
+
+    def begin(self, now: float) -> None:
+        if self._began_at is None or now - self._began_at >= self._rest_s:
+            self._began_at = now
+
+    def holds(self, now: float) -> bool:
+        return self._began_at is not None and now - self._began_at < self._moment_s
+
+
 class PreVote:
     """One round of asking at a time; a round that finds no majority is given up after a while and asked again."""
 
@@ -53,6 +73,9 @@ class PreVote:
             return False
         self._term, self._granted, self._retry_at = term, {self._own_id}, now + patience_s
         return True
+
+    def is_under_way(self, now: float) -> bool:
+        return self._term > 0 and now < self._retry_at
 
     def grant(self, voter: str, term: int) -> None:
         """`voter` would vote in `term`; each voter counts once (pysyncobj.md, fault 14)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from raftgroup.election import Candidacy, PreVote, log_is_current, split_vote_patience_s
+from raftgroup.election import Candidacy, PreVote, StandBack, log_is_current, split_vote_patience_s
 from raftgroup.engine import Engine
 from raftgroup.membership import Membership
 from raftgroup.messages import Kind
@@ -63,6 +63,7 @@ class Voting:
         self._heard_leader: float | None = None
         self._handover_term = -1
         self._pre_vote = PreVote(own_id)
+        self._stand_back = StandBack(2 * timing.heartbeat_s, timing.election_timeout_min_s)
         self._votes: set[tuple[int, str]] = set()
         self._campaigned_in = -1
         self._attempts = 0
@@ -96,7 +97,7 @@ class Voting:
         others = self._electorate.membership.voters - {self._own_id}
         if not others or term == self._handover_term:
             return True
-        if not self._is_free():
+        if not self._is_free() or self._stand_back.holds(self._clock.now()):
             return False
         if self._pre_vote.won(term, self._electorate.membership.voters):
             self._pre_vote.end()
@@ -173,7 +174,15 @@ class Voting:
         granted = (
             self._is_free() and candidacy.term > self.engine.term and log_is_current(candidacy, last.index, last.term)
         )
+        if granted and not self._goes_before(candidate, candidacy):
+            self._stand_back.begin(self._clock.now())
         self._send(candidate, Kind.PRE_VOTE_REPLY, [candidacy.term, granted, self.engine.term, self._incarnation])
+
+    def _goes_before(self, candidate: str, candidacy: Candidacy) -> bool:
+        """Of two that ask each other at once, one stands back: the one with the shorter log, or the lesser id."""
+        last = self._journal.last
+        own, other = (last.term, last.index, self._own_id), (candidacy.last_term, candidacy.last_index, candidate)
+        return self._pre_vote.is_under_way(self._clock.now()) and own > other
 
     def _on_request_vote(self, candidate: str, body: Any) -> None:
         term, last_index, last_term, handover = body
