@@ -14,6 +14,7 @@ import msgpack
 
 from metastore.errors import InvalidRequest
 from metastore.requests import (
+    BeginGeneration,
     Command,
     Compact,
     Compare,
@@ -22,6 +23,7 @@ from metastore.requests import (
     DeleteRange,
     DisarmAlarm,
     EvictResults,
+    FoundCluster,
     LeaseExpire,
     LeaseGrant,
     LeaseKeepAlive,
@@ -51,6 +53,7 @@ __all__ = [
 PLAIN_PUT, PUT, DELETE_RANGE, RANGE, TXN, COMPACT = 1, 2, 3, 4, 5, 6
 LEASE_GRANT, LEASE_REVOKE, LEASE_KEEP_ALIVE, LEASE_EXPIRE = 7, 8, 9, 10
 EVICT_RESULTS, DISARM_ALARM, TICK, PIN, UNPIN = 11, 12, 13, 14, 15
+FOUND_CLUSTER, BEGIN_GENERATION = 16, 17
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 DEPTH_MAX = 64
@@ -122,6 +125,8 @@ ENCODERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Tick: lambda r: (TICK,),
     Pin: lambda r: (PIN, r.id, r.revision, r.ttl_ms),
     Unpin: lambda r: (UNPIN, r.id),
+    FoundCluster: lambda r: (FOUND_CLUSTER, r.cluster_id),
+    BeginGeneration: lambda r: (BEGIN_GENERATION, r.generation),
 }
 
 
@@ -241,6 +246,8 @@ DECODERS: dict[int, Callable[[Fields], Any]] = {
     TICK: lambda fields: Tick(*fixed(fields, 0)),
     PIN: decode_pin,
     UNPIN: lambda fields: Unpin(a_text(fixed(fields, 1)[0])),
+    FOUND_CLUSTER: lambda fields: FoundCluster(a_text(fixed(fields, 1)[0])),
+    BEGIN_GENERATION: lambda fields: BeginGeneration(an_int(fixed(fields, 1)[0])),
 }
 
 

@@ -1,4 +1,4 @@
-"""The commands that are not operations on keys: leases, compaction, pins, forgotten results, the alarm.
+"""The commands that are not operations on keys: leases, compaction, pins, forgotten results, the alarm, the lineage.
 
 None of them raises the revision by itself; a lease that ends does, once, if keys hang on it (as in etcd).
 """
@@ -13,10 +13,13 @@ from metastore.errors import QuotaExceeded
 from metastore.exactly_once import ResultBook
 from metastore.lease import LeaseBook
 from metastore.limits import Limits
+from metastore.lineage import Lineage
 from metastore.requests import (
+    BeginGeneration,
     Compact,
     DisarmAlarm,
     EvictResults,
+    FoundCluster,
     LeaseExpire,
     LeaseGrant,
     LeaseKeepAlive,
@@ -63,6 +66,8 @@ class Control:
             LeaseExpire: self._expire,
             EvictResults: self._evict,
             DisarmAlarm: self._disarm,
+            FoundCluster: self._found,
+            BeginGeneration: self._begin_generation,
             Tick: lambda _: DoneResult(self._state.revision),
         }
 
@@ -118,3 +123,18 @@ class Control:
         was = self._state.alarm
         self._state.alarm = False
         return DoneResult(self._state.revision, int(was))
+
+    def _found(self, request: FoundCluster) -> DoneResult:
+        """A second leader that did not know of the first one's id proposes one that nobody takes."""
+        lineage = self._state.lineage
+        taken = not lineage.cluster_id
+        if taken:
+            self._state.lineage = Lineage(request.cluster_id, lineage.generation)
+        return DoneResult(self._state.revision, int(taken))
+
+    def _begin_generation(self, request: BeginGeneration) -> DoneResult:
+        lineage = self._state.lineage
+        grows = request.generation > lineage.generation
+        if grows:
+            self._state.lineage = Lineage(lineage.cluster_id, request.generation)
+        return DoneResult(self._state.revision, int(grows))

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from struct import Struct
 from zlib import crc32
 
+from metastore.lineage import LINEAGE_BOUNDS
 from metastore.ordered_map import OrderedMap, Table
 from metastore.record import DIGEST_BYTES, PIN_END, PIN_PREFIX, TRAILER
 
@@ -129,14 +130,15 @@ def first_divergence(one: ChainAt, other: ChainAt, minimal_revision: int, revisi
 
 
 def control_digest(tables: OrderedMap) -> bytes:
-    """16 bytes over what no bucket covers: leases and their keys, remembered results, pins. Reads them all.
+    """16 bytes over what no bucket covers: leases and their keys, remembered results, pins, lineage. Reads all.
 
     Equal on all replicas at one applied index.
     """
     content = blake2b(digest_size=DIGEST_BYTES)
     whole = (Table.LEASE, Table.LEASE_KEY, Table.CLIENT)
     entries = [(table, tables.scan(table, b"", None)) for table in whole]
-    for table, found in [*entries, (Table.META, tables.scan(Table.META, PIN_PREFIX, PIN_END))]:
+    entries += [(Table.META, tables.scan(Table.META, *bounds)) for bounds in (LINEAGE_BOUNDS, (PIN_PREFIX, PIN_END))]
+    for table, found in entries:
         for key, value in found:
             content.update(CONTROL_ENTRY.pack(table, len(key), len(value)) + key + value)
     return content.digest()

@@ -23,6 +23,7 @@ from metastore.exactly_once import ResultBook
 from metastore.housekeeping import due_commands
 from metastore.lease import LeaseBook
 from metastore.limits import Limits, Retention
+from metastore.lineage import Lineage
 from metastore.ordered_map import OrderedMap
 from metastore.plain_put import NOT_PLAIN, make_plain_put
 from metastore.range_read import read_range
@@ -156,6 +157,11 @@ class MetaStore:
     def minimal_revision(self) -> int:
         """MM, the oldest revision that can be read and watched."""
         return self._state.minimal_revision
+
+    @property
+    def lineage(self) -> Lineage:
+        """The cluster's id and the generation of its history: what every copy of the state is labelled with."""
+        return self._state.lineage
 
     @property
     def key_count(self) -> int:

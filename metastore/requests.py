@@ -176,8 +176,22 @@ class Unpin:
     id: str
 
 
+@dataclass(frozen=True, slots=True)
+class FoundCluster:
+    """Proposed by the first leader: the cluster's id for ever. Of several the first one counts."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class BeginGeneration:
+    """Written into the log by a forced new cluster: history breaks here. Does nothing unless it is a higher one."""
+
+    generation: int
+
+
 Write = Put | DeleteRange | Txn | Compact | LeaseGrant | LeaseRevoke | LeaseKeepAlive | LeaseExpire
-Command = Write | EvictResults | DisarmAlarm | Tick | Pin | Unpin
+Command = Write | EvictResults | DisarmAlarm | Tick | Pin | Unpin | FoundCluster | BeginGeneration
 
 
 @dataclass(frozen=True, slots=True)

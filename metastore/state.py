@@ -1,13 +1,14 @@
 """The replicated numbers of the store: loaded once, kept in memory, written at the end of every batch.
 
-META holds them in three records, so that what a refused request may change (index, clock) is apart from what it
-may not change.
+META holds them in four records, so that what a refused request may change (index, clock) is apart from what it
+may not change, and the lineage, which hardly ever changes, is apart from all.
 """
 
 from __future__ import annotations
 
 from struct import Struct
 
+from metastore.lineage import LINEAGE_KEY, Lineage, decode_lineage, encode_lineage
 from metastore.ordered_map import APPLIED_KEY, OrderedMap, Table, decode_applied, encode_applied
 from metastore.record import NO_DIGEST
 
@@ -27,12 +28,12 @@ class State:
 
     `compacted` is MM, or -1 while nothing was ever compacted. `wanted` is where MM shall go as soon as no pin
     holds it. `garbage` is the cost of all versions superseded so far; `freed` is that part of it that MM has
-    passed. `size` is the logical size that the quota counts (M8).
+    passed. `size` is the logical size that the quota counts (M8). `lineage` is replaced as a whole.
     """
 
     __slots__ = (
-        "_stored", "alarm", "base_chain", "chain", "chosen_ids", "clock_ms", "compacted", "freed", "garbage", "index",
-        "keys", "revision", "size", "term", "wall_ms", "wanted",
+        "_stored", "_stored_lineage", "alarm", "base_chain", "chain", "chosen_ids", "clock_ms", "compacted", "freed",
+        "garbage", "index", "keys", "lineage", "revision", "size", "term", "wall_ms", "wanted",
     )  # fmt: skip
 
     index: int
@@ -50,6 +51,7 @@ class State:
     keys: int
     chosen_ids: int
     alarm: bool
+    lineage: Lineage
 
     def __init__(self, tables: OrderedMap) -> None:
         self.load(tables)
@@ -61,6 +63,7 @@ class State:
         self.chain = self.base_chain = NO_DIGEST
         self.size = self.garbage = self.freed = self.keys = self.chosen_ids = 0
         self.alarm = False
+        self.lineage = self._stored_lineage = decode_lineage(tables.get(Table.META, LINEAGE_KEY))
         self._stored = self._packed()
         stored = tables.get(Table.META, STATE_KEY)
         if stored is not None:
@@ -90,6 +93,9 @@ class State:
         if packed != self._stored:
             tables.put(Table.META, STATE_KEY, packed)
             self._stored = packed
+        if self.lineage is not self._stored_lineage:
+            tables.put(Table.META, LINEAGE_KEY, encode_lineage(self.lineage))
+            self._stored_lineage = self.lineage
         self.save_applied(tables)
 
     def save_applied(self, tables: OrderedMap) -> None:

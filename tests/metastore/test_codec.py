@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from metastore.codec import decode_command, decode_result, encode_command, encode_result
 from metastore.errors import Compacted, InvalidRequest, MetastoreError, by_code
 from metastore.requests import (
+    BeginGeneration,
     Command,
     Compact,
     Compare,
@@ -21,6 +22,7 @@ from metastore.requests import (
     DeleteRange,
     DisarmAlarm,
     EvictResults,
+    FoundCluster,
     LeaseExpire,
     LeaseGrant,
     LeaseKeepAlive,
@@ -77,6 +79,8 @@ COMMANDS: st.SearchStrategy[Any] = st.one_of(
     st.builds(LeaseKeepAlive, NUMBERS),
     st.builds(LeaseExpire, st.lists(NUMBERS, max_size=3).map(tuple)),
     st.builds(EvictResults, NUMBERS),
+    st.builds(FoundCluster, st.text(max_size=8)),
+    st.builds(BeginGeneration, NUMBERS),
     st.builds(DisarmAlarm),
     st.builds(Tick),
     st.builds(Pin, st.text(max_size=5), NUMBERS, NUMBERS),

@@ -1,0 +1,54 @@
+"""Which history a state belongs to: the id of its cluster, and the *generation*, which every break of history raises.
+
+A break is what the log does not tell of: a backup is restored, or a new cluster is forced out of a minority. What was
+acknowledged may be gone after it, so whatever was copied from the state before (a node's vault, a cache) must not be
+taken for a part of what comes after. Whoever keeps a copy keeps the lineage with it and compares both numbers.
+
+Both are replicated state: a record in META, changed by the log alone (or by a restore, before there is a log). The id
+is chosen at random by the first leader, so two clusters of one name differ. The generation never falls. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgpack
+
+from metastore.errors import StoreCorrupt
+
+LINEAGE_KEY = b"lineage"
+"""In META: [cluster id, generation]."""
+LINEAGE_BOUNDS = (LINEAGE_KEY, LINEAGE_KEY + b"\0")
+FIRST_GENERATION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """`cluster_id` is empty until the first leader has chosen one."""
+
+    cluster_id: str
+    generation: int
+
+
+NOT_FOUNDED = Lineage("", FIRST_GENERATION)
+
+
+def encode_lineage(lineage: Lineage) -> bytes:
+    packed: bytes = msgpack.packb([lineage.cluster_id, lineage.generation])
+    return packed
+
+
+def decode_lineage(stored: bytes | None) -> Lineage:
+    """Of a store without the record: one that nobody has led yet. Raises StoreCorrupt."""
+    if stored is None:
+        return NOT_FOUNDED
+    try:
+        cluster_id, generation = msgpack.unpackb(stored)
+    except (ValueError, TypeError, msgpack.UnpackException):
+        cluster_id, generation = None, None
+    if type(cluster_id) is not str or type(generation) is not int or generation < FIRST_GENERATION:
+        raise StoreCorrupt(
+            f"the record of the store's lineage is no lineage: {stored[:64]!r}. Let the node join again with an empty "
+            "data directory, or restore a backup"
+        )
+    return Lineage(cluster_id, generation)

@@ -1,0 +1,70 @@
+"""Cluster id and generation are replicated state, and the generation never falls: R7, issue 3."""
+
+from __future__ import annotations
+
+import pytest
+
+from metastore.digest import control_digest
+from metastore.errors import StoreCorrupt
+from metastore.lineage import LINEAGE_KEY, Lineage, decode_lineage, encode_lineage
+from metastore.machine import MetaStore
+from metastore.memory_store import MemoryStore
+from metastore.ordered_map import Table
+from metastore.requests import BeginGeneration, FoundCluster, Put
+from tests.support.meta_driver import Driver
+
+
+def test_a_new_store_has_no_id_and_the_first_generation(driver: Driver) -> None:
+    assert driver.store.lineage == Lineage("", 1)
+
+
+def test_the_first_id_counts_for_ever(driver: Driver) -> None:
+    assert driver.do(FoundCluster("c1")).count == 1
+    assert driver.do(FoundCluster("c2")).count == 0
+    assert driver.store.lineage == Lineage("c1", 1)
+
+
+def test_the_generation_never_falls(driver: Driver) -> None:
+    driver.do(FoundCluster("c1"))
+    assert [driver.do(BeginGeneration(number)).count for number in (3, 2, 3, 1, -1)] == [1, 0, 0, 0, 0]
+    assert driver.store.lineage == Lineage("c1", 3)
+
+
+def test_neither_is_a_revision(driver: Driver) -> None:
+    driver.do(Put(b"a"))
+    assert (
+        driver.do(FoundCluster("c1")).revision == driver.do(BeginGeneration(2)).revision == driver.store.revision == 2
+    )
+
+
+def test_it_survives_a_restart_and_a_snapshot_and_shows_in_the_digest(driver: Driver) -> None:
+    before = control_digest(driver.tables)
+    driver.all(FoundCluster("c1"), BeginGeneration(2))
+    assert MetaStore(driver.tables).lineage == Lineage("c1", 2)
+    assert control_digest(driver.tables) != before
+
+
+async def test_a_store_that_gets_a_snapshot_gets_the_lineage_with_it() -> None:
+    sender, receiver = MemoryStore("a"), MemoryStore("b")
+    driver, copy = Driver(sender), MetaStore(receiver)
+    receiver.on_replaced = copy.reload
+    driver.all(FoundCluster("c1"), BeginGeneration(2))
+    reader = await sender.open_snapshot()
+    writer = receiver.receive_snapshot(reader.meta)
+    number = 0
+    while (piece := reader.chunk(number)) is not None:
+        writer.write(number, piece)
+        number += 1
+    await writer.finish()
+    assert copy.lineage == driver.store.lineage == Lineage("c1", 2)
+
+
+def test_a_batch_that_changes_no_lineage_writes_none(driver: Driver) -> None:
+    driver.do(Put(b"a"))
+    assert driver.tables.get(Table.META, LINEAGE_KEY) is None
+
+
+@pytest.mark.parametrize("stored", [b"", b"\xc1", b"\x01", encode_lineage(Lineage("c", 0)), b"\x92\x01\x01"])
+def test_a_record_that_is_none_is_damage(stored: bytes) -> None:
+    with pytest.raises(StoreCorrupt, match="lineage"):
+        decode_lineage(stored)
