@@ -6,15 +6,34 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from raftgroup.bootstrap import Greeting, Introductions
+from raftgroup.bootstrap import Founding, Greeting, Introductions
 from raftgroup.contacts import Contacts
-from raftgroup.membership import Membership
+from raftgroup.errors import DataDirectoryError
+from raftgroup.generations import outlived
+from raftgroup.group_config import GroupConfig
+from raftgroup.membership import FIRST_GENERATION, Membership
 from raftgroup.messages import Kind
 from raftgroup.ports import Journal, Peers
 from raftgroup.replica import Replica
-from raftgroup.storage import keep_membership, keep_pins
+from raftgroup.storage import Stored, keep_membership, keep_pins
 
 log = logging.getLogger(__name__)
+
+
+def own_introduction(config: GroupConfig, stored: Stored) -> tuple[Greeting, Founding | None]:
+    """What this node says of itself, and how it founds the group if it has to."""
+    founds = stored.membership is None and bool(config.founders)
+    own = Greeting(
+        config.cluster,
+        config.member,
+        stored.incarnation,
+        config.addresses.get("peer", ""),
+        config.terms,
+        {},
+        generation=stored.generation or (FIRST_GENERATION if founds else 0),
+        origin=stored.origin,
+    )
+    return own, Founding(own, config.founders, stored.pins) if founds else None
 
 
 class Admission:
@@ -43,7 +62,7 @@ class Admission:
         return self._introductions.missing_founders()
 
     def greeting(self) -> dict[str, Any]:
-        return self._introductions.greeting(self._committed_members()).to_wire()
+        return self._introductions.greeting(self._committed_members(), self._replica.membership.generation).to_wire()
 
     def judge(self, wire: Mapping[str, Any]) -> str | None:
         """The reason of a refusal, or None for who is let in. Raises DataDirectoryError when this node must stop."""
@@ -51,7 +70,7 @@ class Admission:
             peer = Greeting.from_wire(wire)
         except ValueError as error:
             return str(error)
-        reason = self._introductions.judge(peer, self._committed_members())
+        reason = self._introductions.judge(peer, self._committed_members(), self._replica.membership.generation)
         if reason is None:
             self._contacts.met(peer)
             self._pin(peer)
@@ -63,6 +82,9 @@ class Admission:
             log.warning("%s refuses this node: %s", member, reason)
         self.refusals[member] = reason
         self._introductions.refused(member, reason, self._replica.membership)
+        left_behind = outlived(self._replica.identity.member, self._replica.membership, self.refusals)
+        if left_behind is not None:
+            raise DataDirectoryError(left_behind)
 
     def _committed_members(self) -> Membership:
         """A change that is not committed may be undone, perhaps by the very member that it would remove."""

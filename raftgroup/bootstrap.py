@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from raftgroup.errors import DataDirectoryError
-from raftgroup.membership import Member, MemberRole, Membership
+from raftgroup.generations import judge_generation
+from raftgroup.membership import FIRST_GENERATION, Member, MemberRole, Membership
 
 OTHER_STORAGE = "other-storage: "
 """How a refusal begins when the group knows the refused member with another storage: the refused one acts on that."""
-_TEXTS = ("cluster", "member", "incarnation", "address", "terms")
+_TEXTS = ("cluster", "member", "incarnation", "address", "terms", "origin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class Greeting:
     """What a node says of itself in the handshake.
 
     `address`: where it listens for members, 'host:port'. `terms`: what all members have to agree on. `knows`: the
-    incarnations of the membership that it goes by, and `version` how new that is.
+    incarnations of the membership that it goes by, and `version` how new that is. `generation`: of its history, 0 for
+    none. `origin`: the backup that it was restored from, until the restored group is founded.
     """
 
     cluster: str
@@ -37,6 +39,8 @@ class Greeting:
     terms: str
     knows: Mapping[str, str]
     version: int = 0
+    generation: int = 0
+    origin: str = ""
 
     def to_wire(self) -> dict[str, Any]:
         return {
@@ -47,6 +51,8 @@ class Greeting:
             "terms": self.terms,
             "knows": dict(self.knows),
             "version": self.version,
+            "generation": self.generation,
+            "origin": self.origin,
         }
 
     @staticmethod
@@ -58,11 +64,14 @@ class Greeting:
         knows = wire.get("knows")
         if not isinstance(knows, dict) or not all(isinstance(each, str) for pair in knows.items() for each in pair):
             raise ValueError("the greeting's field 'knows' is not a map of texts")
-        version = wire.get("version")
-        if not isinstance(version, int):
-            raise ValueError("the greeting's field 'version' is not a number")
-        cluster, member, incarnation, address, terms = map(str, texts)
-        return Greeting(cluster, member, incarnation, address, terms, knows, version)
+        version, generation = wire.get("version"), wire.get("generation")
+        for name, number in (("version", version), ("generation", generation)):
+            if not isinstance(number, int):
+                raise ValueError(f"the greeting's field {name!r} is not a number: run the same release on both nodes")
+        cluster, member, incarnation, address, terms, origin = map(str, texts)
+        return Greeting(
+            cluster, member, incarnation, address, terms, knows, int(str(version)), int(str(generation)), origin
+        )
 
 
 class Founding:
@@ -129,6 +138,7 @@ class Founding:
                 for member in sorted(self._addresses)
             ),
             version=version,
+            generation=self._own.generation or FIRST_GENERATION,
         )
 
 
@@ -144,25 +154,37 @@ class Introductions:
         """The group can't start before they were seen."""
         return self._founding.missing() if self._founding else []
 
-    def greeting(self, membership: Membership) -> Greeting:
+    def greeting(self, membership: Membership, generation: int = 0) -> Greeting:
         known = Membership(()) if self._founding else membership
         knows = {member.id: member.incarnation for member in known.members}
-        return replace(self._own, knows=knows, version=known.version)
+        return replace(self._own, knows=knows, version=known.version, generation=generation or self._own.generation)
 
-    def judge(self, greeting: Greeting, membership: Membership) -> str | None:
+    def judge(self, greeting: Greeting, membership: Membership, generation: int = 0) -> str | None:
         """The reason of a refusal, or None. Raises DataDirectoryError when the other knows that this one was wiped, or
         replaced by another storage; who knows less than this node may simply not have heard of it yet.
+
+        `membership`: the newest committed one; `generation`: of the newest one, since nothing undoes a generation.
 
         A founding member that was out of reach when the others agreed may hear of it from the log first.
         """
         if membership.version > 0:
             self._founding = None
-        reason = judge_greeting(greeting, self._own, membership)
+        own = replace(self._own, generation=generation or self._own.generation)
+        reason = judge_greeting(greeting, own, membership) or self._judge_origin(greeting)
         known_as = greeting.knows.get(self._own.member, self._own.incarnation)
         belongs = membership.get(self._own.member) is not None and greeting.version > membership.version
         if reason is None and belongs and known_as != self._own.incarnation:
             raise wiped(self._own.member, self._own.incarnation, known_as)
         return reason
+
+    def _judge_origin(self, greeting: Greeting) -> str | None:
+        """Those who found a group together begin with the same state."""
+        if self._founding is None or greeting.version > 0 or greeting.origin == self._own.origin:
+            return None
+        return (
+            f"{greeting.member} begins with {greeting.origin or 'an empty store'}, and {self._own.member} with "
+            f"{self._own.origin or 'an empty store'}: restore the same backup on all founding members"
+        )
 
     def refused(self, member: str, reason: str, membership: Membership) -> None:
         """Raises DataDirectoryError when a founding member that knows no membership is told of another storage of its
@@ -209,6 +231,9 @@ def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) ->
     """
     if greeting.cluster != own.cluster:
         return f"this is cluster {own.cluster}, not {greeting.cluster}: check the addresses of both"
+    other_generation = judge_generation(greeting.member, greeting.generation, own.generation, own.incarnation)
+    if other_generation is not None:
+        return other_generation
     if greeting.terms != own.terms:
         return (
             f"{greeting.member} goes by other limits ({greeting.terms}) than this node ({own.terms}): make them equal"

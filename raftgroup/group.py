@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from raftgroup.administration import Administration
-from raftgroup.admission import Admission
+from raftgroup.admission import Admission, own_introduction
 from raftgroup.barrier import ReadBarrier
-from raftgroup.bootstrap import Founding, Greeting, Introductions
+from raftgroup.bootstrap import Introductions
 from raftgroup.compaction import compaction_target
 from raftgroup.errors import DataDirectoryError, MembershipRefused, NodeFailed, RaftError, Unavailable
 from raftgroup.forwarding import Forwarding
@@ -59,14 +59,10 @@ class Group:
         self._clock = clock
         stored = open_storage(journal, config.cluster, config.member, random)
         self.incarnation = stored.incarnation
-        own = Greeting(
-            config.cluster, config.member, stored.incarnation, config.addresses.get("peer", ""), config.terms, {}
-        )
-        founds = stored.membership is None and bool(config.founders)
-        founding = Founding(own, config.founders, stored.pins) if founds else None
+        own, founding = own_introduction(config, stored)
         membership = realigned(journal, machine.applied, stored.membership)
         if membership is None:
-            membership = founding.provisional() if founding else Membership(())
+            membership = founding.provisional() if founding else Membership((), generation=stored.generation)
         self._replica = Replica(
             Identity(config.member, stored.incarnation),
             membership,

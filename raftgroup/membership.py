@@ -15,6 +15,9 @@ from typing import Any
 
 from raftgroup.errors import MembershipRefused
 
+FIRST_GENERATION = 1
+"""Also of memberships that were written before they had a generation."""
+
 
 class MemberRole(enum.Enum):
     VOTER = "voter"
@@ -52,11 +55,13 @@ class Membership:
     """The members, in order of their ids, and the ids that were removed and may not come back uninvited.
 
     `version` grows by one with every change, so that of two nodes both know whose knowledge is older; 0 is nothing.
+    `generation`: which history of the group it belongs to (`generations.py`); 0 is unknown. No change changes it.
     """
 
     members: tuple[Member, ...]
     removed: frozenset[str] = frozenset()
     version: int = 0
+    generation: int = 0
 
     def get(self, member_id: str) -> Member | None:
         return next((member for member in self.members if member.id == member_id), None)
@@ -95,7 +100,7 @@ class Membership:
         if self.voters == {member_id}:
             raise MembershipRefused(f"{member_id} is the only voter and can't be removed; stop the node instead")
         rest = tuple(member for member in self.members if member.id != member_id)
-        return Membership(rest, self.removed | {member_id}, self.version + 1)
+        return Membership(rest, self.removed | {member_id}, self.version + 1, self.generation)
 
     def _known(self, member_id: str) -> Member:
         member = self.get(member_id)
@@ -107,21 +112,29 @@ class Membership:
     def _replaced(self, member: Member) -> Membership:
         rest = [other for other in self.members if other.id != member.id]
         members = tuple(sorted([*rest, member], key=lambda each: each.id))
-        return Membership(members, self.removed - {member.id}, self.version + 1)
+        return Membership(members, self.removed - {member.id}, self.version + 1, self.generation)
+
+    def alone(self, member_id: str, generation: int) -> Membership:
+        """`member_id` as the only voter of a new generation: only for a forced new cluster, outside of the rules."""
+        only = replace(self._known(member_id), role=MemberRole.VOTER, becomes_voter=False)
+        gone = {member.id for member in self.members} - {member_id}
+        return Membership((only,), self.removed | gone, self.version + 1, generation)
 
     def to_wire(self) -> list[Any]:
-        return [[member.to_wire() for member in self.members], sorted(self.removed), self.version]
+        return [[member.to_wire() for member in self.members], sorted(self.removed), self.version, self.generation]
 
     @staticmethod
     def from_wire(wire: list[Any]) -> Membership:
         """Raises ValueError or TypeError for what is no membership."""
-        wired, removed, version = wire
+        wired, removed, version, *rest = wire
+        (generation,) = rest or (FIRST_GENERATION,)
         members = tuple(Member.from_wire(each) for each in wired)
-        if not isinstance(version, int) or not all(isinstance(each, str) for each in removed):
-            raise ValueError(f"the version or the removed ids have the wrong type: {str([version, removed])[:200]}")
+        numbers = isinstance(version, int) and isinstance(generation, int)
+        if not numbers or not all(isinstance(each, str) for each in removed):
+            raise ValueError(f"version, generation or removed ids have the wrong type: {str(wire[1:])[:200]}")
         if len({member.id for member in members}) != len(members):
             raise ValueError("two members have the same id")
-        return Membership(members, frozenset(removed), version)
+        return Membership(members, frozenset(removed), version, generation)
 
 
 class MembershipLog:

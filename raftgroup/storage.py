@@ -12,19 +12,22 @@ from raftgroup.membership import Membership
 from raftgroup.ports import Journal, Random
 
 _CLUSTER, _MEMBER, _INCARNATION, _MEMBERSHIP, _PINS = "cluster", "member", "incarnation", "membership", "pins"
-_INCOMING = "incoming"
+_INCOMING, _GENERATION, _ORIGIN = "incoming", "generation", "origin"
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """`membership` is None while the node has never known one: it founds a group, or joins one.
 
-    `pins`: the storages of the other founding members, as they were first seen.
+    `pins`: the storages of the other founding members, as they were first seen. `generation` and `origin`: of what was
+    restored into it; 0 and empty for a storage that began empty.
     """
 
     incarnation: str
     membership: Membership | None
     pins: dict[str, str]
+    generation: int = 0
+    origin: str = ""
 
 
 def open_storage(journal: Journal, cluster: str, member: str, random: Random) -> Stored:
@@ -43,7 +46,28 @@ def open_storage(journal: Journal, cluster: str, member: str, random: Random) ->
     packed = journal.get_meta(_MEMBERSHIP)
     membership = None if packed is None else Membership.from_wire(msgpack.unpackb(packed))
     pins = journal.get_meta(_PINS)
-    return Stored(stored_incarnation.decode(), membership, {} if pins is None else msgpack.unpackb(pins))
+    return Stored(
+        stored_incarnation.decode(),
+        membership,
+        {} if pins is None else msgpack.unpackb(pins),
+        int(journal.get_meta(_GENERATION) or b"0"),
+        (journal.get_meta(_ORIGIN) or b"").decode(),
+    )
+
+
+def keep_restored(journal: Journal, applied: tuple[int, int], generation: int, origin: str) -> None:
+    """For a new storage whose state was restored and stands at `applied`; durable with the next sync."""
+    index, term = applied
+    journal.set_meta(_GENERATION, str(generation).encode())
+    journal.set_meta(_ORIGIN, origin.encode())
+    journal.reset(index, term)
+    journal.set_term(term, None)
+
+
+def stored_names(journal: Journal) -> tuple[str, str] | None:
+    """(cluster, member) that the journal belongs to; None for a new one."""
+    cluster, member = journal.get_meta(_CLUSTER), journal.get_meta(_MEMBER)
+    return None if cluster is None or member is None else (cluster.decode(), member.decode())
 
 
 def keep_membership(journal: Journal, membership: Membership) -> None:

@@ -33,9 +33,8 @@ def storage(member: str) -> str:
 
 
 def voters(*members: str) -> Membership:
-    return Membership(
-        tuple(Member(member, MemberRole.VOTER, storage(member), {"peer": member}) for member in members), version=1
-    )
+    known = (Member(member, MemberRole.VOTER, storage(member), {"peer": member}) for member in members)
+    return Membership(tuple(known), version=1, generation=1)
 
 
 class LoneReplica:

@@ -1,0 +1,187 @@
+"""A new cluster out of one survivor: everything in its log stays, and nobody of before takes part (issue 3).
+
+Also what a change of membership left standing: one that only lost members could have committed (issue 2, left over).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from raftgroup.errors import DataDirectoryError, MembershipRefused
+from raftgroup.forced_cluster import Survivor, force_new_cluster, survey
+from raftgroup.journal import MemoryJournal
+from raftgroup.storage import keep_membership, open_storage
+from tests.support.lone_replica import LoneReplica, voters
+from tests.support.raft_cluster import Cluster, Node, settled
+from tests.support.register_machine import put
+
+SEEDS = range(8)
+
+
+def look(node: Node) -> Survivor:
+    return survey(node.disk.journal, node.disk.machine.applied, Random(1))
+
+
+def force(cluster: Cluster, member: str) -> Survivor:
+    """`member` is down; its disk is made the only one of a new generation."""
+    node = cluster.nodes[member]
+    found = look(node)
+    commands = [put("forced", "generation", str(found.generation + 1))]
+    journal = node.disk.journal
+    node.disk.fsync_s = 0.0
+    asyncio.run(force_new_cluster(MemoryOf(journal), found, found.generation + 1, 0, commands))
+    return found
+
+
+class MemoryOf(MemoryJournal):
+    """The same state and disk, synced outside of the simulation."""
+
+    def __init__(self, journal: MemoryJournal) -> None:
+        super().__init__()
+        self._disk, self._state = journal._disk, journal._state
+        self._owner = journal
+
+    async def sync(self) -> None:
+        await super().sync()
+        self._owner._disk = self._disk
+
+
+def without_majority(seed: int) -> Cluster:
+    """Three nodes with a write; then n2 and n3 are lost for ever, and n1 has been stopped."""
+    cluster = Cluster(seed)
+    settled(cluster)
+    for member in ("n2", "n3", "n1"):
+        cluster.crash(member)
+    return cluster
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_survivor_goes_on_alone_with_all_that_it_holds(seed: int) -> None:
+    cluster = without_majority(seed)
+    assert force(cluster, "n1").lost == ("n2", "n3")
+    cluster.start("n1")
+    assert cluster.leader().id == "n1"
+    assert cluster.read("n1", "a") == "first"
+    cluster.put("n1", "b", "second")
+    group = cluster.nodes["n1"].group
+    assert (group.members.voters, group.members.generation) == ({"n1"}, 2)
+    assert cluster.nodes["n1"].disk.machine.registers["generation"] == "2"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_members_of_before_are_refused_with_the_reason_and_stop(seed: int) -> None:
+    """Together they would be a majority of the old group; the survivor does not notice them."""
+    cluster = without_majority(seed)
+    force(cluster, "n1")
+    cluster.tolerates_failed_nodes = True
+    cluster.start("n1")
+    term = cluster.leader().group.term
+    for member in ("n2", "n3"):
+        cluster.start(member)
+    cluster.run_until(lambda: all(cluster.nodes[member].failed for member in ("n2", "n3")))
+    for member in ("n2", "n3"):
+        with pytest.raises(DataDirectoryError, match=rf"{member} holds generation 1.*--join"):
+            cluster.nodes[member].group.failed.result()
+    cluster.put("n1", "b", "second")
+    assert cluster.leader().group.term == term
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_comes_back_empty_gets_everything_and_votes_again(seed: int) -> None:
+    cluster = without_majority(seed)
+    force(cluster, "n1")
+    cluster.start("n1")
+    cluster.put("n1", "b", "second")
+    for member in ("n2", "n3"):
+        cluster.wipe(member)
+        cluster.start(member)
+        node = cluster.nodes[member]
+        cluster.run_until(lambda node=node: node.group is not None)
+        cluster.call("n1", cluster.nodes["n1"].group.add(cluster.member(node, becomes_voter=True)))
+    cluster.run_until(lambda: len(cluster.nodes["n1"].group.members.voters) == 3)
+    cluster.put("n1", "c", "third")
+    cluster.run_until(cluster.converged)
+    for member in ("n1", "n2", "n3"):
+        assert cluster.read(member, "a") == "first"
+        assert cluster.nodes[member].group.members.generation == 2
+
+
+def test_a_change_of_membership_that_nobody_is_left_to_commit_is_taken_back() -> None:
+    """The leader removes n3 at the moment when n2 is lost: two voters, one of them gone, stand still for ever."""
+    cluster = Cluster(5)
+    leader = settled(cluster).id
+    gone, other = (member for member in ("n1", "n2", "n3") if member != leader)
+    group = cluster.nodes[leader].group
+    cluster.crash(gone)
+    group._replica.propose_membership(group.members.without(other), lambda *_: None)
+    group._turn()
+    cluster.run_for(0.001)
+    cluster.crash(other)
+    cluster.run_for(3.0)
+    assert not cluster.leaders()
+    cluster.crash(leader)
+    found = force(cluster, leader)
+    assert found.membership.voters == {leader, gone}, "the change is in the log, and not committed"
+    cluster.start(leader)
+    assert cluster.leader().id == leader
+    assert cluster.read(leader, "a") == "first"
+    assert cluster.nodes[leader].group.members.voters == {leader}
+
+
+def test_entries_that_the_survivor_does_not_know_to_be_committed_are_kept() -> None:
+    """They may have been acknowledged: only the lost majority knew."""
+    lone = LoneReplica()
+    lone.gets_append("n2", 1, [(1, 1), (2, 1)], prev=(0, 0))
+    lone.settle()
+    assert lone.replica.engine.commit_index == 0
+    found = Survivor("test", "n1", lone.replica.membership, *lone.log[-1])
+    asyncio.run(force_new_cluster(lone.journal, found, 2, 0, [put("forced", "g", "2")]))
+    lone.crash()
+    lone.settle()
+    assert lone.replica.leads
+    assert lone.machine.registers == {"a": "2.1", "g": "2"}
+
+
+def test_a_crash_before_the_sync_leaves_the_survivor_as_it_was() -> None:
+    cluster = without_majority(3)
+    journal = cluster.nodes["n1"].disk.journal
+    before = look(cluster.nodes["n1"])
+    never = MemoryOf(journal)
+
+    async def half_done() -> None:
+        task = asyncio.ensure_future(force_new_cluster(Unsynced(journal), before, 2, 0, []))
+        await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(half_done())
+    never.crash()
+    journal.crash()
+    assert look(cluster.nodes["n1"]) == before
+
+
+class Unsynced(MemoryOf):
+    async def sync(self) -> None:
+        await asyncio.Event().wait()
+
+
+def test_what_needs_no_force_or_can_not_be_forced_is_refused() -> None:
+    with pytest.raises(DataDirectoryError, match="never been used"):
+        survey(MemoryJournal(), (0, 0), Random(1))
+    cluster = without_majority(1)
+    force(cluster, "n1")
+    with pytest.raises(MembershipRefused, match="only voter"):
+        look(cluster.nodes["n1"])
+    with pytest.raises(MembershipRefused, match="not newer"):
+        asyncio.run(force_new_cluster(MemoryJournal(), look(cluster.nodes["n2"]), 1, 0, []))
+
+
+@pytest.mark.parametrize("others", [("n2", "n3"), ("n1", "n2", "n3")], ids=["removed", "another storage of its own"])
+def test_who_is_no_member_by_its_own_log_can_not_go_on_alone(others: tuple[str, ...]) -> None:
+    journal = MemoryJournal()
+    open_storage(journal, "test", "n1", Random(1))
+    keep_membership(journal, voters(*others))
+    with pytest.raises(DataDirectoryError, match="no member of test by its own log"):
+        survey(journal, (0, 0), Random(1))

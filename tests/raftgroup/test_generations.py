@@ -1,0 +1,129 @@
+"""Members of different generations never work together, and who is left behind stops: R7, issue 3."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from raftgroup.bootstrap import Founding, Introductions
+from raftgroup.errors import DataDirectoryError
+from raftgroup.generations import judge_generation, outlived, refusing_generation
+from raftgroup.membership import Membership
+from tests.raftgroup.test_bootstrap import ADDRESSES, greeting
+from tests.support.lone_replica import storage, voters
+
+KNOWN = voters("n1", "n2", "n3")
+
+
+def refusal(by: str, generation: int, incarnation: str | None = None) -> dict[str, str]:
+    """How `by`, of that generation, refuses n3 of generation 1."""
+    reason = judge_generation("n3", 1, generation, incarnation or storage(by))
+    assert reason is not None
+    return {by: reason}
+
+
+@pytest.mark.parametrize(("its", "own"), [(1, 1), (7, 7), (0, 3), (3, 0), (0, 0)])
+def test_the_same_generation_is_welcome_and_so_is_who_has_none(its: int, own: int) -> None:
+    assert judge_generation("n2", its, own, "x") is None
+
+
+@pytest.mark.parametrize(("its", "own"), [(1, 2), (2, 1), (1, 9)])
+def test_another_one_is_refused_whichever_is_newer_and_told_what_to_do(its: int, own: int) -> None:
+    reason = str(judge_generation("n2", its, own, "storage-of-n1"))
+    assert f"n2 is of generation {its}" in reason
+    assert "--join" in reason
+    assert refusing_generation(reason) == (own, "storage-of-n1")
+
+
+@pytest.mark.parametrize(
+    "reason", ["", "other-generation: ", "other-generation: x y: z", "other-generation: 2 y", "no"]
+)
+def test_a_refusal_for_another_reason_names_no_generation(reason: str) -> None:
+    assert refusing_generation(reason) is None
+
+
+def test_the_greeting_of_another_generation_is_refused_before_all_else() -> None:
+    own = Introductions(replace(greeting("n1"), generation=2), None)
+    reason = own.judge(replace(greeting("n2", knows=KNOWN), generation=1), KNOWN, 2)
+    assert refusing_generation(str(reason)) == (2, storage("n1"))
+    ahead = replace(greeting("n2", knows=Membership(KNOWN.members, version=9)), generation=1)
+    assert refusing_generation(str(own.judge(ahead, KNOWN, 2))) == (2, storage("n1"))
+
+
+def test_a_member_whose_own_storage_went_on_in_a_newer_generation_has_left_this_one_behind() -> None:
+    """The survivor of a forced new cluster; two that come back would be a majority of the old one."""
+    reason = outlived("n3", KNOWN, refusal("n1", 2))
+    assert reason is not None
+    assert "n3 holds generation 1" in reason
+    assert "--join" in reason
+
+
+def test_one_restored_copy_at_the_address_of_a_member_stops_nobody() -> None:
+    assert outlived("n3", KNOWN, refusal("n1", 2, "a restored storage")) is None
+
+
+def test_a_majority_that_was_restored_stops_who_was_not() -> None:
+    both = refusal("n1", 2, "restored 1") | refusal("n2", 2, "restored 2")
+    assert "n3 holds generation 1" in str(outlived("n3", KNOWN, both))
+
+
+def test_older_generations_and_strangers_stop_nobody() -> None:
+    newer = replace(KNOWN, generation=3)
+    assert outlived("n3", newer, refusal("n1", 2) | refusal("n2", 2)) is None
+    assert outlived("n3", KNOWN, refusal("n8", 2) | refusal("n9", 2)) is None
+
+
+def test_a_change_of_membership_keeps_the_generation_and_so_does_the_wire() -> None:
+    later = replace(KNOWN, generation=4).without("n3")
+    assert later.generation == 4
+    assert Membership.from_wire(later.to_wire()) == later
+
+
+def test_a_membership_that_was_written_before_there_were_generations_is_of_the_first() -> None:
+    assert Membership.from_wire(KNOWN.to_wire()[:3]).generation == 1
+
+
+def test_one_voter_alone_begins_a_generation_and_shuts_the_others_out() -> None:
+    alone = KNOWN.alone("n2", 2)
+    assert (alone.voters, alone.removed, alone.generation) == ({"n2"}, {"n1", "n3"}, 2)
+    assert alone.version == KNOWN.version + 1
+
+
+def founder(member: str, generation: int, origin: str) -> Introductions:
+    own = replace(greeting(member), generation=generation, origin=origin)
+    return Introductions(own, Founding(own, ADDRESSES))
+
+
+def test_founders_begin_with_the_same_backup_or_not_at_all() -> None:
+    provisional = Founding(greeting("n1"), ADDRESSES).provisional()
+    first = founder("n1", 2, "backup one")
+    same, other = founder("n2", 2, "backup one"), founder("n3", 2, "backup two")
+    assert first.judge(same.greeting(provisional), provisional) is None
+    assert "restore the same backup" in str(first.judge(other.greeting(provisional), provisional))
+    empty = founder("n3", 1, "")
+    assert "n3 is of generation 1" in str(first.judge(empty.greeting(provisional), provisional))
+
+
+def test_a_restored_group_is_founded_in_its_generation() -> None:
+    founders = {member: founder(member, 5, "backup") for member in ADDRESSES}
+    provisional = Founding(greeting("n1"), ADDRESSES).provisional()
+    for member, one in founders.items():
+        for other, its in founders.items():
+            if other != member:
+                one.saw(its.greeting(provisional))
+    pins = dict(founders["n1"].pins or {})
+    for other in ("n2", "n3"):
+        founders["n1"].reported(other, pins)
+    found = founders["n1"].found()
+    assert found is not None
+    assert found.generation == 5
+
+
+def test_a_laggard_of_the_same_generation_is_no_reason_to_stop() -> None:
+    own = Introductions(greeting("n3"), None)
+    own.refused("n1", "two nodes are called n3", KNOWN)
+    with pytest.raises(DataDirectoryError, match="lost"):
+        Introductions(greeting("n3", "new"), None).judge(
+            greeting("n1", knows=replace(KNOWN, version=9)), replace(KNOWN, version=2), 1
+        )
