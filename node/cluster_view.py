@@ -18,6 +18,8 @@ def status_view(service: Service, cluster: str) -> dict[str, Any]:
     status, store = service.group.status(), service.store
     return {
         "cluster": cluster,
+        "cluster_id": store.lineage.cluster_id,
+        "generation": store.lineage.generation,
         "member": status.member,
         "version": VERSION,
         "role": status.role.value,

@@ -1,4 +1,5 @@
-"""What the leader proposes of its own accord: leases that ran out, compaction by retention, results to forget, time.
+"""What the leader proposes of its own accord: leases that ran out, compaction by retention, results to forget, time,
+and, once in the life of a cluster, its id.
 
 The meta storage says what is due (`MetaStore.due_commands`, pure); proposing one twice does no harm, so a change of
 leader in between does none either.
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 
 from metastore.codec import encode_command
 from metastore.machine import MetaStore
+from metastore.requests import Command, FoundCluster
 from node.group_face import GroupFace
 from raftgroup.errors import NodeFailed, RaftError
 from raftgroup.ports import Clock
@@ -28,7 +31,7 @@ async def do_leader_duties(group: GroupFace, store: MetaStore, clock: Clock) -> 
             store.collect()
         if not group.leads:
             continue
-        for command in store.due_commands(store.clock_ms(clock.now())):
+        for command in due(store, clock):
             try:
                 await group.propose(encode_command(command))
             except NodeFailed:
@@ -36,3 +39,9 @@ async def do_leader_duties(group: GroupFace, store: MetaStore, clock: Clock) -> 
             except RaftError as error:
                 log.debug("%s is proposed again later: %s", type(command).__name__, error)
                 break
+
+
+def due(store: MetaStore, clock: Clock) -> list[Command]:
+    """Of several leaders that choose an id only the first one's counts, so two at a time do no harm either."""
+    commands = store.due_commands(store.clock_ms(clock.now()))
+    return commands if store.lineage.cluster_id else [FoundCluster(secrets.token_hex(8)), *commands]

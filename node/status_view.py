@@ -32,6 +32,7 @@ def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
         "role": status.get("role"),
         "term": status.get("term"),
         "leader": status.get("leader"),
+        "generation": status.get("generation"),
         "ready": bool(status.get("ready")),
         "revision": status.get("revision"),
         "minimal_revision": status.get("minimal_revision"),

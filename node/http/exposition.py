@@ -47,6 +47,7 @@ class Exposition(Collector):
 
     def _store(self) -> Iterator[Metric]:
         store = self._service.store
+        yield _gauge("palisade_generation", "How often history was broken, and one.", store.lineage.generation)
         yield _gauge("palisade_revision", "LM: the latest revision.", store.revision)
         yield _gauge("palisade_minimal_revision", "MM: the oldest readable revision.", store.minimal_revision)
         yield _gauge("palisade_keys", "Keys that exist.", store.key_count)

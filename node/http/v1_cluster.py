@@ -91,8 +91,9 @@ class Cluster:
         return answer(shapes.compact_shape(result))
 
     async def digest(self, request: web.Request) -> web.Response:
-        digest = await self._service.digest()
-        return answer({"revision": digest.revision, "chain": digest.chain.hex(), "buckets": digest.buckets.hex()})
+        digest, lineage = await self._service.digest(), self._service.store.lineage
+        shape = {"revision": digest.revision, "chain": digest.chain.hex(), "buckets": digest.buckets.hex()}
+        return answer({**shape, "cluster_id": lineage.cluster_id, "generation": lineage.generation})
 
     async def alarms(self, request: web.Request) -> web.Response:
         return answer({"alarms": alarms_view(self._service)})

@@ -16,7 +16,8 @@ SILENT = silent_row("n2", "http://127.0.0.1:7402")
 
 def test_a_row_holds_what_the_table_shows() -> None:
     assert LEADER == {
-        "id": "n1", "url": "http://127.0.0.1:7401", "role": "leader", "term": 2, "leader": "n1", "ready": True,
+        "id": "n1", "url": "http://127.0.0.1:7401", "role": "leader", "term": 2, "leader": "n1", "generation": None,
+        "ready": True,
         "revision": 5532, "minimal_revision": 1, "commit_index": 7001, "applied_index": 7001,
     }  # fmt: skip
     assert SILENT.keys() == LEADER.keys()
