@@ -24,11 +24,12 @@ install_venv_module() {
     package="python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"
     if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
         say "Python cannot make virtual environments yet: installing $package"
-        apt-get update -q </dev/null >&2 &&
-            DEBIAN_FRONTEND=noninteractive apt-get install -qy "$package" </dev/null >&2
+        apt-get update -q </dev/null >&2 || say "not every package list could be brought up to date; going on"
+        DEBIAN_FRONTEND=noninteractive apt-get install -qy "$package" </dev/null >&2
     else
-        say "Python cannot make virtual environments here. Type this, then start again:"
-        say "    sudo apt-get install $package"
+        say "Python cannot make virtual environments here: its module for that is missing."
+        say "On Debian and its kin, type this as root (or after 'sudo'), then start again:"
+        say "    apt-get install $package"
         return 1
     fi
 }
@@ -49,7 +50,7 @@ prepare_environment() {
     stamp=.venv/installed-$extra
     [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
     say "installing palisade[$extra] in .venv (the first time, about a minute)"
-    .venv/bin/python -m pip install --quiet --editable ".[$extra]" </dev/null >&2 || {
+    .venv/bin/python -m pip install --quiet --use-pep517 --editable ".[$extra]" </dev/null >&2 || {
         say "pip could not install; the lines above say why (no network?)"
         return 1
     }
