@@ -49,6 +49,7 @@ class Metrics:
         self.http_requests: dict[int, int] = {}
         self.http_connections = 0
         self.stream_connections = 0
+        self.connections_refused = 0
         self.write_latency = Histogram()
         self.fsync_latency = Histogram()
         """For the journal: call `fsync_latency.observe(seconds)` after each sync."""

@@ -22,7 +22,9 @@ from metastore.machine import MetaStore
 from metastore.store import LmdbStore
 from metastore.store_errors import StoreFailed
 from node.config import NodeConfig
+from node.connection_room import ConnectionRoom
 from node.data_dir import claim_data_dir
+from node.file_limit import raise_file_limit
 from node.folder import FolderError
 from node.http.server import HttpServer
 from node.joining import join_cluster
@@ -51,8 +53,11 @@ themselves; with the interpreter's default of 700 every batch would be searched 
 class Node:
     """One member of a cluster, in this process. `start`, then `wait` until it fails or is cancelled, then `stop`."""
 
-    def __init__(self, config: NodeConfig) -> None:
-        """Opens the data folder. Raises what refuses it (FolderError, DataDirectoryError, StoreCorrupt ...)."""
+    def __init__(self, config: NodeConfig, files_max: int | None = None) -> None:
+        """Opens the data folder. Raises what refuses it (FolderError, DataDirectoryError, StoreCorrupt ...).
+
+        `files_max`: how many files the process may have open.
+        """
         self.config = config
         self.metrics = Metrics()
         self._clock = SystemClock()
@@ -70,8 +75,9 @@ class Node:
         self.service = Service(
             self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics
         )
-        self._stream = StreamServer(self.service, config.cluster)
-        self._http = HttpServer(self.service, config.cluster, config.id)
+        room = ConnectionRoom(self.metrics, files_max)
+        self._stream = StreamServer(self.service, config.cluster, room=room)
+        self._http = HttpServer(self.service, config.cluster, config.id, room=room)
 
     def _make_group(self) -> Group:
         config = self.config
@@ -149,7 +155,7 @@ async def run_node(config: NodeConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    node = Node(config)
+    node = Node(config, raise_file_limit())
     try:
         await node.start()
         gc.freeze()

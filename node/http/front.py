@@ -17,7 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
+from node.connection_room import ConnectionRoom, Welcome
 from node.http.head import END_OF_HEAD, Plan, Unary, make_head, make_plan
+from node.http.turned_away import TurnedAway
 from node.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -47,12 +49,14 @@ class FrontServer:
         fallback: Callable[[], asyncio.Protocol],
         limits: HttpLimits,
         metrics: Metrics,
+        room: ConnectionRoom,
     ) -> None:
         self._unary = {path.encode(): call for path, call in unary.items()}
         self._plans: dict[bytes, Plan] = {}
         self.fallback = fallback
         self.limits = limits
         self.metrics = metrics
+        self.room = room
         self.connections: set[Connection] = set()
         self.busy = 0
         self.closing = False
@@ -173,6 +177,12 @@ class Connection(asyncio.Protocol):
         self.last_used = self._server.now()
         self._server.connections.add(self)
         self._server.metrics.http_connections += 1
+        welcome = self._server.room.receive(self.last_used)
+        if welcome is Welcome.IS_CLOSED:
+            self._transport.abort()
+        elif welcome is Welcome.IS_TOLD:
+            self._delegate = TurnedAway(self._server.room.reason)
+            self._delegate.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.forget(self._transport, self)

@@ -10,6 +10,7 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from node.connection_room import ConnectionRoom
 from node.http.body import HTTP_LIMITS, read_body
 from node.http.etcd_api import EtcdApi
 from node.http.etcd_stream import EtcdStreams
@@ -35,9 +36,17 @@ class HttpServer:
     """`cluster` is the name of the cluster, `member` that of the node. Runs from `start` to `close`."""
 
     def __init__(
-        self, service: Service, cluster: str, member: str, *, limits: HttpLimits | None = None, progress_s: float = 10.0
+        self,
+        service: Service,
+        cluster: str,
+        member: str,
+        *,
+        limits: HttpLimits | None = None,
+        progress_s: float = 10.0,
+        room: ConnectionRoom | None = None,
     ) -> None:
         self._service = service
+        self._room = room or ConnectionRoom(service.metrics)
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
         self.api = EtcdApi(service, cluster, member)
         self.app = self._application(cluster, progress_s)
@@ -56,7 +65,7 @@ class HttpServer:
         """Listen. Raises OSError when the port can't be had."""
         await self._runner.setup()
         server = cast(Any, self._runner.server)
-        self._front = FrontServer(self.api.unary, server, self._limits, self._service.metrics)
+        self._front = FrontServer(self.api.unary, server, self._limits, self._service.metrics, self._room)
         await self._front.start(host, port)
 
     @property

@@ -15,6 +15,7 @@ from metastore.errors import InvalidRequest, RequestTooLarge
 from metastore.requests import Range
 from metastore.result_codec import encode_result
 from metastore.results import RangeResult
+from node.connection_room import Welcome
 from node.group_face import Outcome
 from node.service import size_of
 from node.stream.checks import check_command, read_range
@@ -75,6 +76,8 @@ class StreamConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)
         self._service.metrics.stream_connections += 1
+        if self._server.room.receive(self.since) is not Welcome.STAYS:
+            self.refuse(self._server.room.reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from node.connection_room import ConnectionRoom
 from node.service import Service
 from node.stream.calls import Calls
 from node.stream.connection import StreamConnection
@@ -18,8 +19,16 @@ DRAIN_S = 2.0
 class StreamServer:
     """`cluster` is the name of the cluster. Runs from `start` to `close`."""
 
-    def __init__(self, service: Service, cluster: str, *, hello_timeout_s: float = HELLO_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        service: Service,
+        cluster: str,
+        *,
+        hello_timeout_s: float = HELLO_TIMEOUT_S,
+        room: ConnectionRoom | None = None,
+    ) -> None:
         self.service = service
+        self.room = room or ConnectionRoom(service.metrics)
         self.calls = Calls(service, cluster)
         self.connections: set[StreamConnection] = set()
         self.frame_bytes_max = service.store.limits.request_bytes_max + FRAME_BYTES_EXTRA

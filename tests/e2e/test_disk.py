@@ -85,6 +85,10 @@ async def test_a_node_without_file_descriptors_left_serves_whom_it_has_and_later
             for number in range(50):
                 await client.put("during", str(number))
                 await asyncio.sleep(0)
+            await node.logged(f"as many as its limit of {FILES_MAX} open files allows")
+            told = await until(lambda: node.put("during", "more"), "an answer to one more")
+            assert (told["http_status"], told["code"]) == (503, "too-many-connections")
+            assert "ulimit -n" in told["detail"]
         await cluster.ready()
         found = await client.get("during")
     assert found is not None

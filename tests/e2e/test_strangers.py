@@ -1,8 +1,5 @@
 """Garbage, half frames, announced gigabytes, slow-loris and idle crowds on every port: the nodes go on serving, and
-their memory stays bounded (scenarios.md, "Everywhere").
-
-PALISADE_IDLE_CONNECTIONS says how many idle connections there are (1,000 where it is not set).
-"""
+their memory stays bounded (scenarios.md, "Everywhere"). Larger crowds are in test_crowds.py."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from tests.support.processes import Cluster, NodeProcess
 
 pytestmark = pytest.mark.e2e
 
-IDLE = int(os.environ.get("PALISADE_IDLE_CONNECTIONS", "1000"))
+IDLE = 1000
 MIB = 1024 * 1024
 LOG_BYTES_MAX = 512 * 1024
 HALF_A_HEAD = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Le"

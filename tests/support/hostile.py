@@ -69,6 +69,10 @@ def private_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
 
 
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
 def raise_file_limit() -> int:
     """As many open files as this user may have; returns how many."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
