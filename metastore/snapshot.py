@@ -107,6 +107,11 @@ class SnapshotReader:
                 return None
         return self._make(number)
 
+    def rows(self, table: Table) -> Iterator[Row]:
+        """A whole table as the snapshot has it. Raises SnapshotGone."""
+        self._check_alive()
+        return self._rows_from(table, b"")
+
     def close(self) -> None:
         self._rows = None
         if self._on_close is not None:

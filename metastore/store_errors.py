@@ -13,3 +13,7 @@ class SnapshotInvalid(Exception):
 
 class SnapshotGone(Exception):
     """A snapshot that is being sent had to be given up: open a new one and send that from its beginning."""
+
+
+class BackupInvalid(Exception):
+    """A file is no whole backup of a known format: which, where, and what to do. Nothing was made of it."""

@@ -1,0 +1,300 @@
+"""A backup as bytes: the snapshot of one revision, with what it is in front and what it must add up to behind.
+
+    file     magic (16) + frames
+    frame    kind (1), length (4), crc32 of kind, length and payload (4), payload
+    HEADER   the first frame: a map, `BackupHeader`; of which format the rest is
+    PIECE    a piece of `snapshot.py`, in order; the last one is the trailer of the snapshot
+    END      the last frame: [pieces, bytes before this frame, blake2b-256 of all of them]
+    BROKEN   instead of END: why the node that sent it could not go on
+
+What is promised: whatever was changed, cut off, left out, repeated or added is refused, with the place and what to do,
+before anything is made of it. Each byte is covered by the checksum of its frame, the order by the chain of the pieces,
+the whole by the hash at the end. Pure; `node/` moves the bytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from hashlib import blake2b
+from struct import Struct
+from typing import Any
+
+import msgpack
+
+from metastore.memory_map import MemoryMap
+from metastore.ordered_map import Table
+from metastore.snapshot import Assembly, Run, SnapshotMeta, SnapshotReader
+from metastore.state import State
+from metastore.store_errors import BackupInvalid, SnapshotInvalid
+
+MAGIC = b"palisade-backup\n"
+FORMAT_VERSION = 1
+HASH_BYTES = 32
+FRAME_BYTES_MAX = 128 * 1024 * 1024
+"""Far beyond a piece with the largest value that can be configured."""
+HEADER, PIECE, END, BROKEN = 1, 2, 3, 4
+_PREFIX = Struct(">BI")
+_FRAME = Struct(">BII")
+REMEDY = "take another backup, or another copy of this one"
+
+
+@dataclass(frozen=True, slots=True)
+class BackupHeader:
+    """`cluster` is the name, `cluster_id` and `generation` the lineage. `index` and `term`: the place in the log.
+    `size_bytes`: about how long the file becomes, None where nobody knows. `snapshot`: the id of the stream."""
+
+    format: int
+    created_by: str
+    created_ms: int
+    cluster: str
+    cluster_id: str
+    generation: int
+    revision: int
+    minimal_revision: int
+    keys: int
+    leases: int
+    index: int
+    term: int
+    snapshot: str
+    size_bytes: int | None
+
+    @property
+    def snapshot_meta(self) -> SnapshotMeta:
+        return SnapshotMeta(self.snapshot, self.index, self.term, self.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class BackupEnd:
+    pieces: int
+    size_bytes: int
+    digest: bytes
+
+
+def state_below(reader: SnapshotReader) -> State:
+    """The numbers of the store as the snapshot has them, which may be older than those of the store by now."""
+    tables = MemoryMap()
+    for _, key, value in reader.rows(Table.META):
+        tables.put(Table.META, key, value)
+    return State(tables)
+
+
+def header_of(reader: SnapshotReader, *, cluster: str, created_by: str, created_ms: int) -> BackupHeader:
+    state = state_below(reader)
+    return BackupHeader(
+        format=FORMAT_VERSION,
+        created_by=created_by,
+        created_ms=created_ms,
+        cluster=cluster,
+        cluster_id=state.lineage.cluster_id,
+        generation=state.lineage.generation,
+        revision=state.revision,
+        minimal_revision=state.minimal_revision,
+        keys=state.keys,
+        leases=sum(1 for _ in reader.rows(Table.LEASE)),
+        index=reader.meta.index,
+        term=reader.meta.term,
+        snapshot=reader.meta.id,
+        size_bytes=reader.meta.size_bytes,
+    )
+
+
+class BackupEncoder:
+    """The bytes of a backup in order: `begin`, every `piece`, then `end` or `broken`."""
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=HASH_BYTES)
+        self._bytes = self._pieces = 0
+
+    def begin(self, header: BackupHeader) -> bytes:
+        return self._count(MAGIC) + self._count(frame(HEADER, msgpack.packb(asdict(header))))
+
+    def piece(self, piece: bytes) -> bytes:
+        self._pieces += 1
+        return self._count(frame(PIECE, piece))
+
+    def end(self) -> bytes:
+        return frame(END, msgpack.packb([self._pieces, self._bytes, self._hash.digest()]))
+
+    def broken(self, reason: str) -> bytes:
+        return frame(BROKEN, msgpack.packb(reason))
+
+    def _count(self, data: bytes) -> bytes:
+        self._hash.update(data)
+        self._bytes += len(data)
+        return data
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    prefix = _PREFIX.pack(kind, len(payload))
+    return _FRAME.pack(kind, len(payload), zlib.crc32(payload, zlib.crc32(prefix))) + payload
+
+
+class BackupParser:
+    """Takes the bytes in parts of any size: `feed` yields the header, each piece, the end. `finish` when all were fed.
+
+    Raises BackupInvalid; nothing that was yielded before counts then. `name`: what to call it in errors.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._hash = blake2b(digest_size=HASH_BYTES)
+        self._buffer = bytearray()
+        self._at = self._pieces = 0
+        self._begun = False
+        self._header: BackupHeader | None = None
+        self._end: BackupEnd | None = None
+
+    def feed(self, data: bytes) -> Iterator[BackupHeader | BackupEnd | bytes]:
+        self._buffer += data
+        if not self._begun:
+            if len(self._buffer) < len(MAGIC) and MAGIC.startswith(self._buffer):
+                return
+            self._take_magic()
+        while (found := self._next_frame()) is not None:
+            yield self._open(*found)
+        if self._end is not None and self._buffer:
+            raise self._invalid("goes on behind its end")
+
+    def finish(self) -> BackupEnd:
+        if self._end is None:
+            raise self._invalid("is cut off: its end is missing")
+        return self._end
+
+    def _take_magic(self) -> None:
+        if not self._buffer.startswith(MAGIC):
+            raise BackupInvalid(
+                f"{self.name} is no backup of Palisade (it begins with {bytes(self._buffer[:16])!r}): give the file "
+                "that 'palisade backup' has written"
+            )
+        self._consume(len(MAGIC))
+        self._begun = True
+
+    def _next_frame(self) -> tuple[int, bytes, int] | None:
+        """(kind, payload, length of the frame) where a whole one is there."""
+        if self._end is not None or len(self._buffer) < _FRAME.size:
+            return None
+        kind, length, crc = _FRAME.unpack_from(self._buffer)
+        if length > FRAME_BYTES_MAX:
+            raise self._invalid("is damaged")
+        size = _FRAME.size + length
+        if len(self._buffer) < size:
+            return None
+        payload = bytes(memoryview(self._buffer)[_FRAME.size : size])
+        if zlib.crc32(payload, zlib.crc32(_PREFIX.pack(kind, length))) != crc:
+            raise self._invalid("is damaged (checksum)")
+        return kind, payload, size
+
+    def _open(self, kind: int, payload: bytes, size: int) -> BackupHeader | BackupEnd | bytes:
+        if (self._header is None) != (kind == HEADER):
+            raise self._invalid("has its frames in the wrong order")
+        if kind == HEADER:
+            self._header = self._read_header(payload)
+            self._consume(size)
+            return self._header
+        if kind == PIECE:
+            self._pieces += 1
+            self._consume(size)
+            return payload
+        if kind == END:
+            self._end = self._read_end(payload)
+            del self._buffer[:size]
+            return self._end
+        if kind == BROKEN:
+            raise BackupInvalid(f"{self.name} is not whole, the node broke it off: {self._text(payload)}; {REMEDY}")
+        raise self._invalid(f"has a frame of the unknown kind {kind}")
+
+    def _read_header(self, payload: bytes) -> BackupHeader:
+        content = self._unpack(payload)
+        number = content.get("format") if isinstance(content, dict) else None
+        if type(number) is not int:
+            raise self._invalid("has a header that can't be read")
+        if number > FORMAT_VERSION:
+            raise BackupInvalid(
+                f"{self.name} has format {number}, written by version {str(content.get('created_by'))[:40]}, and this "
+                f"version knows up to {FORMAT_VERSION}: use that version, or a newer one"
+            )
+        known = {field.name: content.get(field.name) for field in fields(BackupHeader)}
+        texts = ("created_by", "cluster", "cluster_id", "snapshot")
+        for name, value in known.items():
+            kind = str if name in texts else int
+            if type(value) is not kind and not (name == "size_bytes" and value is None):
+                raise self._invalid(f"has a header whose field {name!r} can't be read")
+        return BackupHeader(**known)
+
+    def _read_end(self, payload: bytes) -> BackupEnd:
+        expected = [self._pieces, self._at, self._hash.digest()]
+        if self._unpack(payload) != expected:
+            raise self._invalid("is not what was written (totals or hash)")
+        return BackupEnd(self._pieces, self._at + _FRAME.size + len(payload), self._hash.digest())
+
+    def _text(self, payload: bytes) -> str:
+        text = str(self._unpack(payload))[:500]
+        return "".join(each if each.isprintable() else "?" for each in text)
+
+    def _unpack(self, payload: bytes) -> Any:
+        try:
+            return msgpack.unpackb(payload)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise self._invalid(f"has a frame that can't be read ({error})") from error
+
+    def _consume(self, size: int) -> None:
+        self._hash.update(memoryview(self._buffer)[:size])
+        del self._buffer[:size]
+        self._at += size
+
+    def _invalid(self, what: str) -> BackupInvalid:
+        return BackupInvalid(f"{self.name} {what}, at byte {self._at}: {REMEDY}")
+
+
+class BackupCheck:
+    """Everything that can be said of a backup without a store: its bytes, its pieces, and that it is what it says."""
+
+    def __init__(self, name: str) -> None:
+        self._parser = BackupParser(name)
+        self._assembly: Assembly | None = None
+        self._meta = MemoryMap()
+        self.header: BackupHeader | None = None
+        self._number = 0
+
+    def feed(self, data: bytes) -> None:
+        """Raises BackupInvalid."""
+        for found in self._parser.feed(data):
+            if isinstance(found, BackupHeader):
+                self.header, self._assembly = found, Assembly(found.snapshot_meta)
+            elif isinstance(found, bytes) and self._assembly is not None:
+                try:
+                    self._look_at(self._assembly.accept(self._number, found))
+                except SnapshotInvalid as error:
+                    raise BackupInvalid(f"{self._parser.name}: {error}; {REMEDY}") from error
+                self._number += 1
+
+    def finish(self) -> tuple[BackupHeader, BackupEnd]:
+        """Raises BackupInvalid."""
+        end = self._parser.finish()
+        if self.header is None or self._assembly is None:
+            raise BackupInvalid(f"{self._parser.name} has no header; {REMEDY}")
+        try:
+            self._assembly.check_whole()
+        except SnapshotInvalid as error:
+            raise BackupInvalid(f"{self._parser.name} is not whole: {error}; {REMEDY}") from error
+        check_header(self.header, State(self._meta), self._parser.name)
+        return self.header, end
+
+    def _look_at(self, runs: list[Run]) -> None:
+        for table, flat in runs:
+            if table == Table.META:
+                for key, value in zip(flat[::2], flat[1::2], strict=True):
+                    self._meta.put(Table.META, key, value)
+
+
+def check_header(header: BackupHeader, state: State, name: str) -> None:
+    """Raises BackupInvalid unless the state is the one that the header announces."""
+    lineage = state.lineage
+    said = (header.revision, header.index, header.term, header.cluster_id, header.generation, header.keys)
+    held = (state.revision, state.index, state.term, lineage.cluster_id, lineage.generation, state.keys)
+    if said != held:
+        raise BackupInvalid(
+            f"{name} announces {said} (revision, index, term, lineage, keys), and holds {held}: {REMEDY}"
+        )
