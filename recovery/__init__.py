@@ -1,0 +1,1 @@
+"""How a node gets from its vault to the cluster's state."""

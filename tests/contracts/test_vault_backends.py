@@ -1,0 +1,90 @@
+"""What every backend of a vault promises (vault/tables.py), on disk and in memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vault.lmdb_backend import LmdbBackend
+from vault.memory_backend import MemoryBackend
+from vault.tables import Table
+
+BACKENDS = ("memory", "lmdb")
+
+
+@pytest.fixture(params=BACKENDS)
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    memory = MemoryBackend()
+    opened: list[Any] = []
+
+    def open_again() -> Any:
+        if opened:
+            opened.pop().close()
+        opened.append(memory if request.param == "memory" else LmdbBackend(tmp_path / "vault", map_bytes=1 << 18))
+        return opened[0]
+
+    yield open_again
+    for backend in opened:
+        backend.close()
+
+
+def content(backend: Any, table: Table) -> list[tuple[bytes, bytes]]:
+    return list(backend.scan(table, b"", None))
+
+
+def test_a_commit_changes_all_tables_together(reopen: Callable[[], Any]) -> None:
+    backend = reopen()
+    backend.commit({Table.ENTRY: {b"b": b"2", b"a": b""}, Table.META: {b"m": b"x"}})
+    assert content(backend, Table.ENTRY) == [(b"a", b""), (b"b", b"2")]
+    backend.commit({Table.ENTRY: {b"a": None, b"never": None, b"c": b"3"}, Table.META: {b"m": b"y"}})
+    backend = reopen()
+    assert content(backend, Table.ENTRY) == [(b"b", b"2"), (b"c", b"3")]
+    assert (backend.get(Table.META, b"m"), backend.get(Table.META, b"n")) == (b"y", None)
+    assert backend.get_many(Table.ENTRY, [b"c", b"x", b"b"]) == {b"b": b"2", b"c": b"3"}
+    assert backend.get_many(Table.ENTRY, []) == {}
+
+
+def test_clearing_comes_before_the_changes_of_the_same_commit(reopen: Callable[[], Any]) -> None:
+    backend = reopen()
+    backend.commit({Table.DIFFERENCE: {b"a": b"1"}, Table.ENTRY: {b"a": b"1"}})
+    backend.commit({Table.DIFFERENCE: {b"b": b"2"}}, cleared=(Table.DIFFERENCE,))
+    assert content(backend, Table.DIFFERENCE) == [(b"b", b"2")]
+    assert content(backend, Table.ENTRY) == [(b"a", b"1")]
+
+
+def test_a_scan_sees_one_moment(reopen: Callable[[], Any]) -> None:
+    backend = reopen()
+    backend.commit({Table.ENTRY: {bytes([byte]): b"old" for byte in range(10)}})
+    rows = backend.scan(Table.ENTRY, bytes([2]), bytes([8]))
+    first = next(rows)
+    backend.commit({Table.ENTRY: {bytes([byte]): b"new" for byte in range(10)}})
+    assert [first, *rows] == [(bytes([byte]), b"old") for byte in range(2, 8)]
+
+
+def test_it_grows_beyond_what_it_was_made_for(reopen: Callable[[], Any]) -> None:
+    """The one on disk begins with a map of 256 KiB."""
+    backend, value = reopen(), bytes(10_000)
+    for number in range(100):
+        backend.commit({Table.ENTRY: {number.to_bytes(4, "big"): value}})
+    assert sum(len(row) for _, row in content(reopen(), Table.ENTRY)) == 1_000_000
+
+
+def test_it_answers_as_a_dict_would(reopen: Callable[[], Any]) -> None:
+    rng, model = random.Random(3), dict[bytes, bytes]()
+    backend = reopen()
+    for step in range(200):
+        rows = {b"%03d" % rng.randrange(80): rng.choice((None, b"%d" % step)) for _ in range(rng.randrange(6))}
+        backend.commit({Table.ENTRY: rows})
+        for key, value in rows.items():
+            model.pop(key, None)
+            model |= {} if value is None else {key: value}
+        if step % 20 == 0:
+            backend = reopen()
+        start, end = sorted((b"%03d" % rng.randrange(80), b"%03d" % rng.randrange(80)))
+        expected = [(key, model[key]) for key in sorted(model) if start <= key < end]
+        assert list(backend.scan(Table.ENTRY, start, end)) == expected
+    assert content(backend, Table.ENTRY) == sorted(model.items())

@@ -1,0 +1,82 @@
+"""A meta storage and its change feed, cut as a vault wants it: for the tests of vault and recovery."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from metastore.limits import Limits, Retention
+from metastore.ordered_map import Table
+from metastore.record import POINTER, TRAILER, body_size
+from metastore.requests import Command, Compact, DeleteRange, Put, Range, Txn
+from tests.support.meta_driver import Driver
+from vault.change import Revision
+from vault.vault import Vault
+
+
+def revision_at(driver: Driver, number: int) -> Revision:
+    """Everything that a retained revision changed."""
+    if number == 1:
+        return Revision(1, b"", ())
+    first = driver.tables.get(Table.REVISION, POINTER.pack(number, 0))
+    assert first is not None
+    size = body_size(first)
+    trailer = first[size:]
+    bodies = [first[:size]]
+    for sub in range(1, int.from_bytes(trailer[-4:], "big")):
+        record = driver.tables.get(Table.REVISION, POINTER.pack(number, sub))
+        assert record is not None
+        bodies.append(record)
+    return Revision(number, trailer[16 : TRAILER.size], bodies, trailer[:16])
+
+
+def revisions(driver: Driver, first: int, last: int | None = None) -> list[Revision]:
+    return [revision_at(driver, number) for number in range(first, (last or driver.store.revision) + 1)]
+
+
+def follow(vault: Vault, driver: Driver, last: int | None = None) -> None:
+    """The vault gets everything that it has not seen yet."""
+    vault.apply(revisions(driver, vault.revision + 1, last))
+
+
+def state_of(driver: Driver, revision: int = 0) -> list[tuple[object, ...]]:
+    """Every live key of the meta storage, as `items_of` gives those of a vault."""
+    return [tuple(kv) for kv in driver.store.range(Range(b"\0", b"\0", revision=revision)).kvs]
+
+
+def items_of(vault: Vault) -> list[tuple[object, ...]]:
+    return [tuple(item) for item in vault.range(b"")]
+
+
+def write_some(driver: Driver, rng: random.Random, writes: int, keys: int = 200) -> None:
+    """Puts, deletes and transactions of several keys, some of them longer than a backend takes."""
+    for _ in range(writes):
+        driver.do(some_write(rng, keys))
+
+
+def some_write(rng: random.Random, keys: int) -> Command:
+    kind = rng.random()
+    if kind < 0.6:
+        return Put(some_key(rng, keys), rng.randbytes(rng.randrange(40)))
+    if kind < 0.8:
+        return DeleteRange(some_key(rng, keys))
+    chosen = sorted({some_key(rng, keys) for _ in range(4)})
+    return Txn(success=tuple(Put(key, b"%d" % rng.randrange(1000)) for key in chosen))
+
+
+def some_key(rng: random.Random, keys: int) -> bytes:
+    number = rng.randrange(keys)
+    return b"/k/%04d" % number if number % 7 else b"/long/" + b"x" * (470 + number % 20) + b"/%04d" % number
+
+
+def compact(driver: Driver, revision: int) -> None:
+    driver.do(Compact(revision))
+    driver.collect_all()
+
+
+def full(writes: Iterable[tuple[bytes, bytes]]) -> Driver:
+    """A meta storage with these puts in it. Nothing is compacted but by `compact`."""
+    driver = Driver(limits=Limits(), retention=Retention())
+    for key, value in writes:
+        driver.do(Put(key, value))
+    return driver

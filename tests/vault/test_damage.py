@@ -1,0 +1,209 @@
+"""A damaged, torn, newer or foreign vault is refused with the remedy; a flipped bit is never served (issue 3, R1)."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import lmdb
+import msgpack
+import pytest
+
+from tests.support.power_loss import PAGE_BYTES, during_commit
+from tests.support.vault_feed import follow, full, items_of, write_some
+from vault.directory import DATA, UNSYNCED, VaultDirectory
+from vault.errors import VaultDamaged, VaultError, VaultForeign, VaultNewer, VaultUnusable
+from vault.inspection import export_rows, summary_of
+from vault.opening import open_vault, read_vault
+from vault.seal import seal_all
+from vault.tables import Table
+from vault.vault import Vault
+from vault.verification import verify, verify_at_rest
+
+REMEDY = "palisade vault reset"
+
+
+def filled(path: Path, writes: int = 300) -> list[tuple[object, ...]]:
+    driver = full([])
+    write_some(driver, random.Random(writes), writes)
+    vault = open_vault(path)
+    follow(vault, driver)
+    items = items_of(vault)
+    vault.close()
+    return items
+
+
+def test_a_sound_vault_verifies(tmp_path: Path) -> None:
+    items = filled(tmp_path / "v")
+    assert verify_at_rest(tmp_path / "v") == len(items)
+
+
+def test_a_flipped_bit_is_never_served(tmp_path: Path) -> None:
+    """Every read is right or refused, and what reads can't see, `verify` does."""
+    expected = filled(tmp_path / "v")
+    whole = (tmp_path / "v" / DATA).read_bytes()
+    rng = random.Random(8)
+    refusals = []
+    for _ in range(400):
+        bit = rng.randrange(len(whole) * 8)
+        damaged = bytearray(whole)
+        damaged[bit >> 3] ^= 1 << (bit & 7)
+        (tmp_path / "v" / DATA).write_bytes(damaged)
+        try:
+            keys = verify_at_rest(tmp_path / "v")
+        except VaultError as error:
+            refusals.append(str(error))
+            continue
+        assert keys == len(expected)
+        vault = open_vault(tmp_path / "v")
+        assert items_of(vault) == expected
+        vault.close()
+    assert len(refusals) > 50
+    assert [text for text in refusals if "reset" not in text and "folder" not in text] == []
+
+
+def test_values_are_checked_at_every_read(tmp_path: Path) -> None:
+    filled(tmp_path / "v")
+    data = tmp_path / "v" / DATA
+    vault = open_vault(tmp_path / "v")
+    item = next(vault.range(b"/k/"))
+    vault.close()
+    whole = data.read_bytes()
+    marker = item.key + item.value
+    assert whole.count(marker) >= 1
+    data.write_bytes(whole.replace(marker, item.key + bytes(len(item.value))[:-1] + b"\x01"))
+    vault = open_vault(tmp_path / "v")
+    with pytest.raises(VaultDamaged, match=REMEDY):
+        vault.get(item.key)
+    with pytest.raises(VaultDamaged, match=REMEDY):
+        list(vault.range(b""))
+    vault.close()
+
+
+def test_a_missing_entry_is_found_by_the_buckets(tmp_path: Path) -> None:
+    filled(tmp_path / "v")
+    vault = open_vault(tmp_path / "v")
+    stored, _ = next(vault.backend.scan(Table.ENTRY, b"", None))
+    vault.backend.commit({Table.ENTRY: {stored: None}})
+    with pytest.raises(VaultDamaged, match=r"1 buckets of the vault do not add up.*" + REMEDY):
+        list(verify(vault))
+    vault.close()
+
+
+@pytest.mark.parametrize("length", [1, 151, 4096, 5000, 20000])
+def test_a_torn_file_is_refused_before_lmdb_sees_it(tmp_path: Path, length: int) -> None:
+    filled(tmp_path / "v")
+    with (tmp_path / "v" / DATA).open("r+b") as stream:
+        stream.truncate(length)
+    with pytest.raises(VaultDamaged, match=REMEDY):
+        open_vault(tmp_path / "v")
+
+
+def test_a_vault_of_a_newer_program(tmp_path: Path) -> None:
+    filled(tmp_path / "v")
+    rewrite_format(tmp_path / "v", ["palisade-vault", 2, "ab"])
+    with pytest.raises(VaultNewer, match=r"has format 2, and this program knows up to 1.*" + REMEDY):
+        open_vault(tmp_path / "v")
+
+
+def test_something_else_than_a_vault(tmp_path: Path) -> None:
+    (tmp_path / "v").mkdir()
+    (tmp_path / "v" / DATA).write_bytes(b"not an LMDB file " * 1000)
+    with pytest.raises(VaultDamaged, match="no LMDB file"):
+        open_vault(tmp_path / "v")
+    with lmdb.open(str(tmp_path / "other")) as env, env.begin(write=True) as txn:
+        txn.put(b"a", b"b")
+    with pytest.raises(VaultForeign, match="not a vault"):
+        open_vault(tmp_path / "other")
+    with pytest.raises(VaultForeign, match="there is no vault in"):
+        read_vault(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def rewrite_format(path: Path, said: list[object]) -> None:
+    packed = seal_all(Table.META, [(b"format", msgpack.packb(said))])[0][1]
+    with lmdb.open(str(path), max_dbs=32) as env:
+        about = env.open_db(b"ABOUT")
+        with env.begin(write=True) as txn:
+            txn.put(b"format", packed, db=about)
+
+
+def test_one_process_writes_and_others_look_on(tmp_path: Path) -> None:
+    driver, vault = full([(b"a", b"1"), (b"b", b"2")]), open_vault(tmp_path / "v")
+    follow(vault, driver, 2)
+    with pytest.raises(VaultUnusable, match="in use"):
+        open_vault(tmp_path / "v")
+    with pytest.raises(VaultUnusable, match="in use"):
+        VaultDirectory(tmp_path / "v").put_aside()
+    vault.close()
+    vault = open_vault(tmp_path / "v")
+    assert vault.revision == 2
+    vault.close()
+    looked_at = read_vault(tmp_path / "v")
+    assert (summary_of(looked_at).revision, summary_of(looked_at).keys) == (2, 1)
+    assert [row["value"] for row in export_rows(looked_at)] == ["1"]
+    looked_at.close()
+
+
+def test_put_aside_loses_nothing(tmp_path: Path) -> None:
+    items = filled(tmp_path / "v")
+    assert VaultDirectory(tmp_path / "v").put_aside() == tmp_path / "v.aside-1"
+    vault = open_vault(tmp_path / "v")
+    assert vault.revision == 0
+    vault.close()
+    assert VaultDirectory(tmp_path / "v").put_aside() == tmp_path / "v.aside-2"
+    aside = read_vault(tmp_path / "v.aside-1")
+    assert items_of(aside) == items
+    aside.close()
+
+
+def test_a_dead_process_is_no_reason_to_verify_and_a_dead_machine_is(tmp_path: Path) -> None:
+    path = tmp_path / "v"
+    vault = open_vault(path, boot_id="first")
+    follow(vault, full([(b"a", b"1")]))
+    shutil.copytree(path, tmp_path / "copy")
+    assert (tmp_path / "copy" / UNSYNCED).read_text() == "first"
+    assert not VaultDirectory(tmp_path / "copy", "first").suspect
+    assert VaultDirectory(tmp_path / "copy", "second").suspect
+    assert VaultDirectory(tmp_path / "copy", "").suspect
+    vault.close()
+    assert not VaultDirectory(path, "second").suspect
+    mended = open_vault(tmp_path / "copy", boot_id="second")
+    assert mended.revision == 2
+    mended.backend.abandon()
+    assert not VaultDirectory(tmp_path / "copy", "second").suspect
+
+
+def test_after_a_loss_of_power_the_vault_is_whole_or_refused(tmp_path: Path) -> None:
+    """NOSYNC: any part of the last commits may be on the disk, in any order, new heads with old pages too."""
+    path, driver = tmp_path / "v", full([])
+    write_some(driver, random.Random(1), 200)
+    vault = open_vault(path, boot_id="first")
+    follow(vault, driver, 120)
+    vault.backend.sync()
+    before, states = (path / DATA).read_bytes(), {120: items_of(vault)}
+    for last in (140, 170):
+        follow(vault, driver, last)
+        states[last] = items_of(vault)
+    after = (path / DATA).read_bytes()
+    vault.backend.abandon()
+    rng, seen = random.Random(4), set[str]()
+    for file in [*during_commit(before, after, rng, 60), *with_heads(before, after, rng, 60)]:
+        (path / DATA).write_bytes(file)
+        (path / UNSYNCED).write_text("first")
+        try:
+            found: Vault = open_vault(path, boot_id="second")
+        except VaultDamaged as error:
+            seen.add("refused" if REMEDY in str(error) else str(error))
+            continue
+        seen.add("whole")
+        assert items_of(found) == states[found.revision]
+        found.close()
+    assert seen == {"whole", "refused"}
+
+
+def with_heads(before: bytes, after: bytes, rng: random.Random, count: int) -> list[bytes]:
+    """The same with the new heads, which no sync has held back."""
+    heads = after[: 2 * PAGE_BYTES]
+    return [heads + file[2 * PAGE_BYTES :] for file in during_commit(before, after, rng, count)]

@@ -1,0 +1,153 @@
+"""A snapshot by difference, chunk by chunk: what is there stays useful, LV moves at the end (issue 3, R5, R11)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from metastore.ordered_map import Table
+from metastore.record import body_size
+from metastore.requests import DeleteRange, Put
+from tests.support.meta_driver import Driver
+from tests.support.vault_feed import follow, full, items_of, state_of, write_some
+from vault.change import Event, Item
+from vault.digest import unpack_sums
+from vault.errors import VaultDiverged, VaultGap, VaultRecovering
+from vault.incoming import Incoming, Row
+from vault.memory_backend import MemoryBackend
+from vault.position import Recovering, Segment, begun, merged, pack_recovering, unpack_recovering
+from vault.vault import Vault
+
+
+def rows_of(driver: Driver) -> list[tuple[bytes, Row]]:
+    found = []
+    for key, meta in driver.tables.scan(Table.KEY, b"", None):
+        record = driver.tables.get(Table.REVISION, meta[:12])
+        if driver.store.get(key) is not None and record is not None:
+            found.append((key, Row(meta[:12], record[: body_size(record)])))
+    return found
+
+
+def fetch_all(incoming: Incoming, driver: Driver) -> None:
+    rows = [row for _, row in rows_of(driver)]
+    incoming.put(rows, b"", None)
+    ours = {key for key, _ in incoming._vault.entries(b"", None)}
+    incoming.repair((), ours - {key for key, _ in rows_of(driver)})
+
+
+def finish(incoming: Incoming, driver: Driver) -> None:
+    digest = driver.store.digest()
+    incoming.finish(digest.chain, unpack_sums(digest.buckets))
+
+
+def test_a_whole_snapshot_into_an_empty_vault() -> None:
+    driver, vault = full([]), Vault(MemoryBackend())
+    write_some(driver, random.Random(1), 150)
+    incoming = Incoming(vault, driver.store.revision, tell=False)
+    fetch_all(incoming, driver)
+    finish(incoming, driver)
+    assert items_of(vault) == state_of(driver)
+    assert (vault.revision, vault.key_count) == (driver.store.revision, driver.store.key_count)
+    write_some(driver, random.Random(2), 100)
+    follow(vault, driver)
+    assert items_of(vault) == state_of(driver)
+
+
+def test_until_it_is_finished_nothing_is_read_and_lv_stands_still() -> None:
+    driver, backend = full([(b"a", b"1"), (b"b", b"2")]), MemoryBackend()
+    vault = Vault(backend)
+    follow(vault, driver, 2)
+    Incoming(vault, 3, tell=False)
+    for again in (vault, Vault(backend)):
+        assert (again.revision, again.recovering) == (2, Recovering(3, (Segment(None, 2),)))
+        for read in (lambda: again.get(b"a"), lambda: list(again.range(b"")), lambda: follow(again, driver)):  # noqa: B023
+            with pytest.raises(VaultRecovering, match="between revision 2 and 3"):
+                read()
+
+
+def test_it_does_not_finish_while_a_bucket_does_not_add_up() -> None:
+    driver, vault = full([(b"a", b"1"), (b"b", b"2")]), Vault(MemoryBackend())
+    incoming = Incoming(vault, 3, tell=False)
+    incoming.put([rows_of(driver)[0][1]], b"", None)
+    with pytest.raises(VaultDiverged, match="1 buckets of the snapshot of revision 3 do not add up"):
+        finish(incoming, driver)
+    assert (vault.revision, vault.recovering is not None) == (0, True)
+    incoming.put([row for _, row in rows_of(driver)], b"", None)
+    finish(incoming, driver)
+    assert vault.revision == 3
+
+
+def test_a_row_that_is_not_whole_or_from_later_is_refused() -> None:
+    driver, vault = full([(b"a", b"1"), (b"b", b"2")]), Vault(MemoryBackend())
+    incoming = Incoming(vault, 2, tell=False)
+    early, late = (row for _, row in rows_of(driver))
+    for wrong in (late, Row(early.pointer[:-1], early.body), Row(early.pointer, early.body[:-1])):
+        with pytest.raises(VaultDiverged, match="is not whole"):
+            incoming.put([wrong], b"", None)
+    assert vault.key_count == 0
+
+
+def test_a_snapshot_of_before_what_is_there_is_refused() -> None:
+    driver, vault = full([(b"a", b"1"), (b"b", b"2")]), Vault(MemoryBackend())
+    follow(vault, driver)
+    with pytest.raises(VaultGap, match="revision 2 can't replace what is there of revision 3"):
+        Incoming(vault, 2, tell=False)
+    Incoming(vault, 9, tell=False).put((), b"", b"m")
+    with pytest.raises(VaultGap, match="of revision 9"):
+        Incoming(vault, 8, tell=False)
+
+
+def test_listeners_that_run_are_told_every_change_and_nothing_else() -> None:
+    driver, backend = full([(b"same", b"1"), (b"gone", b"2"), (b"old", b"3")]), MemoryBackend()
+    vault = Vault(backend)
+    follow(vault, driver)
+    for command in (DeleteRange(b"gone"), Put(b"old", b"33"), Put(b"new", b"4")):
+        driver.do(command)
+    incoming = Incoming(vault, driver.store.revision, tell=True)
+    incoming.put([rows_of(driver)[0][1]], b"", b"new\0")
+    vault = Vault(backend)
+    incoming = Incoming(vault, driver.store.revision, tell=True)
+    fetch_all(incoming, driver)
+    finish(incoming, driver)
+    gone, new = Item(b"gone", b"2", 3, 3, 1, 0), Item(b"new", b"4", 7, 7, 1, 0)
+    old, older = Item(b"old", b"33", 4, 6, 2, 0), Item(b"old", b"3", 4, 4, 1, 0)
+    assert vault.difference() == (
+        [Event(b"gone", 7, None, gone), Event(b"new", 7, new), Event(b"old", 6, old, older)], None
+    )  # fmt: skip
+    first, after = vault.difference(limit=2)
+    assert ([event.key for event in first], after) == ([b"gone", b"new"], b"new")
+    assert [event.key for event in vault.difference(after)[0]] == [b"old"]
+    vault.forget_difference()
+    assert Vault(backend).difference() == ([], None)
+
+
+def test_coverage_goes_on_where_it_stopped() -> None:
+    mark = begun(base=10, target=50)
+    assert mark.next_stretch() == (b"", None, 10)
+    mark = mark.covered(b"", b"g")
+    assert mark.coverage == (Segment(b"g", 50), Segment(None, 10))
+    assert mark.next_stretch() == (b"g", None, 10)
+    later = mark.towards(60)
+    assert later.next_stretch() == (b"", b"g", 50)
+    later = later.covered(b"", b"c")
+    assert later.coverage == (Segment(b"c", 60), Segment(b"g", 50), Segment(None, 10))
+    later = later.covered(b"c", b"g")
+    assert later.coverage == (Segment(b"g", 60), Segment(None, 10))
+    done = later.covered(b"g", None)
+    assert (done.coverage, done.next_stretch(), done.highest) == ((Segment(None, 60),), None, 60)
+
+
+def test_coverage_is_bounded_and_never_claims_too_much() -> None:
+    segments = tuple(Segment(bytes([n]), 100 - n) for n in range(1, 40))
+    found = merged((*segments, Segment(None, 5)))
+    assert len(found) <= 16
+    assert found[-1] == Segment(None, 5)
+    for n in range(1, 40):
+        claimed = next(s.revision for s in found if s.until is None or s.until >= bytes([n]))
+        assert claimed <= 100 - n
+
+
+def test_marks_survive_being_stored() -> None:
+    mark = Recovering(50, (Segment(b"g", 50), Segment(None, 10)))
+    assert unpack_recovering(pack_recovering(mark)) == mark

@@ -1,0 +1,1 @@
+"""What this node holds: its configuration, and a copy of the cluster's state as of one revision."""

@@ -1,0 +1,39 @@
+"""The bucket digests on disk: 64 pages of 64 sums. One change writes 1 KiB, a large batch writes all 64. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vault.digest import BUCKETS, DIGEST_BYTES, Sums
+from vault.errors import RESET, VaultDamaged
+from vault.tables import Backend, Table
+
+SUMS_PER_PAGE = 64
+PAGE_BYTES = SUMS_PER_PAGE * DIGEST_BYTES
+
+
+def load_sums(backend: Backend) -> Sums:
+    """Buckets without a page are empty ones."""
+    sums = [0] * BUCKETS
+    for key, page in backend.scan(Table.BUCKET, b"", None):
+        first = int.from_bytes(key, "big") * SUMS_PER_PAGE
+        if len(page) != PAGE_BYTES or first >= BUCKETS:
+            raise VaultDamaged(f"the bucket digests of the vault are not readable: {RESET}")
+        for number in range(SUMS_PER_PAGE):
+            at = number * DIGEST_BYTES
+            sums[first + number] = int.from_bytes(page[at : at + DIGEST_BYTES], "big")
+    return sums
+
+
+def pages_of(sums: Sums, buckets: Iterable[int]) -> dict[bytes, bytes | None]:
+    """The pages that hold these buckets, as they are stored."""
+    return {_key(page): _page(sums, page) for page in sorted({bucket // SUMS_PER_PAGE for bucket in buckets})}
+
+
+def _key(page: int) -> bytes:
+    return page.to_bytes(1, "big")
+
+
+def _page(sums: Sums, page: int) -> bytes:
+    first = page * SUMS_PER_PAGE
+    return b"".join([total.to_bytes(DIGEST_BYTES, "big") for total in sums[first : first + SUMS_PER_PAGE]])

@@ -1,0 +1,83 @@
+"""The digests by which a vault and a replica of the meta storage compare. Pure.
+
+leaf(event)  = H(pointer, body)                                            H is BLAKE2b-128
+chain(r)     = H(chain(r - 1), times and counts of r, leaves of r in order)
+bucket(b)    = sum of the leaves of the live keys of b, modulo 2^128       b = crc32(key) mod 4,096
+
+They are those of `metastore/digest.py`, over the same bytes: tests/contracts/test_vault_digests.py holds both to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from zlib import crc32
+
+DIGEST_BYTES = 16
+NO_DIGEST = bytes(DIGEST_BYTES)
+BUCKETS = 4096
+SUM_MASK = (1 << 128) - 1
+FINGERPRINT_BYTES = 4
+BITMAP_BYTES = BUCKETS // 8
+
+Sums = list[int]
+"""One number per bucket."""
+
+
+def bucket_of(key: bytes) -> int:
+    return crc32(key) & (BUCKETS - 1)
+
+
+def leaf_of(pointer: bytes, body: bytes) -> bytes:
+    return blake2b(pointer + body, digest_size=DIGEST_BYTES).digest()
+
+
+def next_chain(chain: bytes, times: bytes, leaves: bytes) -> bytes:
+    return blake2b(chain + times + leaves, digest_size=DIGEST_BYTES).digest()
+
+
+def fingerprint_of(key: bytes) -> bytes:
+    """Tells whether a key is there, nearly surely: a bucket that it has misled about does not add up afterwards."""
+    return blake2b(key, digest_size=FINGERPRINT_BYTES).digest()
+
+
+def pack_sums(sums: Sums) -> bytes:
+    """16 bytes per bucket, big-endian, in order: the `buckets` of a `metastore.digest.Digest`."""
+    return b"".join([total.to_bytes(DIGEST_BYTES, "big") for total in sums])
+
+
+def unpack_sums(packed: bytes) -> Sums:
+    if len(packed) != BUCKETS * DIGEST_BYTES:
+        raise ValueError(f"{BUCKETS} bucket digests have {BUCKETS * DIGEST_BYTES} bytes, not {len(packed)}")
+    return [int.from_bytes(packed[at : at + DIGEST_BYTES], "big") for at in range(0, len(packed), DIGEST_BYTES)]
+
+
+def replace_leaf(sums: Sums, key: bytes, old: bytes, new: bytes) -> int:
+    """Sixteen zero bytes stand for no version. The bucket whose sum was changed."""
+    number = crc32(key) & (BUCKETS - 1)
+    sums[number] = (sums[number] + int.from_bytes(new, "big") - int.from_bytes(old, "big")) & SUM_MASK
+    return number
+
+
+def differing(one: Sums, other: Sums) -> tuple[int, ...]:
+    """The buckets whose live content is not the same. Both must be of one revision for that to mean anything."""
+    return tuple(number for number in range(BUCKETS) if one[number] != other[number])
+
+
+def bitmap_of(buckets: tuple[int, ...]) -> bytes:
+    """512 bytes, one bit per bucket."""
+    bits = bytearray(BITMAP_BYTES)
+    for number in buckets:
+        bits[number >> 3] |= 1 << (number & 7)
+    return bytes(bits)
+
+
+def members_of(bitmap: bytes) -> bytes:
+    """4,096 bytes, 1 for a bucket that is in the bitmap: to be looked up quickly. Raises ValueError."""
+    if len(bitmap) != BITMAP_BYTES:
+        raise ValueError(f"a set of buckets has {BITMAP_BYTES} bytes, not {len(bitmap)}")
+    return bytes(_bits(bitmap))
+
+
+def _bits(bitmap: bytes) -> Iterator[int]:
+    return (byte >> bit & 1 for byte in bitmap for bit in range(8))

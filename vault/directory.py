@@ -1,0 +1,132 @@
+"""The folder of a vault: who has it open, whether a loss of power may have torn it, and putting it aside.
+
+`unsynced` is there from before the first commit until everything was synced, and holds the boot in which that was.
+Found again in the same boot, the process died, which tears nothing. Found in another one, the machine died: the file
+is suspect until it was verified as a whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from struct import Struct
+
+from vault.errors import RESET, VaultDamaged, VaultForeign, VaultUnusable
+
+DATA, LOCK, UNSYNCED = "data.mdb", "owner.lock", "unsynced"
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+MAGIC = 0xBEEFC0DE
+META = Struct("=16xII8x8xI92xQQ")
+"""Of an LMDB meta page: magic, version, page size, last page, transaction."""
+
+
+class VaultDirectory:
+    def __init__(self, path: Path, boot_id: str | None = None) -> None:
+        self.path = path
+        self._boot_id = read_boot_id() if boot_id is None else boot_id
+        self._lock: int | None = None
+
+    def claim(self) -> None:
+        """Make the folder, and be the only one that writes in it. Raises VaultUnusable."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.release()
+            raise VaultUnusable(f"the vault in {self.path} is in use: stop the node that has it open first") from error
+        except OSError as error:
+            self.release()
+            raise VaultUnusable(f"the vault in {self.path} can't be opened: {error}. Make it writable") from error
+
+    def release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def require_file(self) -> None:
+        if not (self.path / DATA).is_file():
+            raise VaultForeign(f"there is no vault in {self.path}: name the vault folder of a node's data folder")
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the machine may have died while the file was written."""
+        try:
+            left = (self.path / UNSYNCED).read_text(encoding="ascii")
+        except FileNotFoundError:
+            return False
+        except (OSError, UnicodeDecodeError):
+            return True
+        return not self._boot_id or left != self._boot_id
+
+    def mark_unsynced(self) -> None:
+        try:
+            with (self.path / UNSYNCED).open("w", encoding="ascii") as stream:
+                stream.write(self._boot_id)
+                stream.flush()
+                os.fsync(stream.fileno())
+            self.sync()
+        except OSError as error:
+            raise VaultUnusable(
+                f"the vault in {self.path} can't be written: {error}. Make room or make it so"
+            ) from error
+
+    def mark_synced(self) -> None:
+        (self.path / UNSYNCED).unlink(missing_ok=True)
+        self.sync()
+
+    def sync(self) -> None:
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def put_aside(self) -> Path:
+        """Rename it to a name that is free, so that the next start makes a new one. Where it is now."""
+        self.require_file()
+        self.claim()
+        try:
+            number = 1
+            while (aside := self.path.with_name(f"{self.path.name}.aside-{number}")).exists():
+                number += 1
+            self.path.rename(aside)
+        except OSError as error:
+            raise VaultUnusable(f"the vault in {self.path} can't be put aside: {error}") from error
+        finally:
+            self.release()
+        return aside
+
+
+def read_boot_id() -> str:
+    """Empty where the system does not say: then every death counts as one of the machine."""
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def check_head(path: Path) -> None:
+    """What LMDB would not survive is refused before it sees the file: cut off, or no LMDB file. Raises."""
+    data = path / DATA
+    try:
+        size = data.stat().st_size if data.exists() else 0
+        if size == 0:
+            return
+        with data.open("rb") as stream:
+            first = stream.read(META.size)
+            page_bytes = META.unpack(first)[2] if len(first) == META.size else 0
+            stream.seek(page_bytes)
+            second = stream.read(META.size)
+    except OSError as error:
+        raise VaultUnusable(f"{data} can't be read: {error}. Make it readable") from error
+    if page_bytes == 0 or len(second) < META.size or any(META.unpack(page)[0] != MAGIC for page in (first, second)):
+        raise VaultDamaged(f"{data} is too short, damaged, or no LMDB file: {RESET}")
+    metas = [META.unpack(page) for page in (first, second)]
+    older, newer = sorted(meta[4] for meta in metas)
+    if newer - older != 1 and newer != 0:
+        raise VaultDamaged(f"the two heads of {data} are of transactions {older} and {newer}: {RESET}")
+    last_page = max(metas, key=lambda meta: meta[4])[3]
+    if (last_page + 1) * page_bytes > size:
+        raise VaultDamaged(f"{data} was cut off: it has {size} bytes of {(last_page + 1) * page_bytes}. {RESET}")

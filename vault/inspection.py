@@ -1,0 +1,63 @@
+"""What `palisade vault inspect` and `export` show: the vault as plain values. Pure."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vault.change import Item
+from vault.digest import DIGEST_BYTES
+from vault.position import Lineage
+from vault.vault import Vault
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`recovering`: the revision that a snapshot in the works is for. `buckets`: how many have keys."""
+
+    lineage: Lineage | None
+    revision: int
+    chain: str
+    keys: int
+    buckets: int
+    recovering: int | None
+    eviction_pending: bool
+    config: tuple[str, ...]
+
+
+def summary_of(vault: Vault) -> Summary:
+    return Summary(
+        lineage=vault.lineage,
+        revision=vault.revision,
+        chain=vault.chain.hex() if len(vault.chain) == DIGEST_BYTES else "",
+        keys=vault.key_count,
+        buckets=sum(total != 0 for total in vault.sums),
+        recovering=None if vault.recovering is None else vault.recovering.target,
+        eviction_pending=vault.plan() is not None,
+        config=tuple(vault.config()),
+    )
+
+
+def export_rows(vault: Vault) -> Iterator[dict[str, object]]:
+    """One row per live key, in order; key and value as text where they are UTF-8, else in base64."""
+    for item in vault.range(b""):
+        yield row_of(item)
+
+
+def row_of(item: Item) -> dict[str, object]:
+    return {
+        **_text("key", item.key),
+        **_text("value", item.value),
+        "create_revision": item.create_revision,
+        "mod_revision": item.mod_revision,
+        "version": item.version,
+        "lease": item.lease,
+    }
+
+
+def _text(name: str, value: bytes) -> dict[str, object]:
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(value).decode()}

@@ -1,0 +1,229 @@
+"""A vault's tables in LMDB: one file, one writer, readers in any process.
+
+*Ordered and atomic without waiting for the disk.* LMDB runs with NOSYNC: a commit is in the page cache, in order, so
+the death of the process loses nothing. Only the death of the machine can tear the file, because pages reach the disk in
+any order; `directory.py` notices that one was possible, and the file is then verified as a whole before it is used.
+The file is never mapped for writing: a full disk is an error then, not a signal, and stray pointers can't reach it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import msgpack
+
+from vault.directory import DATA, VaultDirectory, check_head
+from vault.errors import RESET, VaultDamaged, VaultError, VaultForeign, VaultNewer, VaultUnusable
+from vault.seal import seal_all, unseal
+from vault.tables import Changes, Table
+
+FORMAT_NAME = "palisade-vault"
+FORMAT_VERSION = 1
+MAP_BYTES = 64 << 30
+"""Address space; the file is as large as what it holds. It doubles should that ever be full."""
+READERS_MAX = 256
+TABLES_SPARE = 16
+DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
+_ABOUT, _FORMAT = b"ABOUT", b"format"
+
+
+class LmdbBackend:
+    """The vault in `path`, made where there is none. Raises VaultUnusable, VaultForeign, VaultNewer, VaultDamaged.
+
+    `read_only`: of a vault that a node may have open; nothing is made, marked or mended.
+    """
+
+    def __init__(
+        self, path: str | Path, *, read_only: bool = False, map_bytes: int = MAP_BYTES, boot_id: str | None = None
+    ) -> None:
+        self.directory = VaultDirectory(Path(path), boot_id)
+        self._read_only = read_only
+        if read_only:
+            self.directory.require_file()
+        else:
+            self.directory.claim()
+        try:
+            check_head(self.directory.path)
+            self.env = self._open(map_bytes)
+            self._tables = self._open_tables()
+        except BaseException:
+            self.directory.release()
+            raise
+        self._marked = False
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        try:
+            with self.env.begin(db=self._tables[table]) as txn:
+                sealed = txn.get(key)
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+        return None if sealed is None else unseal(table, key, sealed)
+
+    def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        if not keys:
+            return {}
+        try:
+            with self.env.begin(db=self._tables[table]) as txn, txn.cursor() as cursor:
+                found = cursor.getmulti(sorted(keys))
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+        return {key: unseal(table, key, sealed) for key, sealed in found}
+
+    def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            with self.env.begin(db=self._tables[table]) as txn, txn.cursor() as cursor:
+                for key, sealed in cursor.iternext() if cursor.set_range(start) else ():
+                    if end is not None and key >= end:
+                        return
+                    yield key, unseal(table, key, sealed)
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+
+    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+        if not self._marked:
+            self.directory.mark_unsynced()
+            self._marked = True
+        while True:
+            try:
+                self._commit(changes, cleared)
+                return
+            except lmdb.MapFullError:
+                self._grow()
+            except lmdb.Error as error:
+                raise self.failure(error) from error
+
+    def _commit(self, changes: Changes, cleared: Sequence[Table]) -> None:
+        with self.env.begin(write=True) as txn:
+            for table in cleared:
+                txn.drop(self._tables[table], delete=False)
+            for table, rows in changes.items():
+                database = self._tables[table]
+                puts = [(key, value) for key, value in rows.items() if value is not None]
+                puts.sort()
+                with txn.cursor(database) as cursor:
+                    cursor.putmulti(seal_all(table, puts))
+                if len(puts) != len(rows):
+                    for key, value in rows.items():
+                        if value is None:
+                            txn.delete(key, db=database)
+
+    def sync(self) -> None:
+        """Everything committed is on the disk afterwards."""
+        try:
+            self.env.sync(True)
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+
+    def finds(self, table: Table, keys: Sequence[bytes]) -> int:
+        """How many of them a look-up finds: a scan does not see the separators that a look-up follows."""
+        with self.env.begin(db=self._tables[table]) as txn, txn.cursor() as cursor:
+            return sum(map(cursor.set_key, keys))
+
+    def size_bytes(self) -> int:
+        """What the file has grown to."""
+        pages: int = self.env.info()["last_pgno"] + 1
+        return pages * int(self.env.stat()["psize"])
+
+    def close(self) -> None:
+        """Whatever happens, the file is let go of; VaultUnusable if it could not be synced."""
+        try:
+            if self._marked:
+                self.sync()
+                self.directory.mark_synced()
+        finally:
+            self.env.close()
+            self.directory.release()
+
+    def vouch(self) -> None:
+        """The file, which was suspect, was found sound."""
+        self.sync()
+        self.directory.mark_synced()
+
+    def abandon(self) -> None:
+        """Close it as it is: nothing is synced, and what made it suspect still does."""
+        self.env.close()
+        self.directory.release()
+
+    def failure(self, error: BaseException) -> VaultError:
+        if isinstance(error, DAMAGE):
+            return VaultDamaged(f"the vault in {self.directory.path} is damaged: {error}. Stop the node, then {RESET}")
+        return VaultUnusable(
+            f"the vault in {self.directory.path} can't be used: {error}. It holds what it held before: make room on "
+            "the disk, or make it writable, and start the node again"
+        )
+
+    def _grow(self) -> None:
+        try:
+            self.env.set_mapsize(self.env.info()["map_size"] * 2)
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+
+    def _open(self, map_bytes: int) -> Any:
+        try:
+            return lmdb.open(
+                str(self.directory.path),
+                map_size=map_bytes,
+                max_dbs=len(Table) + TABLES_SPARE,
+                max_readers=READERS_MAX,
+                max_spare_txns=4,
+                mode=0o600,
+                readonly=self._read_only,
+                sync=False,
+                metasync=False,
+            )
+        except DAMAGE as error:
+            raise VaultDamaged(f"{self.directory.path / DATA} is damaged ({error}): {RESET}") from error
+        except (lmdb.Error, OSError) as error:
+            raise VaultUnusable(
+                f"{self.directory.path / DATA} can't be opened: {error}. Make it writable, or choose another folder"
+            ) from error
+
+    def _open_tables(self) -> list[Any]:
+        try:
+            if not self._read_only and self.env.stat()["entries"] == 0:
+                self._format()
+            about = self.env.open_db(_ABOUT, create=False)
+            self._check_format(about)
+            return [self.env.open_db(table.name.encode(), create=False) for table in Table]
+        except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
+            self.env.close()
+            raise self._foreign() from error
+        except lmdb.Error as error:
+            self.env.close()
+            raise self.failure(error) from error
+        except BaseException:
+            self.env.close()
+            raise
+
+    def _format(self) -> None:
+        with self.env.begin(write=True) as txn:
+            about = self.env.open_db(_ABOUT, txn=txn)
+            for table in Table:
+                self.env.open_db(table.name.encode(), txn=txn)
+            said = msgpack.packb([FORMAT_NAME, FORMAT_VERSION, os.urandom(8).hex()])
+            txn.put(_FORMAT, seal_all(Table.META, [(_FORMAT, said)])[0][1], db=about)
+        self.sync()
+        self.directory.sync()
+
+    def _check_format(self, about: Any) -> None:
+        with self.env.begin(db=about) as txn:
+            sealed = txn.get(_FORMAT)
+        if sealed is None:
+            raise self._foreign()
+        name, version, *_ = msgpack.unpackb(unseal(Table.META, _FORMAT, sealed))
+        if name != FORMAT_NAME:
+            raise self._foreign()
+        if version > FORMAT_VERSION:
+            raise VaultNewer(
+                f"the vault in {self.directory.path} has format {version}, and this program knows up to "
+                f"{FORMAT_VERSION}: start it with the newer program that wrote it, or {RESET}"
+            )
+
+    def _foreign(self) -> VaultForeign:
+        return VaultForeign(
+            f"{self.directory.path} holds an LMDB file that is not a vault: give the node its own data folder"
+        )

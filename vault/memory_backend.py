@@ -1,0 +1,61 @@
+"""A vault's tables in memory, for the simulator: what is committed survives `Vault`, `lose_power` takes the newest."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from vault.tables import Changes, Table
+
+Content = dict[Table, dict[bytes, bytes]]
+
+
+class MemoryBackend:
+    """Keep it to open the vault again, as a disk is kept."""
+
+    def __init__(self) -> None:
+        self._tables: Content = {table: {} for table in Table}
+        self._synced: Content = {table: {} for table in Table}
+        self._keys: dict[Table, list[bytes]] = {}
+        self.commits = 0
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        return self._tables[table].get(key)
+
+    def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        content = self._tables[table]
+        return {key: content[key] for key in keys if key in content}
+
+    def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        content, keys = dict(self._tables[table]), self._sorted(table)
+        stop = len(keys) if end is None else bisect_left(keys, end)
+        return ((key, content[key]) for key in keys[bisect_left(keys, start) : stop])
+
+    def _sorted(self, table: Table) -> list[bytes]:
+        if table not in self._keys:
+            self._keys[table] = sorted(self._tables[table])
+        return self._keys[table]
+
+    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+        for table in cleared:
+            self._tables[table] = {}
+        for table, rows in changes.items():
+            content = self._tables[table]
+            for key, value in rows.items():
+                if value is None:
+                    content.pop(key, None)
+                else:
+                    content[key] = value
+        self._keys.clear()
+        self.commits += 1
+
+    def sync(self) -> None:
+        self._synced = {table: dict(content) for table, content in self._tables.items()}
+
+    def lose_power(self) -> None:
+        """The state of the last `sync` or `close`."""
+        self._tables = {table: dict(content) for table, content in self._synced.items()}
+        self._keys.clear()
+
+    def close(self) -> None:
+        self.sync()

@@ -1,0 +1,44 @@
+"""A vault of a node, opened: mended by nobody, verified as a whole where a loss of power may have torn it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vault.directory import VaultDirectory
+from vault.lmdb_backend import MAP_BYTES, LmdbBackend
+from vault.vault import Vault
+from vault.verification import check_lookups, check_structure, verify
+
+
+def open_vault(path: Path, *, map_bytes: int = MAP_BYTES, boot_id: str | None = None) -> Vault:
+    """The vault in `path`, made where there is none; in milliseconds, whatever it holds, unless it is suspect.
+
+    Raises VaultUnusable (in use, no permission, disk full), VaultForeign, VaultNewer, VaultDamaged: each says what to
+    do. `boot_id`: which start of the machine this is, read from the system unless it is given.
+    """
+    directory = VaultDirectory(path, boot_id)
+    suspect = directory.suspect
+    if suspect:
+        check_structure(path)
+    backend = LmdbBackend(path, map_bytes=map_bytes, boot_id=boot_id)
+    try:
+        vault = Vault(backend)
+        if suspect:
+            check_lookups(backend)
+            for _ in verify(vault):
+                pass
+            backend.vouch()
+    except BaseException:
+        backend.abandon()
+        raise
+    return vault
+
+
+def read_vault(path: Path) -> Vault:
+    """A vault that a node may have open, to be looked at. It shows the state of each moment that it is read at."""
+    backend = LmdbBackend(path, read_only=True)
+    try:
+        return Vault(backend)
+    except BaseException:
+        backend.abandon()
+        raise

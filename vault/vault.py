@@ -1,0 +1,180 @@
+"""What a node holds of the cluster's state, as of one revision: LV (R1).
+
+Data, LV, chain digest, bucket digests and marks change in one commit of the backend, so after any crash the vault is
+the cluster's state at some revision that was LV, whole, and LV is never ahead of what is there. In memory are only the
+small records and the sums of the buckets (64 KiB, read when it is opened); they change once a commit has succeeded.
+
+While a snapshot is in the works the content is between two revisions: it is then marked, and every read is refused.
+One event loop owns a vault; nothing here waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from vault.bucket_pages import load_sums, pages_of
+from vault.change import Event, Item, Revision, item_of
+from vault.digest import Sums, pack_sums
+from vault.errors import RESET, VaultDiverged, VaultForeign, VaultRecovering
+from vault.position import (
+    Lineage,
+    Position,
+    Recovering,
+    pack_lineage,
+    pack_position,
+    unpack_lineage,
+    unpack_position,
+    unpack_recovering,
+)
+from vault.projection import project
+from vault.stored_key import in_order, stored_end, stored_key, stored_start
+from vault.tables import Backend, Changes, Table
+
+POSITION, LINEAGE, RECOVERING, PLAN = b"position", b"lineage", b"recovering", b"plan"
+META = Table.META
+
+
+class Vault:
+    """Over a backend that it owns from now on. Raises VaultDamaged."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.lineage: Lineage | None = unpack_lineage(backend.get(META, LINEAGE))
+        self.position: Position = unpack_position(backend.get(META, POSITION))
+        self.recovering: Recovering | None = unpack_recovering(backend.get(META, RECOVERING))
+        self.sums: Sums = load_sums(backend)
+
+    @property
+    def revision(self) -> int:
+        """LV: the last revision that was applied. 0 for a vault that never had one."""
+        return self.position.revision
+
+    @property
+    def chain(self) -> bytes:
+        """The chain digest at LV."""
+        return self.position.chain
+
+    @property
+    def key_count(self) -> int:
+        return self.position.keys
+
+    def packed_sums(self) -> bytes:
+        """The 4,096 bucket digests of what is there now."""
+        return pack_sums(self.sums)
+
+    # Reads
+
+    def get(self, key: bytes) -> Item | None:
+        """Raises VaultRecovering, VaultDamaged."""
+        self._require_readable()
+        entry = self.entry(key)
+        return None if entry is None else item_of(entry)
+
+    def range(self, start: bytes, end: bytes | None = None) -> Iterator[Item]:
+        """Every live key with start <= key < end (None: to the last), in order, of one moment."""
+        self._require_readable()
+        return (item_of(entry) for _, entry in self.entries(start, end))
+
+    def _require_readable(self) -> None:
+        if self.recovering is not None:
+            raise VaultRecovering(
+                f"the vault is between revision {self.revision} and {self.recovering.target}, because a snapshot was "
+                "not finished: start the node in its cluster, it goes on with it"
+            )
+
+    def entry(self, key: bytes) -> bytes | None:
+        """As it is kept, also while a snapshot is in the works."""
+        stored = stored_key(key)
+        entry = self.backend.get(Table.ENTRY, stored)
+        if entry is not None and stored is not key and item_of(entry).key != key:
+            return None
+        return entry
+
+    def entries(self, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """(key, entry) as they are kept, also while a snapshot is in the works."""
+        return in_order(self.backend.scan(Table.ENTRY, stored_start(start), stored_end(end)), start, end)
+
+    # What the node keeps of its own
+
+    def config(self) -> dict[str, bytes]:
+        """The local configuration. Nothing of the cluster's is in it, and no snapshot changes it."""
+        return {name.decode(): value for name, value in self.backend.scan(Table.CONFIG, b"", None)}
+
+    def set_config(self, values: dict[str, bytes | None]) -> None:
+        """All of them in one commit; None forgets one."""
+        self.backend.commit({Table.CONFIG: {name.encode(): value for name, value in values.items()}})
+
+    def claim(self, lineage: Lineage) -> None:
+        """Whose vault it is, said once. Raises VaultForeign if it is somebody else's."""
+        if self.lineage == lineage:
+            return
+        if self.lineage is not None:
+            raise VaultForeign(f"the vault is of {self.lineage}, not of {lineage}: give the node its own, or {RESET}")
+        self.backend.commit({META: {LINEAGE: pack_lineage(lineage)}})
+        self.lineage = lineage
+
+    def plan(self) -> bytes | None:
+        """The plan of an eviction that is not done, as it was stored."""
+        return self.backend.get(META, PLAN)
+
+    def store_plan(self, plan: bytes | None) -> None:
+        self.backend.commit({META: {PLAN: plan}})
+
+    # The change feed
+
+    def apply(self, revisions: Sequence[Revision]) -> None:
+        """LV + 1, LV + 2 ... in one commit. Raises VaultGap, VaultDiverged, VaultUnusable: then nothing has changed."""
+        if not revisions:
+            return
+        self._require_readable()
+        done = project(revisions, self.position, self.sums, self._find)
+        if done.position.keys < 0:
+            raise VaultDiverged(
+                f"more keys are deleted up to revision {done.position.revision} than there are: {RESET}"
+            )
+        self.commit(
+            {
+                Table.ENTRY: done.entries,
+                Table.BUCKET: pages_of(done.sums, done.buckets),
+                META: {POSITION: pack_position(done.position)},
+            }
+        )
+        self.sums, self.position = done.sums, done.position
+
+    def _find(self, stored: Sequence[bytes]) -> dict[bytes, bytes]:
+        return self.backend.get_many(Table.ENTRY, stored)
+
+    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+        """For the writers of this package; whoever calls it brings the attributes up to date afterwards."""
+        self.backend.commit(changes, cleared)
+
+    # What a difference has changed, for the listeners of a node that runs
+
+    def difference(self, after: bytes | None = None, limit: int = 1000) -> tuple[list[Event], bytes | None]:
+        """Up to `limit` keys that a difference has changed, as events, and where to go on; None: that was all.
+
+        `after`: where an earlier call has stopped. A key that came back to what it was is no event.
+        """
+        start = b"" if after is None else after + b"\0"
+        rows = list(islice(self.backend.scan(Table.DIFFERENCE, start, None), limit))
+        now = self.backend.get_many(Table.ENTRY, [stored for stored, _ in rows])
+        events = [self._event(old, now.get(stored, b"")) for stored, old in rows if now.get(stored, b"") != old]
+        return events, rows[-1][0] if len(rows) == limit else None
+
+    def _event(self, old: bytes, new: bytes) -> Event:
+        before = item_of(old) if old else None
+        after = item_of(new) if new else None
+        known = after or before
+        if known is None:
+            raise VaultDiverged(f"the difference of the vault has a key that never was: {RESET}")
+        return Event(known.key, after.mod_revision if after else self.revision, after, before)
+
+    def forget_difference(self) -> None:
+        """The listeners have been told all of it."""
+        if next(self.backend.scan(Table.DIFFERENCE, b"", None), None) is not None:
+            self.commit({}, cleared=(Table.DIFFERENCE,))
+
+    def close(self) -> None:
+        """Everything is on the disk afterwards."""
+        self.backend.close()

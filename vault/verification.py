@@ -1,0 +1,97 @@
+"""Whether a vault is sound as a whole: what the checks of single reads can't see (R1, M7).
+
+A checksum tells that a value is right, not that one is missing. The sums of the buckets tell: they are added up again
+from every entry, and every entry's leaf is computed again. So a vault that passes is, bit for bit, the cluster's state
+at LV, if its digests are the cluster's. `verify` goes in slices, beside reads and writes of other slices it would not
+be right: LV must stand still. `verify_at_rest` adds the structure of the pages, of a file that nobody has open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from lmdb import verify as walker
+
+from vault.change import BODY_AT, LEAF, POINTER, POINTER_BYTES, PUT, is_body, item_of
+from vault.digest import BUCKETS, NO_DIGEST, Sums, leaf_of, replace_leaf
+from vault.directory import check_head
+from vault.errors import RESET, VaultDamaged
+from vault.lmdb_backend import LmdbBackend
+from vault.stored_key import stored_key
+from vault.tables import Table
+from vault.vault import Vault
+
+SLICE_ROWS = 500
+
+
+def verify(vault: Vault) -> Iterator[int]:
+    """How many entries were looked at so far, every `SLICE_ROWS` of them. Raises VaultDamaged at the first fault."""
+    sums: Sums = [0] * BUCKETS
+    keys = 0
+    for stored, entry in vault.backend.scan(Table.ENTRY, b"", None):
+        check_entry(stored, entry, vault.revision if vault.recovering is None else vault.recovering.highest)
+        replace_leaf(sums, item_of(entry).key, NO_DIGEST, entry[LEAF])
+        keys += 1
+        if keys % SLICE_ROWS == 0:
+            yield keys
+    wrong = [number for number in range(BUCKETS) if sums[number] != vault.sums[number]]
+    if wrong:
+        raise VaultDamaged(
+            f"{len(wrong)} buckets of the vault do not add up, the first is {wrong[0]}: a key is lost, added or "
+            f"changed; {RESET}"
+        )
+    if keys != vault.key_count:
+        raise VaultDamaged(f"the vault has {keys} keys and says {vault.key_count}: {RESET}")
+    yield keys
+
+
+def check_entry(stored: bytes, entry: bytes, highest: int) -> None:
+    """Raises VaultDamaged unless the entry is a live version of that key, with its own leaf."""
+    body = entry[BODY_AT:]
+    whole = is_body(body) and body[0] == PUT
+    if not whole or stored_key(item_of(entry).key) != stored or leaf_of(entry[:POINTER_BYTES], body) != entry[LEAF]:
+        raise VaultDamaged(f"the vault's entry of {stored[:64]!r} is not what was written: {RESET}")
+    if POINTER.unpack_from(entry)[0] > highest:
+        raise VaultDamaged(
+            f"the vault's entry of {stored[:64]!r} is later than the vault, which is at {highest}: {RESET}"
+        )
+
+
+def check_structure(path: Path) -> None:
+    """Every page reachable once or free, keys in order, counters right. Never hands the file to LMDB."""
+    check_head(path)
+    try:
+        problems = walker.verify(str(path))  # type: ignore[no-untyped-call]
+    except (walker.VerifyError, OSError) as error:
+        problems = [str(error)]
+    if problems:
+        raise VaultDamaged(f"the vault in {path} is damaged: {problems[0]}. {RESET}")
+
+
+def check_lookups(backend: LmdbBackend) -> None:
+    """A scan follows the leaves of a table; a look-up follows the separators above them."""
+    for table in Table:
+        keys: list[bytes] = []
+        for key, _ in backend.scan(table, b"", None):
+            keys.append(key)
+            if len(keys) == SLICE_ROWS:
+                _find_all(backend, table, keys)
+                keys.clear()
+        _find_all(backend, table, keys)
+
+
+def _find_all(backend: LmdbBackend, table: Table, keys: list[bytes]) -> None:
+    if backend.finds(table, keys) != len(keys):
+        raise VaultDamaged(f"a key at or behind {keys[0][:64]!r} in table {table.name} can't be found: {RESET}")
+
+
+def verify_at_rest(path: Path) -> int:
+    """The number of keys of a sound vault. Raises VaultDamaged, and what opening it raises."""
+    check_structure(path)
+    backend = LmdbBackend(path, read_only=True)
+    try:
+        check_lookups(backend)
+        return max(verify(Vault(backend)))
+    finally:
+        backend.close()
