@@ -1,0 +1,209 @@
+"""Messages as datagrams, and back. Pure.
+
+    magic "PSWM" | protocol version 1 byte | kind 1 byte | cluster 8 bytes | checksum 8 bytes | msgpack body
+
+`cluster` is the hash of the cluster's name, so that the nodes of two clusters never mix; the checksum is over all the
+rest, keyed with that name. Magic, version, kind and cluster stay where they are in every version, so that a stranger
+can be told what is wrong (`Stranger`). A datagram that is not all of this is dropped as a whole, with the reason.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import msgpack
+
+from node.swim.messages import Ack, Digest, Message, Ping, PingRequest, Roster
+from node.swim.record import Identity, Record, State
+
+MAGIC = b"PSWM"
+VERSION = 1
+DATAGRAM_BYTES_MAX = 1_400
+"""Fits the usual frame of a network in one piece: a datagram in pieces is lost when any of them is."""
+RUMOUR_BYTES_MAX = 880
+"""Room for records in one message; its other fields never have more than the rest."""
+HEAD_BYTES = 22
+TEXT_BYTES_MAX = 300
+INCARNATION_HEARD_MAX = 1 << 62
+"""Above it nobody could refute what is said of it."""
+
+
+class Kind(enum.IntEnum):
+    PING = 1
+    PING_REQUEST = 2
+    ACK = 3
+    DIGEST = 4
+    ROSTER = 5
+    STRANGER = 6
+
+
+class Drop(enum.Enum):
+    """Why a datagram counts for nothing."""
+
+    TOO_LARGE = "too-large"
+    NOT_OURS = "not-ours"
+    OTHER_VERSION = "other-version"
+    OTHER_CLUSTER = "other-cluster"
+    DAMAGED = "damaged"
+    MALFORMED = "malformed"
+
+
+class Dropped(Exception):
+    """`kind` of the datagram, as far as it could be seen; `version` is the sender's."""
+
+    def __init__(self, reason: Drop, kind: int = 0, version: int = VERSION) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+        self.kind = kind
+        self.version = version
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """The answer to who asks for the roster of another cluster or in another version: why it gets none."""
+
+    reason: str
+
+
+class Wire:
+    """Datagrams of the cluster named `cluster`."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = _hash(cluster.encode())
+
+    def encode(self, message: Message | Stranger) -> bytes:
+        """Raises ValueError for a message that does not fit."""
+        kind, fields = _ENCODERS[type(message)](message)
+        body: bytes = msgpack.packb(fields)
+        head = MAGIC + bytes((VERSION, kind)) + self._cluster
+        datagram = head + _hash(head + body, self._cluster) + body
+        if len(datagram) > DATAGRAM_BYTES_MAX:
+            raise ValueError(f"{type(message).__name__} has {len(datagram)} bytes, {DATAGRAM_BYTES_MAX} are the limit")
+        return datagram
+
+    def decode(self, datagram: bytes) -> Message | Stranger:
+        """Raises Dropped. A Stranger comes from another cluster, or another version, by its nature."""
+        if len(datagram) > DATAGRAM_BYTES_MAX:
+            raise Dropped(Drop.TOO_LARGE)
+        if len(datagram) < HEAD_BYTES or datagram[:4] != MAGIC:
+            raise Dropped(Drop.NOT_OURS)
+        version, kind = datagram[4], datagram[5]
+        head, checksum, body = datagram[:14], datagram[14:HEAD_BYTES], datagram[HEAD_BYTES:]
+        cluster = head[6:]
+        if kind != Kind.STRANGER:
+            if version != VERSION:
+                raise Dropped(Drop.OTHER_VERSION, kind, version)
+            if cluster != self._cluster:
+                raise Dropped(Drop.OTHER_CLUSTER, kind, version)
+        if checksum != _hash(head + body, cluster):
+            raise Dropped(Drop.DAMAGED, kind, version)
+        try:
+            return _DECODERS[kind](msgpack.unpackb(body))
+        except (ValueError, TypeError, KeyError, AttributeError, msgpack.exceptions.UnpackException):
+            raise Dropped(Drop.MALFORMED, kind, version) from None
+
+
+def record_bytes(record: Record) -> int:
+    """How much room a record takes in a message."""
+    return len(msgpack.packb(_record_fields(record)))
+
+
+def _hash(content: bytes, key: bytes = b"") -> bytes:
+    return blake2b(content, digest_size=8, key=key, person=b"palisade").digest()
+
+
+def _record_fields(record: Record) -> list[Any]:
+    tags = [text for pair in record.tags for text in pair]
+    return [record.name, record.address, record.instance, record.incarnation, int(record.state), tags]
+
+
+def _record(fields: Any) -> Record:
+    name, address, instance, incarnation, state, tags = fields
+    texts = [_text(each) for each in tags]
+    if len(texts) % 2 or type(incarnation) is not int or incarnation > INCARNATION_HEARD_MAX:
+        raise ValueError("a record has an odd tag, or an incarnation that can't be")
+    pairs = tuple(zip(texts[::2], texts[1::2], strict=True))
+    return Record(_text(name), _text(address), _text(instance), incarnation, State(state), pairs)
+
+
+def _records(fields: Any) -> tuple[Record, ...]:
+    return tuple(_record(each) for each in fields)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str or len(value) > TEXT_BYTES_MAX + 100:
+        raise ValueError("a text is expected")
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 64:
+        raise ValueError("a number is expected")
+    return value
+
+
+def _identity(name: Any, instance: Any) -> Identity:
+    return Identity(_text(name), _text(instance))
+
+
+def _with_rumours(message: Message, *fields: Any) -> list[Any]:
+    source = message.source
+    return [source.name, source.instance, *fields, [_record_fields(each) for each in message.rumours]]
+
+
+_ENCODERS: dict[type, Callable[[Any], tuple[Kind, list[Any]]]] = {
+    Ping: lambda m: (Kind.PING, _with_rumours(m, m.number, m.target.name, m.target.instance)),
+    PingRequest: lambda m: (
+        Kind.PING_REQUEST,
+        _with_rumours(m, m.number, m.target.name, m.target.instance, m.address),
+    ),
+    Ack: lambda m: (Kind.ACK, _with_rumours(m, m.number, m.witness.name, m.witness.instance)),
+    Digest: lambda m: (Kind.DIGEST, _with_rumours(m, m.digest)),
+    Roster: lambda m: (Kind.ROSTER, _with_rumours(m, m.answer)),
+    Stranger: lambda m: (Kind.STRANGER, [m.reason[:TEXT_BYTES_MAX]]),
+}
+
+
+def _decode_ping(fields: Any) -> Ping:
+    name, instance, number, target, target_instance, rumours = fields
+    return Ping(_identity(name, instance), _number(number), _identity(target, target_instance), _records(rumours))
+
+
+def _decode_ping_request(fields: Any) -> PingRequest:
+    name, instance, number, target, target_instance, address, rumours = fields
+    target_identity = _identity(target, target_instance)
+    return PingRequest(_identity(name, instance), _number(number), target_identity, _text(address), _records(rumours))
+
+
+def _decode_ack(fields: Any) -> Ack:
+    name, instance, number, witness, witness_instance, rumours = fields
+    return Ack(_identity(name, instance), _number(number), _identity(witness, witness_instance), _records(rumours))
+
+
+def _decode_digest(fields: Any) -> Digest:
+    name, instance, digest, rumours = fields
+    return Digest(_identity(name, instance), _number(digest), _records(rumours))
+
+
+def _decode_roster(fields: Any) -> Roster:
+    name, instance, answer, rumours = fields
+    return Roster(_identity(name, instance), answer is True, _records(rumours))
+
+
+def _decode_stranger(fields: Any) -> Stranger:
+    (reason,) = fields
+    return Stranger(_text(reason))
+
+
+_DECODERS: dict[int, Callable[[Any], Message | Stranger]] = {
+    Kind.PING: _decode_ping,
+    Kind.PING_REQUEST: _decode_ping_request,
+    Kind.ACK: _decode_ack,
+    Kind.DIGEST: _decode_digest,
+    Kind.ROSTER: _decode_roster,
+    Kind.STRANGER: _decode_stranger,
+}
