@@ -54,7 +54,6 @@ class BackupHeader:
     revision: int
     minimal_revision: int
     keys: int
-    leases: int
     index: int
     term: int
     snapshot: str
@@ -92,7 +91,6 @@ def header_of(reader: SnapshotReader, *, cluster: str, created_by: str, created_
         revision=state.revision,
         minimal_revision=state.minimal_revision,
         keys=state.keys,
-        leases=sum(1 for _ in reader.rows(Table.LEASE)),
         index=reader.meta.index,
         term=reader.meta.term,
         snapshot=reader.meta.id,

@@ -30,6 +30,7 @@ from node.http.server import HttpServer
 from node.joining import join_cluster
 from node.leader_duties import do_leader_duties
 from node.metrics import Metrics
+from node.moving import announce_addresses
 from node.replica_state import ReplicaState
 from node.service import Service
 from node.stream.server import StreamServer
@@ -76,6 +77,7 @@ class Node:
             self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics
         )
         room = ConnectionRoom(self.metrics, files_max)
+        self.service.open_snapshot = self._disk.open_snapshot
         self._stream = StreamServer(self.service, config.cluster, room=room)
         self._http = HttpServer(self.service, config.cluster, config.id, room=room)
 
@@ -108,6 +110,7 @@ class Node:
         await self._http.start(self.config.http.host, self.config.http.port)
         if self.config.join is not None:
             self._begin(join_cluster(self.config, self.group))
+        self._begin(announce_addresses(self.config, self.group))
         log.info("%s serves http on %s and the stream on %s", self.config.id, self.config.http, self.config.stream)
 
     async def wait(self) -> None:

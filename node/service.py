@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +18,14 @@ from metastore.digest import Digest
 from metastore.machine import MetaStore
 from metastore.requests import Command, Range, RequestId, SortOrder, SortTarget, Txn, WatchRequest
 from metastore.results import KeyValue, LeaseInfo, RangeResult, TxnResult
+from metastore.snapshot import SnapshotReader
 from metastore.validation import check_request, check_request_id, is_read_only
 from node.group_face import Done, GroupFace, Outcome
 from node.metrics import Metrics
 from node.watching import Watching
 from raftgroup.proposals import Applied
 
+OpenSnapshot = Callable[[], Awaitable[SnapshotReader]]
 PAGE_KEYS_FIRST = 64
 PAGE_KEYS_MAX = 1_024
 PAGE_BYTES = 512 * 1024
@@ -42,6 +44,8 @@ class Service:
         self.store = store
         self.deadline_s = deadline_s
         self.metrics = metrics or Metrics()
+        self.open_snapshot: OpenSnapshot | None = None
+        """The state that is on disk, for backups; None where there is no disk."""
         self._scans = asyncio.Semaphore(SCANS_MAX)
 
     # Writes.

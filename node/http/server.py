@@ -19,6 +19,7 @@ from node.http.head import Unary
 from node.http.health import Health
 from node.http.problems import errors_as_answers
 from node.http.streaming import STREAMS
+from node.http.v1_backup import Backups
 from node.http.v1_cluster import Cluster
 from node.http.v1_keys import Keys
 from node.http.v1_watch import Watches
@@ -93,6 +94,7 @@ class HttpServer:
         app.add_routes(Keys(service).routes())
         app.add_routes(Watches(service, progress_s).routes())
         app.add_routes(Cluster(service, cluster).routes())
+        app.add_routes(Backups(service, cluster).routes())
         app.add_routes(EtcdStreams(service, self.api, progress_s=ETCD_PROGRESS_S).routes())
         app.add_routes([web.post(path, unary_handler(call)) for path, call in self.api.unary.items()])
         return app
