@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import click
 
+from node.cli.backup import backup
 from node.cli.kv import compact, delete, get, put, range_
 from node.cli.lease import lease
 from node.cli.load import load
 from node.cli.member import member
 from node.cli.node_command import node
+from node.cli.restore import recover_quorum, restore
 from node.cli.status import status
 from node.cli.txn import txn
 from node.cli.up import up
@@ -33,5 +35,6 @@ def main() -> None:
     """
 
 
-for command in (up, node, put, get, delete, range_, txn, watch, lease, compact, status, member, load):
+for command in (up, node, put, get, delete, range_, txn, watch, lease, compact, status, member, load, backup, restore):
     main.add_command(command)
+main.add_command(recover_quorum)

@@ -1,0 +1,124 @@
+"""A backup on its way into a file: nothing bears the final name before it is whole, checked and on disk.
+
+It is written to `FILE.partial`, synced, read again from its first byte to its last, and renamed. Whatever ends the
+command before that leaves no FILE; what a kill leaves of the partial one is written over by the next try.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from metastore.backup import BackupCheck, BackupEnd, BackupHeader
+from raftgroup.directory_lock import sync_directory
+
+READ_BYTES = 1 << 20
+Progress = Callable[[int, int | None], None]
+"""Called with the bytes so far, and about how many there will be."""
+
+
+class BackupFileError(Exception):
+    """The file can't be written or read: which, why, and what to do."""
+
+
+class BackupFile:
+    """`begin` before every try; then `write`, then `finish`; `discard` in any case. Raises BackupFileError."""
+
+    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+        self._path = path
+        self._partial = path.with_name(f"{path.name}.partial")
+        if path.exists() and not overwrite:
+            raise BackupFileError(f"{path} exists already: give another name, or --overwrite")
+        try:
+            self._file: BinaryIO | None = os.fdopen(os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+        except OSError as error:
+            raise BackupFileError(f"{self._partial} can't be written: {error.strerror}; give another path") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            self._file = None
+            raise BackupFileError(f"another backup is being written to {path}: wait for it, or give another") from None
+
+    def begin(self) -> None:
+        """Forget what an earlier try has written."""
+        with self._failing() as file:
+            file.seek(0)
+            file.truncate()
+
+    def write(self, data: bytes) -> None:
+        with self._failing() as file:
+            file.write(data)
+
+    def finish(self, progress: Progress) -> tuple[BackupHeader, BackupEnd]:
+        """Sync, check, rename. Raises BackupInvalid when the disk gives back something else than was written."""
+        with self._failing() as file:
+            file.flush()
+            os.fsync(file.fileno())
+        found = verify_file(self._partial, progress)
+        try:
+            self._partial.rename(self._path)
+            sync_directory(self._path.absolute().parent)
+        except OSError as error:
+            raise BackupFileError(f"{self._path} can't be written: {error.strerror}; give another path") from None
+        self._close()
+        return found
+
+    def discard(self) -> None:
+        """What was not finished vanishes."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._partial.unlink()
+            self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._file = None
+
+    def _failing(self) -> _Failing:
+        return _Failing(self._partial, self._file)
+
+
+class _Failing:
+    """What the system says about the file, as an error that says what to do."""
+
+    def __init__(self, path: Path, file: BinaryIO | None) -> None:
+        self._path, self._file = path, file
+
+    def __enter__(self) -> BinaryIO:
+        if self._file is None:
+            raise BackupFileError(f"{self._path} is closed")
+        return self._file
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise BackupFileError(
+                f"{self._path} can't be written: {error.strerror}; make room, or give another path"
+            ) from None
+
+
+def read_parts(path: Path) -> Iterator[bytes]:
+    """The bytes of a file in parts. Raises BackupFileError."""
+    try:
+        with path.open("rb") as file:
+            while data := file.read(READ_BYTES):
+                yield data
+    except OSError as error:
+        raise BackupFileError(f"{path} can't be read: {error.strerror}; check the path") from None
+
+
+def verify_file(path: Path, progress: Progress) -> tuple[BackupHeader, BackupEnd]:
+    """Read it all. Raises BackupInvalid, BackupFileError."""
+    check, done = BackupCheck(str(path)), 0
+    total = path.stat().st_size if path.exists() else None
+    for data in read_parts(path):
+        check.feed(data)
+        done += len(data)
+        progress(done, total)
+    return check.finish()

@@ -1,0 +1,73 @@
+"""`palisade recover-quorum`: one stopped node goes on alone, because the majority of its cluster is lost for ever.
+
+What is decided and written is `raftgroup/forced_cluster.py`; here the folder of the node is opened, and the state
+machine's part is added: the command that raises the generation of its state, so that old vaults notice. Nothing is
+written without the confirmation, which is the name of the cluster.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from metastore.codec import encode_command
+from metastore.requests import BeginGeneration
+from metastore.state import State
+from metastore.store import LmdbStore
+from node.data_dir import MARKER
+from node.folder import FolderError, Marker
+from raftgroup.forced_cluster import Survivor, force_new_cluster, survey
+from raftgroup.lmdb_journal import LmdbJournal
+
+NO_TIME = [0, 0]
+"""A stamp that moves neither clock of the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumRecovery:
+    """`done` False: this is what would be done."""
+
+    survivor: Survivor
+    revision: int
+    generation: int
+    done: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "cluster": self.survivor.cluster,
+            "member": self.survivor.member,
+            "last_term": self.survivor.last_term,
+            "last_index": self.survivor.last_index,
+            "revision": self.revision,
+            "generation": self.generation,
+            "lost_members": list(self.survivor.lost),
+            "done": self.done,
+        }
+
+
+async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
+    """Raises FolderError, DataDirectoryError, MembershipRefused, JournalCorrupt, StoreCorrupt, StoreFailed."""
+    if not (data_dir / MARKER).is_file():
+        raise FolderError(f"{data_dir} is no data folder of a node ({MARKER} is missing): give that of the survivor")
+    marker = Marker(data_dir, MARKER).read() or {}
+    if confirm is not None and confirm != marker.get("cluster"):
+        raise FolderError(
+            f"{data_dir} belongs to cluster {marker.get('cluster')!r}, and {confirm!r} was confirmed: nothing was done"
+        )
+    journal = LmdbJournal(data_dir / "raft")
+    try:
+        store = LmdbStore(data_dir / "store")
+        try:
+            applied, state = store.applied, State(store)
+        finally:
+            store.close()
+        survivor = survey(journal, applied, random.SystemRandom())
+        generation = max(survivor.generation, state.lineage.generation) + 1
+        if confirm is not None:
+            command = encode_command(BeginGeneration(generation))
+            await force_new_cluster(journal, survivor, generation, NO_TIME, [command])
+        return QuorumRecovery(survivor, state.revision, generation, confirm is not None)
+    finally:
+        journal.close()
