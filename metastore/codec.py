@@ -34,6 +34,7 @@ from metastore.requests import (
     RequestId,
     SortOrder,
     SortTarget,
+    SystemWrite,
     Tick,
     Txn,
     Unpin,
@@ -53,7 +54,7 @@ __all__ = [
 PLAIN_PUT, PUT, DELETE_RANGE, RANGE, TXN, COMPACT = 1, 2, 3, 4, 5, 6
 LEASE_GRANT, LEASE_REVOKE, LEASE_KEEP_ALIVE, LEASE_EXPIRE = 7, 8, 9, 10
 EVICT_RESULTS, DISARM_ALARM, TICK, PIN, UNPIN = 11, 12, 13, 14, 15
-FOUND_CLUSTER, BEGIN_GENERATION = 16, 17
+FOUND_CLUSTER, BEGIN_GENERATION, SYSTEM_WRITE = 16, 17, 18
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 DEPTH_MAX = 64
@@ -127,6 +128,7 @@ ENCODERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Unpin: lambda r: (UNPIN, r.id),
     FoundCluster: lambda r: (FOUND_CLUSTER, r.cluster_id),
     BeginGeneration: lambda r: (BEGIN_GENERATION, r.generation),
+    SystemWrite: lambda r: (SYSTEM_WRITE, r.expected, r.records),
 }
 
 
@@ -231,6 +233,14 @@ def decode_pin(fields: Fields) -> Pin:
     return Pin(a_text(name), an_int(revision), an_int(ttl_ms))
 
 
+def decode_system_write(fields: Fields) -> SystemWrite:
+    expected, records = (tuple(fixed(an_array(each), 2) for each in an_array(part)) for part in fixed(fields, 2))
+    return SystemWrite(
+        tuple((a_text(name), an_int(version)) for name, version in expected),
+        tuple((a_text(name), a_key(value)) for name, value in records),
+    )
+
+
 DECODERS: dict[int, Callable[[Fields], Any]] = {
     PLAIN_PUT: decode_plain_put,
     PUT: decode_put,
@@ -248,6 +258,7 @@ DECODERS: dict[int, Callable[[Fields], Any]] = {
     UNPIN: lambda fields: Unpin(a_text(fixed(fields, 1)[0])),
     FOUND_CLUSTER: lambda fields: FoundCluster(a_text(fixed(fields, 1)[0])),
     BEGIN_GENERATION: lambda fields: BeginGeneration(an_int(fixed(fields, 1)[0])),
+    SYSTEM_WRITE: decode_system_write,
 }
 
 

@@ -51,6 +51,13 @@ class KeyNotFound(MetastoreError):
     code = "key-not-found"
 
 
+class SystemConflict(MetastoreError):
+    """A system record is not the one that the write was decided on."""
+
+    code = "system-conflict"
+    retry = True
+
+
 class Compacted(MetastoreError):
     """The revision asked for is below MM, the minimal revision, which the text and `minimal_revision` name."""
 

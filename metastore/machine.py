@@ -33,10 +33,12 @@ from metastore.requests import (
     Put,
     Range,
     RequestId,
+    SystemWrite,
     Txn,
 )
 from metastore.result_codec import PUT, Wire, refusal
 from metastore.results import (
+    DoneResult,
     KeyValue,
     LeaseInfo,
     RangeResult,
@@ -45,6 +47,7 @@ from metastore.results import (
 )
 from metastore.revision_writer import RevisionWriter
 from metastore.state import State
+from metastore.system_records import SystemRecords
 from metastore.txn import Executor
 from metastore.validation import check_request, check_request_id
 from metastore.watch import WatchHub
@@ -66,6 +69,7 @@ class MetaStore:
         self._leases = LeaseBook(tables, self._state)
         self._compactor = Compactor(tables, self._state, self.limits)
         self._results = ResultBook(tables, self._state, self.limits)
+        self.system = SystemRecords(tables, self._state)
         self._changed: list[bytes] = []
         self._writer = RevisionWriter(tables, self._state, self._buckets, self._leases, self._changed)
         self._executor = Executor(tables, self._state, self._leases, self._writer, self.limits)
@@ -77,6 +81,7 @@ class MetaStore:
             DeleteRange: self._executor.run,
             Txn: self._executor.run,
             **control.handlers(),
+            SystemWrite: self._write_system,
         }
         roomy = self.limits.request_bytes_max >= self.limits.key_bytes_max + self.limits.value_bytes_max + 64
         self._plain_key_max = self.limits.key_bytes_max
@@ -140,6 +145,7 @@ class MetaStore:
         self._leases.load()
         self._compactor.load()
         self._results.load()
+        self.system.load()
         self.watches.tell_all(before)
 
     # What readers see
@@ -275,6 +281,9 @@ class MetaStore:
             return refusal(error)
         self._watch_quota()
         return result
+
+    def _write_system(self, request: SystemWrite) -> DoneResult:
+        return DoneResult(self._state.revision, self.system.write(request))
 
     def _watch_quota(self) -> None:
         """The write that crosses the quota is the last one: refusals never change the alarm."""

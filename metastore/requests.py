@@ -190,8 +190,19 @@ class BeginGeneration:
     generation: int
 
 
+@dataclass(frozen=True, slots=True)
+class SystemWrite:
+    """Written by nodes, never by clients: (name, value) of records about the cluster (`system_records.py`).
+
+    `expected`: (name, version) of all that the decision rests on; nothing is written if one of them has changed.
+    """
+
+    expected: tuple[tuple[str, int], ...]
+    records: tuple[tuple[str, bytes], ...]
+
+
 Write = Put | DeleteRange | Txn | Compact | LeaseGrant | LeaseRevoke | LeaseKeepAlive | LeaseExpire
-Command = Write | EvictResults | DisarmAlarm | Tick | Pin | Unpin | FoundCluster | BeginGeneration
+Command = Write | EvictResults | DisarmAlarm | Tick | Pin | Unpin | FoundCluster | BeginGeneration | SystemWrite
 
 
 @dataclass(frozen=True, slots=True)

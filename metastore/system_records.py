@@ -1,0 +1,103 @@
+"""Small records that nodes keep about the cluster itself (who belongs to it, by which rules), beside the users' keys.
+
+They are replicated state, changed by the log alone, but no keys: they have no revision, cost no quota, are in no range,
+no watch and no digest of the users' data, and no API of keys can change them. So a range over the whole key space shows
+what users wrote and nothing else, and a revision is a change that a user made, as in etcd.
+
+A write names the versions that it has seen; if any of them has changed it is refused as a whole. So who reads, decides
+and writes needs no lock, and the decision needs not be made again on every replica. The version of a record is the
+index of the log entry that wrote it. They live in META, under a prefix of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgpack
+
+from metastore.errors import InvalidRequest, StoreCorrupt, SystemConflict
+from metastore.ordered_map import OrderedMap, Table
+from metastore.requests import SystemWrite
+from metastore.state import State
+
+PREFIX = b"system/"
+END = b"system0"
+NAME_BYTES_MAX = 128
+VALUE_BYTES_MAX = 16 * 1024
+RECORDS_MAX = 64
+"""Of one write."""
+ABSENT = 0
+
+
+class SystemRecord(NamedTuple):
+    """`version` is ABSENT for a record that does not exist, and then `value` is empty."""
+
+    name: str
+    version: int
+    value: bytes
+
+
+class SystemRecords:
+    """All of them, in memory: there are as many as nodes. `version` is that of the newest change."""
+
+    __slots__ = ("_records", "_state", "_tables", "version")
+
+    def __init__(self, tables: OrderedMap, state: State) -> None:
+        self._tables = tables
+        self._state = state
+        self._records: dict[str, SystemRecord] = {}
+        self.version = 0
+        self.load()
+
+    def load(self) -> None:
+        self._records = {}
+        for key, stored in self._tables.scan(Table.META, PREFIX, END):
+            record = _decode(key, stored)
+            self._records[record.name] = record
+        self.version = max((record.version for record in self._records.values()), default=0)
+
+    def get(self, name: str) -> SystemRecord:
+        return self._records.get(name) or SystemRecord(name, ABSENT, b"")
+
+    def with_prefix(self, prefix: str) -> Iterator[SystemRecord]:
+        """In the order of their names."""
+        return (self._records[name] for name in sorted(self._records) if name.startswith(prefix))
+
+    def write(self, request: SystemWrite) -> int:
+        """How many records were written: all, or none. Raises SystemConflict, InvalidRequest."""
+        _check(request)
+        for name, version in request.expected:
+            found = self.get(name).version
+            if found != version:
+                raise SystemConflict(f"record {name} has version {found}, not {version}: read it again, then decide")
+        for name, value in request.records:
+            record = SystemRecord(name, self._state.index, value)
+            self._records[name] = record
+            self._tables.put(Table.META, PREFIX + name.encode(), msgpack.packb([record.version, value]))
+            self.version = self._state.index
+        return len(request.records)
+
+
+def _check(request: SystemWrite) -> None:
+    if not 1 <= len(request.records) <= RECORDS_MAX or len(request.expected) > RECORDS_MAX:
+        raise InvalidRequest(f"a write of system records has 1 to {RECORDS_MAX} of them, not {len(request.records)}")
+    for name, value in request.records:
+        if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
+            raise InvalidRequest(f"the name of system record {name[:64]!r} has to have 1 to {NAME_BYTES_MAX} bytes")
+        if len(value) > VALUE_BYTES_MAX:
+            raise InvalidRequest(f"system record {name} has {len(value)} bytes, the limit is {VALUE_BYTES_MAX}")
+
+
+def _decode(key: bytes, stored: bytes) -> SystemRecord:
+    try:
+        version, value = msgpack.unpackb(stored)
+        name = key[len(PREFIX) :].decode()
+    except (ValueError, TypeError, msgpack.UnpackException):
+        version, value, name = None, None, ""
+    if type(version) is not int or type(value) is not bytes:
+        raise StoreCorrupt(
+            f"the system record {key!r} is none: {stored[:64]!r}. Let the node join again with an empty data "
+            "directory, or restore a backup"
+        )
+    return SystemRecord(name, version, value)
