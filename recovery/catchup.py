@@ -1,0 +1,78 @@
+"""When a node has caught up: LM - LV is small enough to join the logical topology (R4). Pure.
+
+LM moves while a node replays, so it is read again after each round (a replay up to the LM that was known). The end is
+certain, whatever the writers do: a round that did not come closer counts; the first `STUCK_ROUNDS` of them end in one
+snapshot, and after it the acceptable difference doubles with each further one, until it is the difference there is.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+DIFFERENCE = 100
+"""CONFIGURATION_CATCH_UP_DIFFERENCE of seed 001, where it is a constant; here it can be changed at any moment."""
+STUCK_ROUNDS = 3
+STUCK_ROUNDS_MAX = 16
+
+
+class Difference:
+    """The acceptable LM - LV. Whoever changes it changes it for the recovery that is under way, too."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: int = DIFFERENCE) -> None:
+        self._value = 0
+        self.value = value
+
+    @property
+    def value(self) -> int:
+        return self._value
+
+    @value.setter
+    def value(self, value: int) -> None:
+        if value < 0:
+            raise ValueError(f"the catch-up difference is a number of revisions, not {value}: 0 or more")
+        self._value = value
+
+
+class Next(enum.Enum):
+    CAUGHT_UP = "caught up"
+    REPLAY = "replay"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`stuck`: rounds after which LM - LV was not smaller than before. `snapshots`: taken because of them."""
+
+    behind: int | None = None
+    stuck: int = 0
+    snapshots: int = 0
+
+
+def after_round(progress: Progress, behind: int) -> Progress:
+    """`behind` is LM - LV, as read when the round had ended."""
+    came_closer = progress.behind is None or behind < progress.behind
+    return Progress(behind, progress.stuck if came_closer else progress.stuck + 1, progress.snapshots)
+
+
+def after_snapshot(progress: Progress) -> Progress:
+    """Rounds count anew; it is not taken twice because of them."""
+    return Progress(None, 0, progress.snapshots + 1)
+
+
+def acceptable(progress: Progress, difference: int) -> int:
+    """The threshold as it has grown."""
+    extra = max(0, progress.stuck - STUCK_ROUNDS)
+    if not progress.snapshots or not extra:
+        return difference
+    if progress.stuck >= STUCK_ROUNDS_MAX and progress.behind is not None:
+        return max(difference, progress.behind)
+    return max(1, difference) << extra
+
+
+def next_step(progress: Progress, difference: int, *, behind: int) -> Next:
+    if behind <= acceptable(progress, difference):
+        return Next.CAUGHT_UP
+    return Next.SNAPSHOT if progress.stuck >= STUCK_ROUNDS and not progress.snapshots else Next.REPLAY

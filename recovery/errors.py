@@ -1,0 +1,53 @@
+"""What ends a recovery, or a try of it: one tree, each error with what to do."""
+
+from __future__ import annotations
+
+from recovery.decide import Refuse
+
+
+class RecoveryError(Exception):
+    """Root. `retry` says whether the same start may succeed later, with nothing changed by hand."""
+
+    retry = False
+
+
+class RecoveryRefused(RecoveryError):
+    """The node must not start on this vault in this cluster (case d and its relatives)."""
+
+    def __init__(self, refusal: Refuse) -> None:
+        super().__init__(f"{refusal.what} What to do: {refusal.remedy}.")
+        self.refusal = refusal
+
+
+class SourceUnavailable(RecoveryError):
+    """The meta storage can't be reached, or has no majority, now. Recovery waits and goes on."""
+
+    retry = True
+
+
+class SourceCompacted(RecoveryError):
+    """What was asked for is below MM, which `minimal_revision` says. Recovery goes over to a snapshot."""
+
+    retry = True
+
+    def __init__(self, message: str, minimal_revision: int) -> None:
+        super().__init__(message)
+        self.minimal_revision = minimal_revision
+
+
+class PinRefused(RecoveryError):
+    """MM can't be held: too many pins, or this one has lived as long as one may. Recovery goes on without it."""
+
+    retry = True
+
+
+class ChunkDamaged(RecoveryError):
+    """A chunk of a snapshot does not have the checksum that came with it, again and again: check the network."""
+
+    retry = True
+
+
+class DifferenceFailed(RecoveryError):
+    """Everything was fetched, and some buckets still do not add up: this source is damaged; another may be sound."""
+
+    retry = True
