@@ -4,8 +4,8 @@
         await store.put("key", "value")
 
 It is the same store as that of a cluster, with the same guarantees: what was acknowledged is on disk. One process at a
-time uses a folder. What the folder holds is the data of one member of a group of one: nothing keeps it from being
-started as a node later, and growing.
+time uses a folder. What the folder holds is the data of one member of a group of one: `palisade node` with the same
+names of cluster and node starts it as a node, and others can join it (docs/growing.md).
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from metastore.requests import Command, Range, WatchRequest
 from metastore.results import RangeResult, RevisionEvents
 from metastore.store import LmdbStore
 from node.api import StoreApi
+from node.config import check_id
 from node.data_dir import claim_data_dir
+from node.folder import FolderError
 from node.leader_duties import do_leader_duties
 from node.replica_state import ReplicaState
 from node.service import Service
@@ -65,14 +67,23 @@ class Nobody:
 
 @contextlib.asynccontextmanager
 async def open(  # noqa: A001
-    path: str | Path, *, limits: Limits | None = None, retention: Retention | None = None, deadline_s: float = 5.0
+    path: str | Path,
+    *,
+    cluster: str = NAME,
+    node_id: str = NAME,
+    limits: Limits | None = None,
+    retention: Retention | None = None,
+    deadline_s: float = 5.0,
 ) -> AsyncIterator[LocalStore]:
-    """The store in this folder, which is made if it is not there.
+    """The store in this folder, which is made if it is not there. It is the node `node_id` of `cluster`, should it ever
+    grow into one.
 
-    Raises FolderError or DataDirectoryError when the folder is of somebody else or in use, StoreCorrupt or
-    JournalCorrupt when it is damaged.
+    Raises FolderError or DataDirectoryError when the folder is of somebody else, of a node with other members, or in
+    use; StoreCorrupt or JournalCorrupt when it is damaged; ConfigError for a name that can't be one.
     """
-    store = LocalStore(Path(path), limits or Limits(), retention or Retention(), deadline_s)
+    check_id("cluster", cluster)
+    check_id("node_id", node_id)
+    store = LocalStore(Path(path), (cluster, node_id), limits or Limits(), retention or Retention(), deadline_s)
     try:
         await store.start()
         yield store
@@ -83,8 +94,12 @@ async def open(  # noqa: A001
 class LocalStore(StoreApi):
     """Use `open`. All calls and watches belong to the event loop that opened it."""
 
-    def __init__(self, path: Path, limits: Limits, retention: Retention, deadline_s: float) -> None:
-        claim_data_dir(path, cluster=NAME, node=NAME)
+    def __init__(
+        self, path: Path, names: tuple[str, str], limits: Limits, retention: Retention, deadline_s: float
+    ) -> None:
+        cluster, node_id = names
+        claim_data_dir(path, cluster=cluster, node=node_id)
+        self._path = path
         self._clock = SystemClock()
         self._tasks: list[asyncio.Task[None]] = []
         self._watches: set[LocalWatch] = set()
@@ -97,10 +112,10 @@ class LocalStore(StoreApi):
             store = MetaStore(self._disk, limits, retention)
             self._group = Group(
                 GroupConfig(
-                    cluster=NAME,
-                    member=NAME,
+                    cluster=cluster,
+                    member=node_id,
                     addresses={},
-                    founders={NAME: {}},
+                    founders={node_id: {}},
                     terms=limits.fingerprint(),
                 ),
                 journal=self._journal,
@@ -111,11 +126,12 @@ class LocalStore(StoreApi):
             )
             undo.pop_all()
         self.service = Service(self._group, store, deadline_s=deadline_s)
-        self._calls = Calls(self.service, NAME)
+        self._calls = Calls(self.service, cluster)
 
     async def start(self) -> None:
         """Return when it can be used."""
         loop = asyncio.get_running_loop()
+        self._check_alone()
         await self._group.start()
         for work in (
             self._disk.run(self._clock.now),
@@ -125,6 +141,15 @@ class LocalStore(StoreApi):
             task.add_done_callback(self._note_failure)
             self._tasks.append(task)
         await self.service.barrier(timeout_s=START_S)
+
+    def _check_alone(self) -> None:
+        """Raise FolderError for the folder of a member of several: alone it could agree on nothing."""
+        members = [member.id for member in self._group.members.members]
+        if len(members) > 1:
+            raise FolderError(
+                f"{self._path} is the folder of a cluster with the members {', '.join(members)}: start it with "
+                "palisade node; it can be opened like this only while it is the only member"
+            )
 
     def _note_failure(self, task: asyncio.Task[None]) -> None:
         """What writes to the disk must not fail unnoticed: nothing is answered after it has."""

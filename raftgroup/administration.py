@@ -113,7 +113,8 @@ class Administration:
 
     async def _add(self, wire: list[Any]) -> None:
         member = Member.from_wire(wire)
-        if member.id == self._own_id:
+        known = self._replica.membership.get(member.id)
+        if member.id == self._own_id and (known is None or known.incarnation != member.incarnation):
             raise MembershipRefused(f"{member.id} leads the group: let it hand over before its storage is replaced")
         await self._change(lambda membership: membership.with_member(member))
 

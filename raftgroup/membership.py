@@ -79,10 +79,13 @@ class Membership:
         return member is not None and member.role is MemberRole.VOTER
 
     def with_member(self, member: Member) -> Membership:
-        """Add a member, as a learner first; the same id with a new incarnation replaces the old one (M10)."""
+        """Add a member, as a learner first; the same id with a new incarnation replaces the old one (M10), and the same
+        member with other addresses has moved."""
         if member.role is not MemberRole.LEARNER:
             raise MembershipRefused(f"{member.id} must join as a learner and be promoted once it has caught up")
         known = self.get(member.id)
+        if known is not None and known.incarnation == member.incarnation and known.addresses != member.addresses:
+            return self._replaced(replace(known, addresses=member.addresses))
         if known is not None and known.incarnation == member.incarnation:
             raise MembershipRefused(f"{member.id} is a member already; remove it first, or wipe it and join again")
         if self.voters == {member.id}:

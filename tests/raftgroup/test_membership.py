@@ -142,3 +142,19 @@ class TestMembershipLog:
         log = self.log()
         log.reset(self.FIRST)
         assert (log.current, log.changed_at) == (self.FIRST, 0)
+
+
+def test_a_member_that_moved_keeps_its_part_and_its_storage() -> None:
+    """It is asked for like an addition, with the storage that is known (node/moving.py)."""
+    membership = voters("n1", "n2", "n3")
+    moved = Member("n2", MemberRole.LEARNER, storage("n2"), {"peer": "elsewhere"})
+    after = membership.with_member(moved)
+    assert after.get("n2") == Member("n2", MemberRole.VOTER, storage("n2"), {"peer": "elsewhere"})
+    assert (after.voters, after.version) == (membership.voters, membership.version + 1)
+    with pytest.raises(MembershipRefused, match="is a member already"):
+        after.with_member(moved)
+
+
+def test_the_only_voter_may_move() -> None:
+    alone = voters("n1")
+    assert alone.with_member(Member("n1", MemberRole.LEARNER, storage("n1"), {"peer": "h:1"})).voters == {"n1"}
