@@ -77,6 +77,7 @@ class Node:
             self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics
         )
         room = ConnectionRoom(self.metrics, files_max)
+        self.service.open_snapshot = self._disk.open_snapshot
         self._stream = StreamServer(self.service, config.cluster, room=room)
         self._http = HttpServer(self.service, config.cluster, config.id, room=room)
 
