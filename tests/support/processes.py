@@ -75,6 +75,7 @@ class NodeProcess:
         self.http, self.peer, self.stream = (f"127.0.0.1:{free_port()}" for _ in range(3))
         self.cluster = cluster
         self.options = options
+        self.program = ["-m", "node.cli"]
         self.before_exec: Callable[[], None] | None = None
         """Called in the new process before the program, to limit it."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -84,7 +85,7 @@ class NodeProcess:
         given = {"id": self.id, "cluster": self.cluster, "data-dir": str(self.data_dir)}
         given |= {"http": self.http, "peer": self.peer, "stream": self.stream}
         given |= {name.replace("_", "-"): value for name, value in self.options.items()}
-        return [sys.executable, "-m", "node.cli", "node", *(f"--{name}={value}" for name, value in given.items())]
+        return [sys.executable, *self.program, "node", *(f"--{name}={value}" for name, value in given.items())]
 
     def start(self) -> None:
         if self.running:

@@ -1,0 +1,55 @@
+"""`python -m tests.support.slow_disk_node SECONDS_FILE node --id n1 ...`: a node whose disk is slow.
+
+Every commit of the journal and of the store takes as many seconds longer as the file says at that moment (none while
+there is no such file). The delay lies where an fsync waits: in the threads that commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import metastore.store
+import raftgroup.lmdb_journal
+from metastore.disk_thread import DiskThread
+from node.cli.main import main
+from raftgroup.journal_file import JournalFile
+from raftgroup.log_state import Changes
+
+SECONDS_FILE = Path(sys.argv[1])
+
+
+def delayed(work: Callable[[], Any]) -> Callable[[], Any]:
+    def run() -> Any:
+        with contextlib.suppress(OSError, ValueError):
+            time.sleep(float(SECONDS_FILE.read_text()))
+        return work()
+
+    return run
+
+
+class SlowJournalFile(JournalFile):
+    def begin(self, changes: Changes) -> Callable[[], object]:
+        return delayed(super().begin(changes))
+
+
+class SlowDiskThread(DiskThread):
+    async def run(self, work: Callable[[], Any]) -> Any:
+        return await super().run(delayed(work))
+
+
+def plant(module: Any, name: str, slow: type) -> None:
+    if not issubclass(slow, getattr(module, name)):
+        raise TypeError(f"{module.__name__}.{name} is not what was to be made slow")
+    setattr(module, name, slow)
+
+
+if __name__ == "__main__":
+    plant(raftgroup.lmdb_journal, "JournalFile", SlowJournalFile)
+    plant(metastore.store, "DiskThread", SlowDiskThread)
+    sys.argv = ["palisade", *sys.argv[2:]]
+    main()
