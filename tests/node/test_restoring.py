@@ -1,0 +1,203 @@
+"""A backup becomes a data folder, whole or not at all; hostile files become nothing (issue 3, "Bad input")."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from metastore.backup import BackupEncoder, header_of
+from metastore.machine import MetaStore
+from metastore.memory_store import MemoryStore
+from metastore.requests import FoundCluster, LeaseGrant, Put, Range
+from metastore.store import LmdbStore
+from metastore.store_errors import BackupInvalid
+from metastore.verify import verify
+from node.backup_file import BackupFile, BackupFileError, verify_file
+from node.config import ConfigError
+from node.folder import FolderError
+from node.restoring import RestoreReport, RestoreRequest, Workshop, restore
+from raftgroup.errors import DataDirectoryError
+from raftgroup.lmdb_journal import LmdbJournal
+from tests.support.meta_driver import Driver
+
+
+def backup_of(disk: MemoryStore) -> bytes:
+    reader = asyncio.run(disk.open_snapshot())
+    encoder = BackupEncoder()
+    parts = [encoder.begin(header_of(reader, cluster="demo", created_by="0.1.0", created_ms=1))]
+    number = 0
+    while (piece := reader.chunk(number)) is not None:
+        parts.append(encoder.piece(piece))
+        number += 1
+    return b"".join([*parts, encoder.end()])
+
+
+@pytest.fixture(scope="module")
+def source() -> Driver:
+    driver = Driver(MemoryStore("source"))
+    driver.do(FoundCluster("c1"))
+    driver.do(LeaseGrant(60, 7))
+    for number in range(25):
+        driver.do(Put(b"key/%d" % number, b"%d" % number * 9000, lease=7 if number == 3 else 0))
+    driver.do(Put(b"key/1", b"again"))
+    return driver
+
+
+@pytest.fixture(scope="module")
+def backup(source: Driver) -> bytes:
+    return backup_of(source.tables)  # type: ignore[arg-type]
+
+
+def parts_of(data: bytes, size: int = 100_000) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+def run(parts: Iterable[bytes], request: RestoreRequest) -> RestoreReport:
+    return asyncio.run(restore(parts, "b.backup", request, lambda done, total: None))
+
+
+def nothing_is_left(folder: Path) -> bool:
+    return list(folder.parent.iterdir()) == []
+
+
+def test_each_node_has_the_state_in_the_next_generation(backup: bytes, source: Driver, tmp_path: Path) -> None:
+    report = run(parts_of(backup), RestoreRequest(tmp_path / "d", nodes=2, base_port=8400))
+    assert json.loads((tmp_path / "d/cluster.json").read_text()) == {
+        "format": 1, "cluster": "demo", "nodes": 2, "base_port": 8400,
+    }  # fmt: skip
+    assert report.generation == 2
+
+    async def look(folder: Path) -> None:
+        disk = LmdbStore(folder / "store")
+        store = MetaStore(disk)
+        assert store.digest() == source.store.digest()
+        assert store.range(Range(b"\0", b"\0")) == source.store.range(Range(b"\0", b"\0"))
+        assert (store.lineage.cluster_id, store.lineage.generation) == ("c1", 2)
+        assert (store.lease_info(7).ttl_s, store.lease_info(7).keys) == (60, (b"key/3",))
+        assert list(verify(disk)) == []
+        journal = LmdbJournal(folder / "raft")
+        assert (journal.last.index, journal.last.term) == store.applied == journal.first[1:]
+        journal.close()
+        disk.close()
+
+    for node, folder in report.folders.items():
+        assert json.loads((folder / "node.json").read_text())["node"] == node
+        asyncio.run(look(folder))
+    assert [each.name for each in tmp_path.iterdir()] == ["d"]
+
+
+def test_every_storage_is_a_new_one(backup: bytes, tmp_path: Path) -> None:
+    report = run(parts_of(backup), RestoreRequest(tmp_path / "d", nodes=3))
+
+    async def incarnation(folder: Path) -> bytes | None:
+        journal = LmdbJournal(folder / "raft")
+        try:
+            return journal.get_meta("incarnation")
+        finally:
+            journal.close()
+
+    assert len({asyncio.run(incarnation(folder)) for folder in report.folders.values()}) == 3
+
+
+def test_an_empty_folder_may_be_there_and_names_may_be_others(backup: bytes, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    report = run(parts_of(backup), RestoreRequest(tmp_path / "d", node="n9", cluster="copy", generation=40))
+    assert (report.cluster, report.generation) == ("copy", 40)
+    assert json.loads((tmp_path / "d/node.json").read_text()) == {"format": 1, "cluster": "copy", "node": "n9"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "text", "kind"),
+    [
+        ({"node": "not a name"}, "is not a name", ConfigError),
+        ({"node": "n1", "cluster": "a b"}, "is not a name", ConfigError),
+        ({"node": "n1", "generation": 1}, "not newer", FolderError),
+        ({"nodes": 10}, "out of range", ConfigError),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_leaves_nothing(
+    backup: bytes, tmp_path: Path, request_: dict[str, object], text: str, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind, match=text):
+        run(parts_of(backup), RestoreRequest(tmp_path / "d", **request_))  # type: ignore[arg-type]
+    assert nothing_is_left(tmp_path / "d")
+
+
+def test_a_folder_with_something_in_it_is_left_alone(backup: bytes, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/precious").write_text("x")
+    with pytest.raises(FolderError, match="not empty"):
+        run(parts_of(backup), RestoreRequest(tmp_path / "d", node="n1"))
+    (tmp_path / "e.restoring").mkdir()
+    (tmp_path / "e.restoring/precious").write_text("x")
+    with pytest.raises(FolderError, match="holds something else"):
+        run(parts_of(backup), RestoreRequest(tmp_path / "e", node="n1"))
+    assert (tmp_path / "d/precious").exists()
+    assert (tmp_path / "e.restoring/precious").exists()
+
+
+def test_two_restores_of_one_folder_at_a_time_are_refused(backup: bytes, tmp_path: Path) -> None:
+    def parts() -> Iterator[bytes]:
+        yield backup[:1000]
+        with pytest.raises(DataDirectoryError, match="in use"):
+            Workshop(tmp_path / "d").__enter__()
+        yield backup[1000:]
+
+    run(parts(), RestoreRequest(tmp_path / "d", node="n1"))
+
+
+def test_what_a_kill_has_left_is_removed_by_the_next_restore(backup: bytes, tmp_path: Path) -> None:
+    beside = tmp_path / "d.restoring"
+    (beside / "content/raft").mkdir(parents=True)
+    (beside / "UNFINISHED").touch()
+    (beside / "content/node.json").write_text("{}")
+    (beside / "store").symlink_to(tmp_path)
+    run(parts_of(backup), RestoreRequest(tmp_path / "d", node="n1"))
+    assert [each.name for each in tmp_path.iterdir()] == ["d"]
+
+
+def test_cut_off_or_changed_anywhere_nothing_comes_of_it(backup: bytes, tmp_path: Path) -> None:
+    """The same as for `--verify` (tests/metastore/test_backup.py), on the way into a store on disk."""
+    random = Random(3)
+    for _ in range(40):
+        at = random.randrange(len(backup))
+        flipped = bytearray(backup)
+        flipped[at] ^= 1 << random.randrange(8)
+        for wrong in (backup[:at], bytes(flipped)):
+            with pytest.raises(BackupInvalid):
+                run(parts_of(wrong), RestoreRequest(tmp_path / "d", node="n1"))
+            assert nothing_is_left(tmp_path / "d")
+
+
+def test_a_file_has_its_name_once_it_is_whole(backup: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "b.backup"
+    file = BackupFile(path)
+    with pytest.raises(BackupFileError, match="another backup is being written"):
+        BackupFile(path)
+    file.begin()
+    file.write(b"of an earlier try")
+    file.begin()
+    file.write(backup[:-1])
+    with pytest.raises(BackupInvalid, match="cut off"):
+        file.finish(lambda done, total: None)
+    assert not path.exists()
+    file.write(backup[-1:])
+    header, end = file.finish(lambda done, total: None)
+    assert [each.name for each in tmp_path.iterdir()] == ["b.backup"]
+    assert verify_file(path, lambda done, total: None) == (header, end)
+    with pytest.raises(BackupFileError, match="exists already"):
+        BackupFile(path)
+    BackupFile(path, overwrite=True).discard()
+    assert [each.name for each in tmp_path.iterdir()] == ["b.backup"]
+
+
+def test_a_path_that_can_not_be_written_or_read_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BackupFileError, match="can't be written"):
+        BackupFile(tmp_path / "none/b.backup")
+    with pytest.raises(BackupFileError, match="can't be read"):
+        verify_file(tmp_path / "none", lambda done, total: None)
