@@ -1,0 +1,141 @@
+"""Takes this node into the logical topology, keeps it there, and takes it out in good order: carries out `life.py`.
+
+`Door` is how the cluster is asked: a member of the Raft group asks its own registrar, another node asks over HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from node.topology.life import Life, Phase
+from node.topology.records import PROTOCOL_VERSION, NodeRecord, Role
+from node.topology.registrar import ClusterState, JoinLater, JoinRejected
+from node.topology.verdicts import JoinRequest
+from raftgroup.errors import NodeFailed, RaftError
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 0.2
+LOOK_S = 1.0
+LEAVE_S = 1.0
+
+
+class NodeRefused(Exception):
+    """The cluster does not take this node: the text says why and what to do. The node stops."""
+
+
+class Door(Protocol):
+    """Each raises Unavailable where nobody answers now."""
+
+    async def state(self) -> ClusterState: ...
+    async def join(self, request: JoinRequest) -> NodeRecord:
+        """Raises JoinRejected, JoinLater."""
+        ...
+
+    async def recovered(self, name: str, instance: str, incarnation: int, revision: int) -> NodeRecord:
+        """Raises JoinRejected."""
+        ...
+
+    async def leave(self, name: str, instance: str) -> NodeRecord: ...
+    async def look(self, name: str) -> NodeRecord | None: ...
+
+
+Recover = Callable[[ClusterState], Awaitable[int]]
+"""From what the node holds to the cluster's state; returns LV. Raises what stops the node."""
+
+
+class TopologyMember:
+    """`duplicate`: why this node's name is another's, as SWIM has found out; None as long as it is not.
+
+    `cluster_id`: of what this node holds, empty where it has never been in a cluster.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        *,
+        name: str,
+        role: Role,
+        instance: str,
+        cluster: str,
+        token: str | None,
+        addresses: dict[str, str],
+        recover: Recover,
+        cluster_id: Callable[[], str],
+        duplicate: Callable[[], str | None],
+    ) -> None:
+        self.life = Life()
+        self.state: ClusterState | None = None
+        self._door = door
+        self._name = name
+        self._role = role
+        self._instance = instance
+        self._cluster = cluster
+        self._token = token
+        self._addresses = addresses
+        self._recover = recover
+        self._cluster_id = cluster_id
+        self._duplicate = duplicate
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises NodeRefused, and what `recover` raises."""
+        while True:
+            taken = self._duplicate()
+            if taken is not None:
+                raise NodeRefused(taken)
+            before = self.life
+            try:
+                self.life = await self._step(before)
+            except JoinLater as later:
+                self.life = before.told_to_wait(str(later))
+            except JoinRejected as rejected:
+                self.life = before.refused(rejected.verdict)
+            except NodeFailed:
+                raise
+            except RaftError as error:
+                self.life = before.told_to_wait(str(error))
+            self._tell(before)
+            if self.life.phase is Phase.REJECTED:
+                raise NodeRefused(f"{self._cluster} does not take {self._name}: {self.life.reason}")
+            if self.life.phase is before.phase:
+                await asyncio.sleep(LOOK_S if before.phase is Phase.ACTIVE else RETRY_S)
+
+    def _tell(self, before: Life) -> None:
+        now = self.life
+        if now.phase is not before.phase:
+            log.info("%s is %s%s", self._name, now.phase.value, f" ({now.waiting})" if now.waiting else "")
+        elif now.waiting != before.waiting and now.waiting:
+            log.info("%s waits (%s): %s", self._name, now.phase.value, now.waiting)
+
+    async def _step(self, life: Life) -> Life:
+        if life.phase is Phase.SEEKING:
+            self.state = await self._door.state()
+            return life.found() if self.state.initialized else life.told_to_wait("the cluster is not initialized yet")
+        if life.phase is Phase.JOINING:
+            return life.validated(await self._door.join(self._request(life)))
+        if life.phase is Phase.RECOVERING:
+            self.state = await self._door.state()
+            return life.has_recovered(await self._recover(self.state))
+        if life.phase is Phase.FINISHING:
+            await self._door.recovered(self._name, self._instance, life.incarnation, life.recovered)
+            return life.is_active()
+        return life.saw(await self._door.look(self._name), self._instance)
+
+    def _request(self, life: Life) -> JoinRequest:
+        return JoinRequest(
+            self._cluster, PROTOCOL_VERSION, self._token, self._name, self._role, self._instance, life.attempt,
+            self._addresses, self._cluster_id(),
+        )  # fmt: skip
+
+    async def leave(self) -> None:
+        """In good order, if the cluster can hear it now; else it is found out."""
+        if self.life.phase not in (Phase.RECOVERING, Phase.FINISHING, Phase.ACTIVE):
+            return
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._door.leave(self._name, self._instance)
+        except (RaftError, JoinRejected, JoinLater, TimeoutError) as error:
+            log.info("%s goes without a good-bye: %s", self._name, error or type(error).__name__)

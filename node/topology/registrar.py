@@ -1,0 +1,217 @@
+"""Carries out the verdicts on topology: reads the records, decides, writes them if nobody else has meanwhile.
+
+Every member of the Raft group has one and answers for all; a decision is proposed together with the versions of the
+records that it rests on, so two registrars never undo each other. The leader's also initializes the cluster, and drops
+whoever the physical topology has lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from metastore.codec import decode_result, encode_command
+from metastore.errors import SystemConflict
+from metastore.requests import SystemWrite
+from node.service import Service
+from node.topology.records import NODE_PREFIX, PROTOCOL_VERSION, RULES_NAME, ClusterRules, NodeRecord
+from node.topology.token import SALT_BYTES, token_fits, token_record
+from node.topology.verdicts import (
+    JoinRequest,
+    Keep,
+    Later,
+    Physical,
+    Reject,
+    Verdict,
+    Write,
+    due_drops,
+    judge_join,
+    judge_leave,
+    judge_recovered,
+)
+from node.topology.view import node_of, nodes_of, rules_of
+from raftgroup.errors import NodeFailed, RaftError
+
+log = logging.getLogger(__name__)
+
+CONFLICTS_MAX = 8
+LOOK_S = 0.25
+UNSEEN_S = 30.0
+"""How long a new leader waits for a node that it has never seen: longer than gossip takes after a full restart."""
+
+
+class JoinRejected(Exception):
+    """A node is refused for good; `verdict` says why and what to do."""
+
+    def __init__(self, verdict: Reject) -> None:
+        super().__init__(verdict.text)
+        self.verdict = verdict
+
+
+class JoinLater(Exception):
+    """Not now: the same request may succeed in a moment."""
+
+    retry = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The cluster state message: what a node has to know before it asks to be let in. `revision`: LM."""
+
+    cluster: str
+    cluster_id: str
+    generation: int
+    protocol: int
+    initialized: bool
+    token_needed: bool
+    revision: int
+    minimal_revision: int
+    leader: str | None
+
+
+class Registrar:
+    """`physical`: the topology as this node's SWIM sees it. `token`: what a new cluster is initialized with."""
+
+    def __init__(self, service: Service, cluster: str, physical: Callable[[], Physical], token: str | None) -> None:
+        self._service = service
+        self._cluster = cluster
+        self._physical = physical
+        self._token = token
+        self.rejected = 0
+        self.drops = 0
+
+    @property
+    def _records(self) -> Any:
+        return self._service.store.system
+
+    # What nodes ask.
+
+    async def state(self) -> ClusterState:
+        """By a linearizable read. Raises Unavailable."""
+        await self._service.barrier()
+        return self.state_now()
+
+    def state_now(self) -> ClusterState:
+        """As this node has it."""
+        store, rules = self._service.store, rules_of(self._records)
+        return ClusterState(
+            cluster=self._cluster,
+            cluster_id=store.lineage.cluster_id,
+            generation=store.lineage.generation,
+            protocol=rules.protocol if rules else PROTOCOL_VERSION,
+            initialized=rules is not None,
+            token_needed=bool(rules and rules.token),
+            revision=store.revision,
+            minimal_revision=store.minimal_revision,
+            leader=self._service.group.leader,
+        )
+
+    async def join(self, request: JoinRequest) -> NodeRecord:
+        """Raises JoinRejected, JoinLater, Unavailable."""
+
+        def judge() -> Verdict:
+            return judge_join(
+                request,
+                rules_of(self._records),
+                self._service.store.lineage.cluster_id,
+                node_of(self._records, request.name),
+                self._physical().get(request.name),
+                token_fits,
+            )
+
+        return await self._carry_out(request.name, judge)
+
+    async def recovered(self, name: str, instance: str, incarnation: int, revision: int) -> NodeRecord:
+        """RecoveryFinished. Raises JoinRejected, Unavailable."""
+
+        def judge() -> Verdict:
+            return judge_recovered(name, instance, incarnation, revision, node_of(self._records, name))
+
+        return await self._carry_out(name, judge)
+
+    async def leave(self, name: str, instance: str) -> NodeRecord:
+        """Raises JoinRejected where somebody else has the name, Unavailable."""
+        return await self._carry_out(name, lambda: judge_leave(name, instance, node_of(self._records, name)))
+
+    async def look(self, name: str) -> NodeRecord | None:
+        """What the cluster says of a node, by a linearizable read. Raises Unavailable."""
+        await self._service.barrier()
+        return node_of(self._records, name)
+
+    async def _carry_out(self, name: str, judge: Callable[[], Verdict]) -> NodeRecord:
+        for _ in range(CONFLICTS_MAX):
+            await self._service.barrier()
+            seen = self._versions(NODE_PREFIX + name, RULES_NAME)
+            verdict = judge()
+            if isinstance(verdict, Keep):
+                return verdict.record
+            if isinstance(verdict, Later):
+                raise JoinLater(verdict.text)
+            if isinstance(verdict, Reject):
+                self.rejected += 1
+                log.warning("%s is refused (%s): %s", name, verdict.reason.value, verdict.text)
+                raise JoinRejected(verdict)
+            if await self._write(seen, [verdict]):
+                log.info("%s is %s, incarnation %d", name, verdict.record.standing.value, verdict.record.incarnation)
+                return verdict.record
+        raise JoinLater(f"the records of {name} change all the time: try again")
+
+    def _versions(self, *names: str) -> tuple[tuple[str, int], ...]:
+        return tuple((name, self._records.get(name).version) for name in names)
+
+    async def _write(self, seen: tuple[tuple[str, int], ...], writes: list[Write]) -> bool:
+        """False where the records have changed meanwhile. Raises Unavailable, OutcomeUnknown."""
+        request = SystemWrite(seen, tuple((each.record.key, each.record.to_bytes()) for each in writes))
+        return await self._propose(request)
+
+    async def _propose(self, request: SystemWrite) -> bool:
+        applied = await self._service.group.propose(encode_command(request), timeout_s=self._service.deadline_s)
+        try:
+            decode_result(applied.result)
+        except SystemConflict:
+            return False
+        return True
+
+    # What the leader does unasked.
+
+    async def watch(self) -> None:
+        """Run until cancelled. Raises NodeFailed."""
+        loop = asyncio.get_running_loop()
+        leads_since: float | None = None
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if not self._service.group.leads:
+                leads_since = None
+                continue
+            leads_since = loop.time() if leads_since is None else leads_since
+            try:
+                await self._initialize()
+                await self._drop(unseen_long=loop.time() - leads_since > UNSEEN_S)
+            except NodeFailed:
+                raise
+            except RaftError as error:
+                log.debug("the topology is looked after later: %s", error)
+
+    async def _initialize(self) -> None:
+        """Once in the life of a cluster; before that, the first leader has chosen the cluster's id."""
+        store = self._service.store
+        if rules_of(self._records) is not None or not store.lineage.cluster_id:
+            return
+        members = tuple(sorted(member.id for member in self._service.group.members.members))
+        rules = ClusterRules(
+            self._cluster, PROTOCOL_VERSION, token_record(self._token, os.urandom(SALT_BYTES)), members
+        )
+        request = SystemWrite(((RULES_NAME, 0),), ((RULES_NAME, rules.to_bytes()),))
+        if await self._propose(request):
+            log.info("cluster %s is initialized with %s", self._cluster, ", ".join(members))
+
+    async def _drop(self, *, unseen_long: bool) -> None:
+        for record in due_drops(nodes_of(self._records), self._physical(), unseen_long):
+            seen = self._versions(record.key)
+            if await self._write(seen, [Write(record)]):
+                self.drops += 1
+                log.warning("%s is dropped from the topology: %s", record.name, record.reason)

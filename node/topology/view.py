@@ -1,0 +1,57 @@
+"""Topology as plain values, for status, the API and metrics, out of the system records and what SWIM knows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from metastore.system_records import SystemRecords
+from node.swim.record import Record
+from node.topology.records import NODE_PREFIX, RULES_NAME, ClusterRules, NodeRecord, Standing
+
+
+def rules_of(records: SystemRecords) -> ClusterRules | None:
+    """None until the cluster is initialized."""
+    found = records.get(RULES_NAME)
+    return ClusterRules.from_bytes(found.value) if found.version else None
+
+
+def node_of(records: SystemRecords, name: str) -> NodeRecord | None:
+    found = records.get(NODE_PREFIX + name)
+    return NodeRecord.from_bytes(found.value) if found.version else None
+
+
+def nodes_of(records: SystemRecords) -> list[NodeRecord]:
+    """In the order of their names, those that are gone among them."""
+    return [NodeRecord.from_bytes(found.value) for found in records.with_prefix(NODE_PREFIX)]
+
+
+def logical_view(records: SystemRecords) -> list[dict[str, Any]]:
+    """Nodes that are in, or on their way in; what is only remembered is left out."""
+    return [logical_row(each) for each in nodes_of(records) if each.standing is not Standing.GONE]
+
+
+def logical_row(record: NodeRecord) -> dict[str, Any]:
+    return {
+        "id": record.name,
+        "role": record.role.value,
+        "standing": record.standing.value,
+        "incarnation": record.incarnation,
+        "instance": record.instance,
+        "addresses": dict(sorted(record.addresses.items())),
+        "recovered_revision": record.recovered if record.standing is Standing.ACTIVE else None,
+    }
+
+
+def physical_view(records: Iterable[Record]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": record.name,
+            "state": record.state.name.lower(),
+            "address": record.address,
+            "instance": record.instance,
+            "incarnation": record.incarnation,
+            "tags": dict(record.tags),
+        }
+        for record in sorted(records, key=lambda each: each.name)
+    ]
