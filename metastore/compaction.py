@@ -4,9 +4,8 @@ Compact(r) makes r the minimal revision in the instant in which it is applied: r
 from then on, on every replica, and the logical size falls by what no revision from r on needs. The bytes are removed
 later, in bounded slices, and nobody can tell how far that has come: look-ups do not depend on it (`mvcc.py`).
 
-Readable from MM on, so never removed: the newest version of a key at or below MM while it lives, every version
-after it, and every event from MM on (a watch may start at MM). Removed: versions superseded at or below MM, and
-tombstones below MM.
+Removed are blocks of events below MM, each as a whole, and the tombstones that they wrote. Every event from MM on
+stays, for a watch may start at MM; and with each stays the row that it replaced, which is what a read at MM may want.
 
 A pin holds MM back for a bounded time of the replicated clock. A compaction that meets one goes as far as the pin
 allows; the rest is remembered and proposed again by the leader.
@@ -14,58 +13,42 @@ allows; the rest is remembered and proposed again by the leader.
 
 from __future__ import annotations
 
+from itertools import islice
 from struct import Struct
 
+from metastore.block import open_block
 from metastore.errors import FutureRevision, InvalidRequest, TooManyPins
+from metastore.history import History, is_tombstone, mod_of
 from metastore.limits import Limits, Retention
-from metastore.mvcc import compacted, record_at
+from metastore.mvcc import compacted
 from metastore.ordered_map import OrderedMap, Table
-from metastore.record import (
-    DELETE,
-    HEADER,
-    HEADER_BYTES,
-    NO_DIGEST,
-    PIN_END,
-    PIN_PREFIX,
-    POINTER,
-    POINTER_BYTES,
-    REVISION,
-    Trailer,
-    is_only_event,
-    key_hash,
-    unpack_trailer,
-)
-from metastore.state import FIRST_REVISION, State
+from metastore.record import PIN_END, PIN_PREFIX, POINTER, unpack_row
+from metastore.state import State
 
-COLLECTED_KEY = b"collected"
 PIN = Struct(">QQQ")
+NEVER_MS = 1 << 63
 
 
 class Compactor:
     """Pins by their id: (revision, deadline in ms, start in ms), all of the replicated clock."""
 
-    __slots__ = ("_cursor", "_limits", "_pins", "_state", "_tables")
+    __slots__ = ("_clear_to", "_cursor", "_history", "_limits", "_pins", "_state", "_tables")
 
-    def __init__(self, tables: OrderedMap, state: State, limits: Limits) -> None:
+    def __init__(self, tables: OrderedMap, state: State, history: History, limits: Limits) -> None:
         self._tables = tables
         self._state = state
+        self._history = history
         self._limits = limits
         self._pins: dict[str, tuple[int, int, int]] = {}
-        self._cursor = b""
         self.load()
 
     def load(self) -> None:
-        self._cursor = self._tables.get(Table.META, COLLECTED_KEY) or POINTER.pack(FIRST_REVISION, 0)
+        self._cursor = b""
+        self._clear_to = 0
         self._pins = {
             key[len(PIN_PREFIX) :].decode(): PIN.unpack(value)
             for key, value in self._tables.scan(Table.META, PIN_PREFIX, PIN_END)
         }
-
-    def trailer(self, revision: int) -> Trailer | None:
-        """Of a retained revision (MM to LM). None for the first one, which has no events, and for others."""
-        if not max(FIRST_REVISION + 1, self._state.compacted) <= revision <= self._state.revision:
-            return None
-        return unpack_trailer(record_at(self._tables, POINTER.pack(revision, 0)))
 
     def compact(self, revision: int) -> None:
         """Raises Compacted and FutureRevision, as etcd does."""
@@ -84,10 +67,7 @@ class Compactor:
 
     def _advance(self, target: int) -> None:
         state = self._state
-        before, at = self.trailer(target - 1), self.trailer(target)
-        garbage = at.garbage if at else 0
-        state.base_chain = before.chain if before else NO_DIGEST
-        self._set_cursor(min(self._cursor, POINTER.pack(max(FIRST_REVISION, state.compacted), 0)))
+        garbage = self._history.garbage_at(target)
         state.compacted = target
         state.size -= garbage - state.freed
         state.freed = garbage
@@ -150,8 +130,8 @@ class Compactor:
 
     def _clock_of(self, revision: int) -> int:
         """When it was written; for one that is not there yet: later than any time."""
-        trailer = self.trailer(revision)
-        return trailer.clock_ms if trailer else 1 << 63
+        clock_ms = self._history.clock_ms_at(revision)
+        return NEVER_MS if clock_ms is None else clock_ms
 
     def _last_before(self, clock_ms: int) -> int:
         """The newest revision that is not younger than `clock_ms`."""
@@ -164,48 +144,38 @@ class Compactor:
     @property
     def pending(self) -> bool:
         """Whether something may wait for its physical removal."""
-        return self._cursor < self._end()
+        return self._clear_to < self._state.compacted
 
-    def collect(self, events_max: int) -> int:
-        """Look at no more than so many events and remove what no retained revision needs. How many it looked at.
+    def collect(self, blocks_max: int) -> int:
+        """Remove no more than so many blocks that no retained revision needs. How many that were.
 
-        The superseded versions of MM itself go too, but its tombstones stay for the watchers: so the cursor ends
-        just behind its last event and, when MM moves on, comes back to its first. Before the cursor everything is
-        collected, behind it nothing is: so the events of a revision are found one by one, without a scan.
+        Blocks go in their order, so the first one that stays says that there is nothing more to do for now.
         """
-        revision, sub = POINTER.unpack(self._cursor)
-        get, compacted, looked_at = self._tables.get, self._state.compacted, 0
-        while revision <= compacted and looked_at < events_max:
-            pointer = POINTER.pack(revision, sub)
-            record = get(Table.REVISION, pointer)
-            looked_at += 1
-            if record is None or self._remove_around(pointer, record):
-                revision, sub = revision + 1, 0
-            else:
-                sub += 1
-        self._set_cursor(POINTER.pack(revision, sub))
-        return looked_at
+        found = 0
+        for pointer, packed in self._first_blocks(blocks_max):
+            last, _ = POINTER.unpack(pointer)
+            if last >= self._state.compacted:
+                self._clear_to = last
+                return found
+            self._remove_tombstones(packed)
+            self._tables.delete(Table.REVISION, pointer)
+            self._cursor = pointer
+            found += 1
+        if found < blocks_max:
+            self._clear_to = self._state.compacted
+        return found
 
-    def _end(self) -> bytes:
-        """Behind the last event that `collect` has to look at."""
-        return POINTER.pack(max(0, self._state.compacted) + 1, 0)
+    def _first_blocks(self, blocks_max: int) -> list[tuple[bytes, bytes]]:
+        """From where the last removal has stopped: what is gone already need not be passed over again."""
+        return list(islice(self._tables.scan(Table.REVISION, self._cursor, None), blocks_max))
 
-    def _set_cursor(self, cursor: bytes) -> None:
-        if cursor != self._cursor:
-            self._cursor = cursor
-            self._tables.put(Table.META, COLLECTED_KEY, cursor)
-
-    def _remove_around(self, pointer: bytes, record: bytes) -> bool:
-        """What the event has made superfluous. Whether it is known to be the only one of its revision."""
-        kind, key_bytes, _, _, _, _, previous, previous_sub = HEADER.unpack_from(record)
-        delete, key = self._tables.delete, record[HEADER_BYTES : HEADER_BYTES + key_bytes]
-        if previous:
-            superseded = POINTER.pack(previous, previous_sub)
-            delete(Table.REVISION, superseded)
-            delete(Table.HISTORY, key_hash(key) + superseded[: REVISION.size])
-        if kind == DELETE and REVISION.unpack_from(pointer)[0] < self._state.compacted:
-            delete(Table.REVISION, pointer)
-            meta = self._tables.get(Table.KEY, key)
-            if meta is not None and meta[:POINTER_BYTES] == pointer:
-                delete(Table.KEY, key)
-        return is_only_event(pointer, record)
+    def _remove_tombstones(self, packed: bytes) -> None:
+        block = open_block(packed)
+        if not block.deletes:
+            return
+        for row, _ in block.events():
+            if is_tombstone(row):
+                key = unpack_row(row).key
+                latest = self._tables.get(Table.KEY, key)
+                if latest is not None and mod_of(latest) == mod_of(row):
+                    self._tables.delete(Table.KEY, key)

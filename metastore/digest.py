@@ -1,11 +1,12 @@
 """Two replicas compare in O(buckets), and what differs is named (M7).
 
-leaf(event)  = H(revision, sub, event)                                     H is BLAKE2b-128
-chain(r)     = H(chain(r - 1), times and counts of r, leaves of r in order)
-bucket(b)    = sum of the leaves of the live keys of b, modulo 2^128       b = crc32(key) mod 4,096
+leaf(version) = H(mod, create revision, version, lease, key, value)       H is XXH3-128, `record.py`
+chain(r)      = chain(r - 1) * odd factor + leaf, for the events of r in order, modulo 2^128
+bucket(b)     = sum of the leaves of the live keys of b, modulo 2^128       b = crc32(key) mod 4,096
 
 A leaf covers key, value and mod revision, so equal buckets mean equal live content, and a put or delete changes
-one sum by one subtraction and one addition. Physical removal by compaction touches neither chain nor sums.
+one sum by one subtraction and one addition. Physical removal by compaction touches neither chain nor sums. All of it
+can be made from the change feed as well: a vault has the same digests as the replicas. Times are no part of it.
 """
 
 from __future__ import annotations
@@ -18,36 +19,20 @@ from zlib import crc32
 
 from metastore.lineage import LINEAGE_BOUNDS
 from metastore.ordered_map import OrderedMap, Table
-from metastore.record import DIGEST_BYTES, PIN_END, PIN_PREFIX, TRAILER
+from metastore.record import DIGEST_BYTES, PIN_END, PIN_PREFIX
 
 BUCKETS = 4096
 SUM_MASK = (1 << 128) - 1
-BUCKET_PREFIX = b"bucket/"
-BUCKET_END = b"bucket0"
-BUCKET_NUMBER = Struct(">H")
+SUMS_KEY = b"buckets"
 CONTROL_ENTRY = Struct(">BII")
-TIMES = Struct(">QQQI")
-"""Wall and lease clock, garbage, number of events: the trailer of a revision without its chain."""
 
 
 def bucket_of(key: bytes) -> int:
     return crc32(key) & (BUCKETS - 1)
 
 
-def bucket_key(bucket: int) -> bytes:
-    return BUCKET_PREFIX + BUCKET_NUMBER.pack(bucket)
-
-
-BUCKET_KEYS = [bucket_key(bucket) for bucket in range(BUCKETS)]
-
-
-def next_chain(chain: bytes, times: bytes, leaves: bytes) -> bytes:
-    """`times` as TIMES packs them; `leaves` one after the other."""
-    return blake2b(chain + times + leaves, digest_size=DIGEST_BYTES).digest()
-
-
-def trailer_times(trailer: bytes) -> bytes:
-    return trailer[DIGEST_BYTES : TRAILER.size]
+def digest_bytes(number: int) -> bytes:
+    return number.to_bytes(DIGEST_BYTES, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,37 +53,38 @@ class Digest:
 
 
 class BucketSums:
-    """The sums in memory, and which of them wait to be written."""
+    """The sums in memory, where they may be out of their modulus; `save` writes them as one entry of META."""
 
-    __slots__ = ("dirty", "sums")
+    __slots__ = ("_saved", "sums")
 
     def __init__(self, tables: OrderedMap) -> None:
-        self.sums: list[int] = [0] * BUCKETS
-        self.dirty: set[int] = set()
+        self.sums: list[int] = []
+        self._saved: list[int] = []
         self.load(tables)
 
     def load(self, tables: OrderedMap) -> None:
-        self.sums[:] = [0] * BUCKETS
-        self.dirty.clear()
-        for key, value in tables.scan(Table.META, BUCKET_PREFIX, BUCKET_END):
-            (number,) = BUCKET_NUMBER.unpack(key[len(BUCKET_PREFIX) :])
-            self.sums[number] = int.from_bytes(value, "big")
+        self.sums[:] = read_sums(tables)
+        self._saved = list(self.sums)
 
-    def replace(self, key: bytes, old_leaf: bytes, new_leaf: bytes) -> None:
-        """An empty leaf (sixteen zero bytes) stands for no version."""
-        number = crc32(key) & (BUCKETS - 1)
-        change = int.from_bytes(new_leaf, "big") - int.from_bytes(old_leaf, "big")
-        self.sums[number] = (self.sums[number] + change) & SUM_MASK
-        self.dirty.add(number)
+    def replace(self, key: bytes, old_leaf: int, new_leaf: int) -> None:
+        """0 stands for no version."""
+        self.sums[bucket_of(key)] += new_leaf - old_leaf
 
     def save(self, tables: OrderedMap) -> None:
-        put, meta, sums, keys = tables.put, Table.META, self.sums, BUCKET_KEYS
-        for number in self.dirty:
-            put(meta, keys[number], sums[number].to_bytes(DIGEST_BYTES, "big"))
-        self.dirty.clear()
+        if self.sums != self._saved:
+            tables.put(Table.META, SUMS_KEY, self.packed())
+            self._saved = list(self.sums)
 
     def packed(self) -> bytes:
+        """4,096 sums of 16 bytes, big-endian, in order."""
+        self.sums[:] = [total & SUM_MASK for total in self.sums]
         return b"".join([total.to_bytes(DIGEST_BYTES, "big") for total in self.sums])
+
+
+def read_sums(tables: OrderedMap) -> list[int]:
+    """As they were saved last."""
+    packed = tables.get(Table.META, SUMS_KEY) or bytes(BUCKETS * DIGEST_BYTES)
+    return [int.from_bytes(packed[at : at + DIGEST_BYTES], "big") for at in range(0, len(packed), DIGEST_BYTES)]
 
 
 def differing_buckets(one: Digest, other: Digest) -> tuple[int, ...]:

@@ -15,6 +15,8 @@ result was that of a plain put, which most are: one entry per 32 writes instead 
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import takewhile
 from struct import Struct
 from typing import Any
@@ -38,6 +40,7 @@ CLIENT = Struct(">QQQQ")
 SEQUENCE_MAX = (1 << 63) - 1
 PAGE_SLOTS = 32
 PAGE_BYTES = PAGE_SLOTS * NUMBER.size
+SLOTS = [Struct(f">{count}Q") for count in range(PAGE_SLOTS + 1)]
 ENTRY_COST_BYTES = 64
 
 
@@ -62,7 +65,7 @@ class Client:
 class ResultBook:
     """Results by (client, sequence). Clients that have results are in memory, the one idle for longest first."""
 
-    __slots__ = ("_clients", "_dirty", "_known", "_limits", "_pack", "_state", "_tables")
+    __slots__ = ("_clients", "_dirty", "_growth", "_known", "_limits", "_pack", "_state", "_tables")
 
     def __init__(self, tables: OrderedMap, state: State, limits: Limits) -> None:
         self._tables = tables
@@ -71,12 +74,14 @@ class ResultBook:
         self._pack = msgpack.Packer().pack
         self._clients: dict[bytes, Client] = {}
         self._dirty: dict[bytes, Client] = {}
+        self._growth = 0
         self._known: dict[str, Client] = {}  # active ones by their id, as far as they have shown up
         self.load()
 
     def load(self) -> None:
         self._known.clear()
         self._dirty.clear()
+        self._growth = 0
         stored = self._tables.scan(Table.CLIENT, ACTIVE, next_letter(ACTIVE))
         clients = [Client(key[1:], *CLIENT.unpack(value)) for key, value in stored]
         self._clients = {client.name: client for client in sorted(clients, key=lambda client: client.clock_ms)}
@@ -105,15 +110,14 @@ class ResultBook:
         stored = self._tables.get(Table.CLIENT, RESULT + client.name + NUMBER.pack(sequence))
         return None if stored is None else msgpack.unpackb(stored, use_list=False)
 
-    def newer_than_all(self, rid: Any) -> Client | None:
-        """The client of a request id that can't be a retry, which most are; None where `find` has to tell.
-
-        `rid` as it came over the wire, [client, sequence] at best.
-        """
-        if type(rid) is not list or len(rid) != 2 or type(rid[0]) is not str or type(rid[1]) is not int:
-            return None
-        client = self._known.get(rid[0])
-        return client if client is not None and client.highest < rid[1] <= SEQUENCE_MAX else None
+    def active(self, name: str) -> Client | None:
+        """A client that has results: what is above its `highest` is no retry. None for a new or forgotten one."""
+        client = self._known.get(name)
+        if client is None:
+            client = self._clients.get(key_hash(name.encode("utf-8", "surrogatepass")))
+            if client is not None:
+                self._known[name] = client
+        return client
 
     def _client(self, name: str) -> Client:
         """A new one is not entered before it has a result."""
@@ -164,6 +168,21 @@ class ResultBook:
         NUMBER.pack_into(page, slot * NUMBER.size, revision)
         self._used(client, sequence)
 
+    def remember_puts(self, client: Client, sequences: Sequence[int], revisions: Sequence[int]) -> None:
+        """As `remember_put` for each of them. `sequences` grow, and all are above the client's highest one."""
+        first = 0
+        while first < len(sequences):
+            number = page_of(sequences[first])
+            page = client.pages.get(number) or self._open_page(client, number)
+            stop = bisect_right(sequences, (number + 1) * PAGE_SLOTS, first)
+            if sequences[stop - 1] - sequences[first] == stop - first - 1:
+                SLOTS[stop - first].pack_into(page, slot_of(sequences[first]), *revisions[first:stop])
+            else:
+                for place in range(first, stop):
+                    NUMBER.pack_into(page, slot_of(sequences[place]), revisions[place])
+            self._used(client, sequences[stop - 1])
+            first = stop
+
     def _open_page(self, client: Client, number: int) -> bytearray:
         stored = self._tables.get(Table.CLIENT, page_key(client, number))
         if stored is None:
@@ -173,7 +192,7 @@ class ResultBook:
 
     def _grow(self, client: Client, size: int) -> None:
         client.bytes += size
-        self._state.size += size
+        self._growth += size
 
     def _used(self, client: Client, sequence: int) -> None:
         if client.clock_ms != self._state.clock_ms:
@@ -242,7 +261,9 @@ class ResultBook:
         self._tables.put(Table.CLIENT, FORGOTTEN + client.name, NUMBER.pack(client.highest))
 
     def save(self) -> None:
-        """At the end of a batch."""
+        """At the end of a batch. Only now it counts how much they have grown: so a batch can be taken in any way."""
+        self._state.size += self._growth
+        self._growth = 0
         for name, client in self._dirty.items():
             self._tables.put(Table.CLIENT, ACTIVE + name, client.packed())
             for number, page in client.pages.items():

@@ -19,9 +19,9 @@ from metastore import long_keys
 from metastore.errors import StoreCorrupt
 from metastore.ordered_map import Table
 from metastore.store_errors import StoreFailed
-from metastore.stored_record import REMEDY, seal, seal_all, unseal
+from metastore.stored_record import REMEDY, seal, seal_all, unseal, unseal_all
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FORMAT_NAME = "palisade-store"
 MAP_BYTES_MIN = 1 << 30
 DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
@@ -62,6 +62,16 @@ class LmdbFile:
             return None
         value = unseal(table, stored, sealed)
         return value if stored is key else long_keys.split(value)[1]
+
+    def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, Any]:
+        """The values of those keys that exist."""
+        try:
+            with self.reader.cursor(self._tables[table]) as cursor:
+                stored = cursor.getmulti([long_keys.stored_key(key) for key in keys])
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+        items = unseal_all(table, stored)
+        return dict(long_keys.split(value) if long_keys.is_long(key) else (key, value) for key, value in items)
 
     def scan(self, table: Table, start: bytes, end: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         items = self.stored_items(self.reader, table, long_keys.stored_start(start), long_keys.stored_end(end), reverse)
@@ -222,10 +232,10 @@ class LmdbFile:
     def _check_format(self, about: list[Any] | None) -> str:
         if about is None or about[0] != FORMAT_NAME:
             raise self._foreign()
-        if about[1] > FORMAT_VERSION:
+        if about[1] != FORMAT_VERSION:
             raise StoreCorrupt(
-                f"the store in {self.directory} has format {about[1]}, and this program knows up to {FORMAT_VERSION}: "
-                "start it with the newer program that wrote it"
+                f"the store in {self.directory} has format {about[1]}, and this program knows {FORMAT_VERSION}: "
+                f"start it with the {'newer' if about[1] > FORMAT_VERSION else 'older'} program that wrote it"
             )
         return str(about[2])
 

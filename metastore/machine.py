@@ -9,23 +9,25 @@ out of `apply`, and the node stops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from metastore import mvcc
 from metastore.check import check
 from metastore.clock import StampClock
-from metastore.codec import PLAIN_PUT, decode_fields, encode_result, unpack_command
+from metastore.codec import decode_fields, encode_result, unpack_command
 from metastore.compaction import Compactor
 from metastore.control import Control
-from metastore.digest import BucketSums, Digest
+from metastore.digest import BucketSums, Digest, digest_bytes
 from metastore.errors import MetastoreError, StoreCorrupt
 from metastore.exactly_once import ResultBook
+from metastore.history import History
 from metastore.housekeeping import due_commands
 from metastore.lease import LeaseBook
 from metastore.limits import Limits, Retention
 from metastore.lineage import Lineage
 from metastore.ordered_map import OrderedMap
-from metastore.plain_put import NOT_PLAIN, make_plain_put
+from metastore.plain_put import PlainPuts
 from metastore.range_read import read_range
 from metastore.requests import (
     Command,
@@ -36,7 +38,7 @@ from metastore.requests import (
     SystemWrite,
     Txn,
 )
-from metastore.result_codec import PUT, Wire, refusal
+from metastore.result_codec import Wire, refusal
 from metastore.results import (
     DoneResult,
     KeyValue,
@@ -52,8 +54,9 @@ from metastore.txn import Executor
 from metastore.validation import check_request, check_request_id
 from metastore.watch import WatchHub
 
-COLLECT_PER_COMMAND = 4
-COLLECT_PER_BATCH = 64
+COLLECT_PER_BATCH = 16
+COMMANDS_PER_COLLECTED = 8
+"""How many blocks a batch removes at most: more than it makes, so that the removal comes to its end."""
 
 
 class MetaStore:
@@ -66,15 +69,20 @@ class MetaStore:
         self._state = State(tables)
         self._clock = StampClock(self._state)
         self._buckets = BucketSums(tables)
+        self._history = History(tables, self._state)
         self._leases = LeaseBook(tables, self._state)
-        self._compactor = Compactor(tables, self._state, self.limits)
+        self._compactor = Compactor(tables, self._state, self._history, self.limits)
         self._results = ResultBook(tables, self._state, self.limits)
         self.system = SystemRecords(tables, self._state)
         self._changed: list[bytes] = []
-        self._writer = RevisionWriter(tables, self._state, self._buckets, self._leases, self._changed)
-        self._executor = Executor(tables, self._state, self._leases, self._writer, self.limits)
-        self._plain_put = make_plain_put(tables, self._state, self._buckets, self._changed, self.limits.quota_bytes)
-        self.watches = WatchHub(tables, self._state)
+        self._writer = RevisionWriter(tables, self._state, self._history, self._buckets, self._leases, self._changed)
+        self._view = mvcc.View(tables, self._state, self._history)
+        self._executor = Executor(self._view, self._leases, self._writer, self.limits)
+        self._plain_puts = PlainPuts(
+            tables, self._state, self._history, self._buckets, self._results, self._changed, self.limits
+        )
+        self.watches = WatchHub(self._history, self._state)
+        tables.before_save = partial(self._buckets.save, tables)
         control = Control(self._state, self._leases, self._compactor, self._results, self._writer, self.limits)
         self._handlers: dict[type, Callable[[Any], Result]] = {
             Put: self._executor.run,
@@ -83,9 +91,6 @@ class MetaStore:
             **control.handlers(),
             SystemWrite: self._write_system,
         }
-        roomy = self.limits.request_bytes_max >= self.limits.key_bytes_max + self.limits.value_bytes_max + 64
-        self._plain_key_max = self.limits.key_bytes_max
-        self._plain_value_max = self.limits.value_bytes_max if roomy else -1
 
     # What the log does
 
@@ -96,12 +101,11 @@ class MetaStore:
         before = state.revision
         self._clock.accept(stamp)
         state.index, state.term = index, term
-        command = self._command
-        results = [command(packed) for packed in commands]
-        self._buckets.save(self._tables)
+        results = self._run(commands)
         self._results.save()
+        self._watch_quota()
         if self._compactor.pending:
-            self._compactor.collect(COLLECT_PER_BATCH + COLLECT_PER_COMMAND * len(commands))
+            self._compactor.collect(COLLECT_PER_BATCH + len(commands) // COMMANDS_PER_COLLECTED)
         state.save_clock(self._tables)
         state.save(self._tables)
         changed = list(self._changed)
@@ -132,15 +136,16 @@ class MetaStore:
             self._state, self._leases, self._compactor, self._results, self.limits, self.retention, clock_ms
         )
 
-    def collect(self, events_max: int = 1000) -> bool:
+    def collect(self, blocks_max: int = 64) -> bool:
         """One bounded slice of physical removal, for idle moments. True while there is more to do."""
-        self._compactor.collect(events_max)
+        self._compactor.collect(blocks_max)
         return self._compactor.pending
 
     def reload(self) -> None:
         """The tables were replaced (a snapshot): forget what is in memory, and tell every watcher."""
         before = self._state.revision
         self._state.load(self._tables)
+        self._history.reload()
         self._buckets.load(self._tables)
         self._leases.load()
         self._compactor.load()
@@ -194,7 +199,7 @@ class MetaStore:
 
     def range(self, request: Range) -> RangeResult:
         """Raises Compacted, FutureRevision. The caller has seen to `check_request` and, if needed, a read barrier."""
-        return read_range(self._tables, self._state, request, self._state.revision)
+        return read_range(self._view, request, self._state.revision)
 
     def read_txn(self, request: Txn) -> TxnResult:
         """A transaction for which `is_read_only` holds."""
@@ -210,48 +215,38 @@ class MetaStore:
         return LeaseInfo(self._state.revision, lease, remaining, granted, keys)
 
     def digest(self) -> Digest:
-        return Digest(self._state.revision, self._state.chain, self._buckets.packed())
+        return Digest(self._state.revision, digest_bytes(self._state.chain), self._buckets.packed())
 
     def chain_at(self, revision: int) -> bytes | None:
         """The chain digest after a retained revision; None for another one."""
-        trailer = self._compactor.trailer(revision)
-        return trailer.chain if trailer else None
+        chain = self._history.chain_at(revision)
+        return None if chain is None else digest_bytes(chain)
 
     # One command
 
-    def _command(self, packed: bytes) -> Wire:
+    def _run(self, commands: Sequence[bytes]) -> list[Wire]:
+        values = [unpacked(command) for command in commands]
+        answers: list[Wire] = []
+        done = 0
+        while done < len(values):
+            plain = self._plain_puts.run(values, done, answers)
+            if plain == done:
+                answers.append(self._command(values[done]))
+                plain += 1
+            done = plain
+        return answers
+
+    def _command(self, value: Any) -> Wire:
+        """`value`: what its bytes hold as msgpack, or the refusal of these bytes."""
+        if isinstance(value, MetastoreError):
+            return refusal(value)
         try:
-            fields = unpack_command(packed)
-            if type(fields) is list and len(fields) == 4 and fields[0] == PLAIN_PUT:
-                _, rid, key, value = fields
-                revision = self._try_plain_put(rid, key, value)
-                if revision:
-                    return (PUT, revision)
-            request, request_id = decode_fields(fields)
+            request, request_id = decode_fields(value)
         except StoreCorrupt:
             raise
         except MetastoreError as error:
             return refusal(error)
         return self._once(request, request_id) if request_id is not None else self._execute(request)
-
-    def _try_plain_put(self, rid: Any, key: Any, value: Any) -> int:
-        """The revision; NOT_PLAIN where the long way has to be taken, be it to refuse."""
-        if (
-            type(key) is not bytes
-            or type(value) is not bytes
-            or not 0 < len(key) <= self._plain_key_max
-            or len(value) > self._plain_value_max
-            or self._state.alarm
-        ):
-            return NOT_PLAIN
-        if rid is None:
-            return self._plain_put(key, value)
-        client = self._results.newer_than_all(rid)
-        revision = self._plain_put(key, value) if client is not None else NOT_PLAIN
-        if client is not None and revision:
-            self._results.remember_put(client, rid[1], revision)
-            self._watch_quota()
-        return revision
 
     def _once(self, request: Command, request_id: RequestId) -> Wire:
         """Execute it, unless its result is known already (M3)."""
@@ -266,7 +261,6 @@ class MetaStore:
             return remembered
         result = self._execute(request)
         self._results.remember(request_id, result)
-        self._watch_quota()
         return result
 
     def _execute(self, request: Command) -> Wire:
@@ -289,3 +283,11 @@ class MetaStore:
         """The write that crosses the quota is the last one: refusals never change the alarm."""
         if self._state.size > self.limits.quota_bytes:
             self._state.alarm = True
+
+
+def unpacked(command: bytes) -> Any:
+    """The msgpack value of a command, or the refusal of it."""
+    try:
+        return unpack_command(command)
+    except MetastoreError as error:
+        return error

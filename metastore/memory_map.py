@@ -6,7 +6,7 @@ For the simulator and for tests; the same contract as `LmdbStore` (`tests/contra
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from metastore.ordered_map import Table
 
@@ -28,6 +28,11 @@ class MemoryTable:
         if key not in self.values:
             self._added.add(key)
         self.values[key] = value
+        self.changes += 1
+
+    def put_many(self, items: Mapping[bytes, bytes]) -> None:
+        self._added.update(key for key in items if key not in self.values)
+        self.values.update(items)
         self.changes += 1
 
     def delete(self, key: bytes) -> None:
@@ -62,12 +67,20 @@ class MemoryMap:
 
     def __init__(self) -> None:
         self._tables = [MemoryTable() for _ in Table]
+        self.before_save: Callable[[], None] = _nothing
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         return self._tables[table].values.get(key)
 
+    def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        values = self._tables[table].values
+        return {key: values[key] for key in keys if key in values}
+
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         self._tables[table].put(key, value)
+
+    def put_many(self, table: Table, items: Mapping[bytes, bytes]) -> None:
+        self._tables[table].put_many(items)
 
     def delete(self, table: Table, key: bytes) -> None:
         self._tables[table].delete(key)
@@ -87,9 +100,14 @@ class MemoryMap:
                 raise RuntimeError(f"table {table.name} changed during a scan: collect the keys first")
 
     def content(self) -> list[dict[bytes, bytes]]:
-        """A copy of every table."""
+        """A copy of every table, as it would be saved."""
+        self.before_save()
         return [dict(table.values) for table in self._tables]
 
     def replace_content(self, content: list[dict[bytes, bytes]]) -> None:
         for table in Table:
             self._tables[table].replace(content[table])
+
+
+def _nothing() -> None:
+    return

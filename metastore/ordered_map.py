@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgpack
@@ -31,15 +31,22 @@ class Table(enum.IntEnum):
     META = 0
     REVISION = 1
     KEY = 2
-    HISTORY = 3
-    LEASE = 4
-    LEASE_KEY = 5
-    CLIENT = 6
+    LEASE = 3
+    LEASE_KEY = 4
+    CLIENT = 5
 
 
 class OrderedMap(Protocol):
+    before_save: Callable[[], None]
+    """Called between two batches, before what was written is saved: what its owner only keeps in memory goes in now."""
+
     def get(self, table: Table, key: bytes) -> bytes | None: ...
+    def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The values of those keys that exist."""
+        ...
+
     def put(self, table: Table, key: bytes, value: bytes) -> None: ...
+    def put_many(self, table: Table, items: Mapping[bytes, bytes]) -> None: ...
     def delete(self, table: Table, key: bytes) -> None:
         """Remove the key; nothing happens where it does not exist."""
         ...

@@ -11,27 +11,25 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from metastore.mvcc import Found, count_live, find, find_range, get, load, read_revision, value_of_found
-from metastore.ordered_map import OrderedMap
+from metastore.mvcc import Found, View, count_live, find, find_range, get, read_revision
 from metastore.requests import FROM_KEY, Range, SortOrder, SortTarget
 from metastore.results import KeyValue, RangeResult
-from metastore.state import State
 
 SortKey = Callable[[Found], Any]
 
 
-def read_range(tables: OrderedMap, state: State, request: Range, header_revision: int) -> RangeResult:
+def read_range(view: View, request: Range, header_revision: int) -> RangeResult:
     """`header_revision`: what the answer says as the revision of the store. Raises Compacted, FutureRevision."""
-    revision = read_revision(state, request.revision)
+    revision = read_revision(view.state, request.revision)
     if not request.range_end and is_plain(request):
-        return read_one(tables, request, revision, header_revision)
-    found, count = collect(tables, state, request, revision)
+        return read_one(view, request, revision, header_revision)
+    found, count = collect(view, request, revision)
     if request.count_only:
         return RangeResult(header_revision, (), False, count)
-    found = sort(tables, [item for item in found if passes(item, request)], request)
+    found = sort([item for item in found if passes(item, request)], request)
     more = 0 < request.limit < len(found)
     chosen = found[: request.limit] if more else found
-    return RangeResult(header_revision, tuple(answer(tables, item, request) for item in chosen), more, count)
+    return RangeResult(header_revision, tuple(answer(item, request) for item in chosen), more, count)
 
 
 def is_plain(request: Range) -> bool:
@@ -47,33 +45,33 @@ def has_filter(request: Range) -> bool:
     )
 
 
-def read_one(tables: OrderedMap, request: Range, revision: int | None, header_revision: int) -> RangeResult:
+def read_one(view: View, request: Range, revision: int | None, header_revision: int) -> RangeResult:
     if revision is None and not request.keys_only:
-        kv = get(tables, request.key)
+        kv = get(view.tables, request.key)
     else:
-        found = find(tables, request.key, revision)
-        kv = answer(tables, found, request) if found else None
+        found = find(view, request.key, revision)
+        kv = answer(found, request) if found else None
     return RangeResult(header_revision, (kv,) if kv else (), False, 1 if kv else 0)
 
 
-def collect(tables: OrderedMap, state: State, request: Range, revision: int | None) -> tuple[list[Found], int]:
+def collect(view: View, request: Range, revision: int | None) -> tuple[list[Found], int]:
     """What the filters, sort and limit choose from, and the count of all that exist."""
     if request.count_only:
-        return [], count_range(tables, state, request, revision)
+        return [], count_range(view, request, revision)
     needs_all = request.sort_order is not SortOrder.NONE or has_filter(request)
     wanted = request.limit + 1 if request.limit > 0 and not needs_all else None
-    found = list(islice(find_range(tables, request.key, request.range_end, revision), wanted))
+    found = list(islice(find_range(view, request.key, request.range_end, revision), wanted))
     complete = len(found) != wanted or not request.exact_count
-    return found, len(found) if complete else count_range(tables, state, request, revision)
+    return found, len(found) if complete else count_range(view, request, revision)
 
 
-def count_range(tables: OrderedMap, state: State, request: Range, revision: int | None) -> int:
+def count_range(view: View, request: Range, revision: int | None) -> int:
     """Without looking at any event where the latest state is asked for."""
     if revision is not None or not request.range_end:
-        return sum(1 for _ in find_range(tables, request.key, request.range_end, revision))
+        return sum(1 for _ in find_range(view, request.key, request.range_end, revision))
     if request.key == FROM_KEY == request.range_end:
-        return state.keys
-    return count_live(tables, request.key, request.range_end)
+        return view.state.keys
+    return count_live(view.tables, request.key, request.range_end)
 
 
 def passes(found: Found, request: Range) -> bool:
@@ -93,15 +91,15 @@ SORT_KEYS: dict[SortTarget, SortKey] = {
 }
 
 
-def sort(tables: OrderedMap, found: list[Found], request: Range) -> list[Found]:
+def sort(found: list[Found], request: Range) -> list[Found]:
     """Ties stay in the order of the keys. Another target than the key sorts ascending where no order is given."""
     if request.sort_order is SortOrder.NONE and request.sort_target is SortTarget.KEY:
         return found
-    key = SORT_KEYS.get(request.sort_target, lambda item: value_of_found(tables, item))
+    key = SORT_KEYS.get(request.sort_target, lambda item: item.value)
     return sorted(found, key=key, reverse=request.sort_order is SortOrder.DESCEND)
 
 
-def answer(tables: OrderedMap, found: Found, request: Range) -> KeyValue:
+def answer(found: Found, request: Range) -> KeyValue:
     if request.keys_only:
         return KeyValue(found.key, b"", found.create_revision, found.mod_revision, found.version, found.lease)
-    return load(tables, found)
+    return found.as_key_value()

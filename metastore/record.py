@@ -1,14 +1,15 @@
 """The bytes of the tables: every layout in one place, all integers big-endian.
 
-REVISION  pointer -> header, key, value; and, after the first event of a revision (sub 0), a trailer for the whole
-          revision: chain digest, wall and lease clock, garbage so far, number of events.
-KEY       key -> meta of its latest version: pointer, create revision, version (0: a tombstone), lease, cost, leaf.
-          The value is not here: it is read from REVISION by the pointer, which is the first 12 bytes of the meta.
-HISTORY   blake2b-128(key), mod revision -> sub, end, leaf of a superseded version. `end` is the revision that
-          superseded it: a read at r wants the newest entry at or below r, and it exists at r only if r < end.
+A *row* is one version of a key, or the tombstone that a delete leaves. KEY has the latest row of each key, so reading
+one key is one look-up. Its *pointer* is revision and sub, the number of the event in its revision.
 
-A *pointer* is revision and sub: the number of the event in its revision. A *leaf* is H(pointer, header, key,
-value), the digest of one event; both the chain and the buckets are made of leaves (`digest.py`).
+    link      sub; the jump: pointer of an older row of this key; how many rows ago that was   (see `history.py`)
+    content   mod revision, create revision, version (0: a tombstone), lease, sizes of key and value; key, value
+
+A *leaf* is the hash of the content alone: whoever has a version, a vault as well as a replica, can make its leaf.
+
+REVISION holds the events in blocks (`block.py`). An event is the row that was written, and behind it the row that it
+replaced: so every version that a retained revision can read is in a block of a later revision, or in KEY.
 """
 
 from __future__ import annotations
@@ -17,29 +18,31 @@ from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
 
+from xxhash import xxh3_128_intdigest
+
 from metastore.results import KeyValue
 
-PUT = 0
-DELETE = 1
-
+ROW = Struct(">IQIBQQQQHI")
+LINK_BYTES = 17
+KEY_BYTES_AT = ROW.size - 6
 POINTER = Struct(">QI")
-HEADER = Struct(">BHIQQQQI")
-TRAILER = Struct(">16sQQQI")
-META = Struct(">QIQQQI16s")
-HISTORY_VALUE = Struct(">IQ16s")
 REVISION = Struct(">Q")
-SUB = Struct(">I")
-FIRST_SUB, ONE_EVENT = SUB.pack(0), SUB.pack(1)
-"""How the pointer of a revision's first event ends, and the trailer of a revision with one event."""
+JUMP_ROWS = 64
+"""Every so many rows of a key one is a milestone, to which the jumps of the rows after it lead."""
 
-POINTER_BYTES = POINTER.size
-HEADER_BYTES = HEADER.size
 DIGEST_BYTES = 16
-NO_DIGEST = bytes(DIGEST_BYTES)
 PIN_PREFIX, PIN_END = b"pin/", b"pin0"
 """The pins in META: their ids follow."""
 VERSION_OVERHEAD_BYTES = 200
-"""What a version costs beside its key (twice) and its value: header, trailer, meta, history."""
+"""What a version costs beside its key (twice) and its value."""
+
+leaf_of = xxh3_128_intdigest
+"""XXH3-128, of `row[LINK_BYTES:]`. It finds faults, not forgers."""
+
+
+def key_hash(key: bytes) -> bytes:
+    """16 bytes that stand for a key or an id: cryptographic, for two with the same hash would be taken for one."""
+    return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
 def cost_of(key: bytes, value: bytes) -> int:
@@ -47,93 +50,48 @@ def cost_of(key: bytes, value: bytes) -> int:
     return 2 * len(key) + len(value) + VERSION_OVERHEAD_BYTES
 
 
-def leaf_of(pointer: bytes, body: bytes) -> bytes:
-    """`body`: header, key and value."""
-    return blake2b(pointer + body, digest_size=DIGEST_BYTES).digest()
+class Row(NamedTuple):
+    """One version of a key; a tombstone has version, create revision and lease 0, and no value."""
 
-
-def key_hash(key: bytes) -> bytes:
-    return blake2b(key, digest_size=DIGEST_BYTES).digest()
-
-
-class Meta(NamedTuple):
-    """The latest version of a key. A tombstone has version 0, create revision 0, lease 0 and an empty leaf."""
-
-    mod_revision: int
     sub: int
+    jump: int
+    jump_sub: int
+    since: int
+    mod_revision: int
     create_revision: int
     version: int
     lease: int
-    cost: int
-    leaf: bytes
-
-
-class Trailer(NamedTuple):
-    """Of a whole revision. `garbage` is the cost of all versions superseded up to and with this revision."""
-
-    chain: bytes
-    wall_ms: int
-    clock_ms: int
-    garbage: int
-    events: int
-
-
-class Record(NamedTuple):
-    """One event, as REVISION holds it. `previous` is the pointer of the live version that it superseded, or None."""
-
-    kind: int
     key: bytes
     value: bytes
-    create_revision: int
-    version: int
-    lease: int
-    previous: bytes | None
+
+    @property
+    def cost(self) -> int:
+        """A tombstone costs nothing: deleting must never be what a full store can't afford."""
+        return cost_of(self.key, self.value) if self.version else 0
+
+    def as_key_value(self) -> KeyValue:
+        return KeyValue(self.key, self.value, self.create_revision, self.mod_revision, self.version, self.lease)
 
 
-def unpack_meta(packed: bytes) -> Meta:
-    return Meta._make(META.unpack(packed))
+def pack_row(row: Row) -> bytes:
+    return ROW.pack(*row[:8], len(row.key), len(row.value)) + row.key + row.value
 
 
-def body_size(record: bytes) -> int:
-    return HEADER_BYTES + int.from_bytes(record[1:3], "big") + int.from_bytes(record[3:7], "big")
+def unpack_row(packed: bytes) -> Row:
+    *numbers, key_bytes, value_bytes = ROW.unpack_from(packed)
+    start = ROW.size + key_bytes
+    return Row._make((*numbers, packed[ROW.size : start], packed[start : start + value_bytes]))
 
 
-def unpack_trailer(record: bytes) -> Trailer:
-    """Of a record with sub 0."""
-    return Trailer._make(TRAILER.unpack_from(record, body_size(record)))
+def row_size(packed: bytes, start: int = 0) -> int:
+    """How long the row is that begins at `start`, without what follows it."""
+    key_bytes = int.from_bytes(packed[start + KEY_BYTES_AT : start + KEY_BYTES_AT + 2], "big")
+    value_bytes = int.from_bytes(packed[start + KEY_BYTES_AT + 2 : start + ROW.size], "big")
+    return ROW.size + key_bytes + value_bytes
 
 
-def is_only_event(pointer: bytes, record: bytes) -> bool:
-    """Whether a record is the only one of its revision: its trailer, with which it ends, says so."""
-    return pointer.endswith(FIRST_SUB) and record.endswith(ONE_EVENT)
-
-
-def unpack_record(record: bytes) -> Record:
-    kind, key_bytes, value_bytes, create, version, lease, previous, sub = HEADER.unpack_from(record)
-    start = HEADER_BYTES + key_bytes
-    return Record(
-        kind,
-        record[HEADER_BYTES:start],
-        record[start : start + value_bytes],
-        create,
-        version,
-        lease,
-        POINTER.pack(previous, sub) if previous else None,
-    )
-
-
-def value_of(record: bytes) -> bytes:
-    start = HEADER_BYTES + int.from_bytes(record[1:3], "big")
-    return record[start : start + int.from_bytes(record[3:7], "big")]
-
-
-def key_of(record: bytes) -> bytes:
-    return record[HEADER_BYTES : HEADER_BYTES + int.from_bytes(record[1:3], "big")]
-
-
-def key_value_of(record: bytes, mod_revision: int) -> KeyValue:
-    """The version that the record of a put holds."""
-    _, key_bytes, value_bytes, create, version, lease, _, _ = HEADER.unpack_from(record)
-    start = HEADER_BYTES + key_bytes
-    value = record[start : start + value_bytes]
-    return KeyValue(record[HEADER_BYTES:start], value, create, mod_revision, version, lease)
+def content_leaf(version: KeyValue) -> int:
+    """The leaf of a version that came without its row, such as one of the change feed."""
+    numbers = (version.mod_revision, version.create_revision, version.version, version.lease)
+    head = ROW.pack(0, 0, 0, 0, *numbers, len(version.key), len(version.value))
+    return leaf_of(head[LINK_BYTES:] + version.key + version.value)

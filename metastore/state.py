@@ -10,13 +10,13 @@ from struct import Struct
 
 from metastore.lineage import LINEAGE_KEY, Lineage, decode_lineage, encode_lineage
 from metastore.ordered_map import APPLIED_KEY, OrderedMap, Table, decode_applied, encode_applied
-from metastore.record import NO_DIGEST
+from metastore.record import DIGEST_BYTES
 
 CLOCK_KEY = b"clock"
 STATE_KEY = b"state"
 
 CLOCK = Struct(">QQ")
-STATE = Struct(">Qqq16s16sQQQQQ?")
+STATE = Struct(">Qqq16sQQQQQ?")
 
 FIRST_REVISION = 1
 """Of an empty store, as in etcd: the first write gets revision 2."""
@@ -32,7 +32,7 @@ class State:
     """
 
     __slots__ = (
-        "_stored", "_stored_lineage", "alarm", "base_chain", "chain", "chosen_ids", "clock_ms", "compacted", "freed",
+        "_stored", "_stored_lineage", "alarm", "chain", "chosen_ids", "clock_ms", "compacted", "freed",
         "garbage", "index", "keys", "lineage", "revision", "size", "term", "wall_ms", "wanted",
     )  # fmt: skip
 
@@ -43,8 +43,7 @@ class State:
     revision: int
     compacted: int
     wanted: int
-    chain: bytes
-    base_chain: bytes
+    chain: int
     size: int
     garbage: int
     freed: int
@@ -60,8 +59,7 @@ class State:
         self.index, self.term = decode_applied(tables.get(Table.META, APPLIED_KEY))
         self.wall_ms, self.clock_ms = CLOCK.unpack(tables.get(Table.META, CLOCK_KEY) or CLOCK.pack(0, 0))
         self.revision, self.compacted, self.wanted = FIRST_REVISION, NEVER_COMPACTED, NEVER_COMPACTED
-        self.chain = self.base_chain = NO_DIGEST
-        self.size = self.garbage = self.freed = self.keys = self.chosen_ids = 0
+        self.chain = self.size = self.garbage = self.freed = self.keys = self.chosen_ids = 0
         self.alarm = False
         self.lineage = self._stored_lineage = decode_lineage(tables.get(Table.META, LINEAGE_KEY))
         self._stored = self._packed()
@@ -71,14 +69,15 @@ class State:
 
     def _unpack(self, stored: bytes) -> None:
         (
-            self.revision, self.compacted, self.wanted, self.chain, self.base_chain,
+            self.revision, self.compacted, self.wanted, chain,
             self.size, self.garbage, self.freed, self.keys, self.chosen_ids, self.alarm,
         ) = STATE.unpack(stored)  # fmt: skip
+        self.chain = int.from_bytes(chain, "big")
         self._stored = stored
 
     def _packed(self) -> bytes:
         return STATE.pack(
-            self.revision, self.compacted, self.wanted, self.chain, self.base_chain,
+            self.revision, self.compacted, self.wanted, self.chain.to_bytes(DIGEST_BYTES, "big"),
             self.size, self.garbage, self.freed, self.keys, self.chosen_ids, self.alarm,
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ What fails stops the node (StoreFailed, StoreCorrupt); no half-flushed state is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,7 @@ class LmdbStore:
         self._writer: StoreSnapshotWriter | None = None
         self._flushing = asyncio.Lock()
         self.thread = DiskThread("store")
+        self.before_save: Callable[[], None] = _nothing
         self.on_replaced: Callable[[], None] = _nothing
         """Called when a received snapshot has become the content of this store: whoever caches it reads it again."""
 
@@ -94,6 +95,19 @@ class LmdbStore:
                 return self.file.get(table, key)
         found: bytes | None = value
         return found
+
+    def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        live, frozen = self._live[table].values, self._frozen[table].values
+        found = self.file.get_many(table, [key for key in keys if key not in live and key not in frozen])
+        for layer in (frozen, live):
+            if layer:
+                found.update((key, value) for key in keys if (value := layer.get(key, _ABSENT)) is not _ABSENT)
+        return {key: value for key, value in found.items() if value is not None}
+
+    def put_many(self, table: Table, items: Mapping[bytes, bytes]) -> None:
+        layer = self._live[table]
+        layer.values.update(items)
+        layer.bytes += sum(map(len, items)) + sum(map(len, items.values()))
 
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         layer = self._live[table]
@@ -275,6 +289,7 @@ class LmdbStore:
             self._look_at_verification()
 
     async def _flush_frozen(self) -> None:
+        self.before_save()
         self._frozen, self._live = self._live, new_layers()
         self._generation += 1
         self._waiting_since = None

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from metastore.errors import KeyNotFound, QuotaExceeded
 from metastore.lease import LeaseBook
 from metastore.limits import Limits
-from metastore.mvcc import Found, find_range, load, read_revision, value_of_found
-from metastore.ordered_map import OrderedMap
+from metastore.mvcc import Found, View, find_range, read_revision
 from metastore.range_read import read_range
 from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
 from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
@@ -43,13 +42,11 @@ class Path:
 class Executor:
     """Runs single operations and transactions, each as one revision."""
 
-    __slots__ = ("_leases", "_limits", "_state", "_tables", "_writer")
+    __slots__ = ("_leases", "_limits", "_state", "_view", "_writer")
 
-    def __init__(
-        self, tables: OrderedMap, state: State, leases: LeaseBook, writer: RevisionWriter, limits: Limits
-    ) -> None:
-        self._tables = tables
-        self._state = state
+    def __init__(self, view: View, leases: LeaseBook, writer: RevisionWriter, limits: Limits) -> None:
+        self._view = view
+        self._state = view.state
         self._leases = leases
         self._writer = writer
         self._limits = limits
@@ -57,7 +54,7 @@ class Executor:
     def run(self, request: Put | DeleteRange | Txn) -> OperationResult:
         """`check_request` has passed. Raises the refusals that depend on the state, before anything is written."""
         if isinstance(request, Txn):
-            path = choose(self._tables, request)
+            path = choose(self._view, request)
             self._admit_path(path)
             result: OperationResult = self._run_path(path)
         else:
@@ -71,7 +68,7 @@ class Executor:
 
     def read(self, request: Txn) -> TxnResult:
         """A transaction that writes in neither branch, at the latest state. Nothing is proposed for it."""
-        path = choose(self._tables, request)
+        path = choose(self._view, request)
         self._admit_path(path)
         return self._run_path(path)
 
@@ -94,7 +91,7 @@ class Executor:
 
     def _admit_put(self, put: Put) -> None:
         require_room(self._state, self._limits)
-        if (put.ignore_value or put.ignore_lease) and self._writer.meta(put.key) is None:
+        if (put.ignore_value or put.ignore_lease) and not self._writer.exists(put.key):
             raise KeyNotFound(f"the key {put.key!r} does not exist: there is no value or lease to keep, give both")
         if put.lease:
             self._leases.require(put.lease)
@@ -110,7 +107,7 @@ class Executor:
             return self._put(request)
         if isinstance(request, DeleteRange):
             return self._delete_range(request)
-        return read_range(self._tables, self._state, request, self._writer.revision)
+        return read_range(self._view, request, self._writer.revision)
 
     def _put(self, put: Put) -> PutResult:
         previous = self._live(put.key) if put.prev_kv or put.ignore_value or put.ignore_lease else None
@@ -120,12 +117,12 @@ class Executor:
         return PutResult(self._writer.revision, previous if put.prev_kv else None)
 
     def _live(self, key: bytes) -> KeyValue | None:
-        found = next(find_range(self._tables, key, b"", None), None)
-        return load(self._tables, found) if found else None
+        found = next(find_range(self._view, key, b"", None), None)
+        return found.as_key_value() if found else None
 
     def _delete_range(self, delete: DeleteRange) -> DeleteRangeResult:
-        found = list(find_range(self._tables, delete.key, delete.range_end, None))
-        previous = tuple(load(self._tables, item) for item in found) if delete.prev_kv else ()
+        found = list(find_range(self._view, delete.key, delete.range_end, None))
+        previous = tuple(item.as_key_value() for item in found) if delete.prev_kv else ()
         for item in found:
             self._writer.delete(item.key)
         return DeleteRangeResult(self._writer.revision, len(found), previous)
@@ -140,25 +137,25 @@ def require_room(state: State, limits: Limits) -> None:
         )
 
 
-def choose(tables: OrderedMap, txn: Txn) -> Path:
+def choose(view: View, txn: Txn) -> Path:
     """The path by the state as it is now."""
-    succeeded = all(holds(tables, compare) for compare in txn.compare)
+    succeeded = all(holds(view, compare) for compare in txn.compare)
     branch = txn.success if succeeded else txn.failure
-    return Path(succeeded, tuple(choose(tables, step) if isinstance(step, Txn) else step for step in branch))
+    return Path(succeeded, tuple(choose(view, step) if isinstance(step, Txn) else step for step in branch))
 
 
-def holds(tables: OrderedMap, compare: Compare) -> bool:
+def holds(view: View, compare: Compare) -> bool:
     """For every live key of its range; without one, for a key that has 0 everywhere and no value to compare."""
     found = None
-    for found in find_range(tables, compare.key, compare.range_end, None):
-        if not ordered(compare, operand_of(tables, compare.target, found)):
+    for found in find_range(view, compare.key, compare.range_end, None):
+        if not ordered(compare, operand_of(compare.target, found)):
             return False
     if found is not None:
         return True
     return compare.target is not CompareTarget.VALUE and ordered(compare, 0)
 
 
-def operand_of(tables: OrderedMap, target: CompareTarget, found: Found) -> int | bytes:
+def operand_of(target: CompareTarget, found: Found) -> int | bytes:
     match target:
         case CompareTarget.VERSION:
             return found.version
@@ -169,7 +166,7 @@ def operand_of(tables: OrderedMap, target: CompareTarget, found: Found) -> int |
         case CompareTarget.LEASE:
             return found.lease
         case CompareTarget.VALUE:
-            return value_of_found(tables, found)
+            return found.value
 
 
 def ordered(compare: Compare, actual: int | bytes) -> bool:

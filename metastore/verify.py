@@ -2,7 +2,7 @@
 
 Reads everything once, changes nothing. Each finding names the revision, key or bucket and what to do about it; no
 finding means: every live value, every retained event and every superseded version that can still be read is, bit for
-bit, what was applied. (The trailer of a revision below MM is not looked at: nothing reads it any more.)
+bit, what was applied. (Where the jump of a row below MM leads is not looked at: nobody goes there any more.)
 """
 
 from __future__ import annotations
@@ -11,26 +11,11 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from metastore.digest import BUCKETS, SUM_MASK, BucketSums, bucket_of, next_chain, trailer_times
+from metastore.block import HEADER, Block
+from metastore.digest import BUCKETS, SUM_MASK, bucket_of, read_sums
+from metastore.history import History, is_tombstone, mod_of
 from metastore.ordered_map import OrderedMap, Table
-from metastore.record import (
-    DELETE,
-    HISTORY_VALUE,
-    META,
-    NO_DIGEST,
-    POINTER,
-    POINTER_BYTES,
-    REVISION,
-    TRAILER,
-    Record,
-    body_size,
-    cost_of,
-    key_hash,
-    leaf_of,
-    unpack_meta,
-    unpack_record,
-    unpack_trailer,
-)
+from metastore.record import LINK_BYTES, POINTER, ROW, Row, leaf_of, row_size, unpack_row
 from metastore.state import State
 
 REMEDY = "stop this node, wipe its data and let it come back from another replica"
@@ -58,139 +43,103 @@ class Divergence:
 def verify(tables: OrderedMap) -> Iterator[Divergence]:
     """Every place where the stored bytes are not what was applied."""
     yield from verify_keys(tables)
-    yield from verify_revisions(tables)
-    yield from verify_history(tables)
+    sound = True
+    for finding in verify_blocks(tables):
+        sound = False
+        yield finding
+    if sound:
+        yield from verify_events(tables)
 
 
 def verify_keys(tables: OrderedMap) -> Iterator[Divergence]:
-    """Each live value against the leaf in its meta, and the sums of these leaves against the buckets."""
+    """Each row against its own shape, and the sums of the leaves against the buckets."""
+    state = State(tables)
     sums = [0] * BUCKETS
     for key, packed in tables.scan(Table.KEY, b"", None):
-        bucket = bucket_of(key)
-        if len(packed) != META.size:
-            yield Divergence(Part.KEY, key, bucket, None, f"the meta of the key {key!r} is torn: {REMEDY}")
-            continue
-        meta = unpack_meta(packed)
-        if not meta.version:
-            yield from verify_tombstone(tables, key, packed)
-            continue
-        sums[bucket] = (sums[bucket] + int.from_bytes(meta.leaf, "big")) & SUM_MASK
-        record = tables.get(Table.REVISION, packed[:POINTER_BYTES])
-        message = value_fault(key, packed[:POINTER_BYTES], record, meta.leaf)
+        message = row_fault(key, packed, state)
         if message:
-            yield Divergence(Part.VALUE, key, bucket, meta.mod_revision, f"{message}: {REMEDY}")
-        elif record is not None and not matches(packed, record):
-            text = f"the meta of the key {key!r} differs from its record at {meta.mod_revision}: {REMEDY}"
-            yield Divergence(Part.KEY, key, bucket, meta.mod_revision, text)
-    for number, stored in enumerate(BucketSums(tables).sums):
-        if stored != sums[number]:
+            yield Divergence(Part.KEY, key, bucket_of(key), None, f"{message}: {REMEDY}")
+        elif not is_tombstone(packed):
+            sums[bucket_of(key)] += leaf_of(packed[LINK_BYTES:])
+    for number, stored in enumerate(read_sums(tables)):
+        if stored != sums[number] & SUM_MASK:
             text = f"bucket {number} does not add up: a key in it is lost, added or changed: {REMEDY}"
             yield Divergence(Part.BUCKET, None, number, None, text)
 
 
-def verify_tombstone(tables: OrderedMap, key: bytes, packed: bytes) -> Iterator[Divergence]:
-    """It says nothing but where it is, and there a delete of its key is."""
-    record = tables.get(Table.REVISION, packed[:POINTER_BYTES])
-    empty = META.pack(0, 0, 0, 0, 0, 0, NO_DIGEST)[POINTER_BYTES:]
-    if record is None or record[0] != DELETE or unpack_record(record).key != key or packed[POINTER_BYTES:] != empty:
-        text = f"the tombstone of the key {key!r} is not what was written: {REMEDY}"
-        yield Divergence(Part.KEY, key, bucket_of(key), REVISION.unpack_from(packed)[0], text)
-
-
-def value_fault(key: bytes, pointer: bytes, record: bytes | None, leaf: bytes) -> str | None:
-    revision, sub = POINTER.unpack(pointer)
-    if record is None:
-        return f"the record {revision}.{sub} of the key {key!r} is missing"
-    if len(record) < body_size(record) or leaf_of(pointer, record[: body_size(record)]) != leaf:
-        return f"the record {revision}.{sub} of the key {key!r} is not what was written"
-    if unpack_record(record).key != key:
-        return f"the record {revision}.{sub} belongs to another key than {key!r}"
+def row_fault(key: bytes, packed: bytes, state: State) -> str | None:
+    if len(packed) < ROW.size or row_size(packed) != len(packed):
+        return f"the row of the key {key!r} is torn"
+    row = unpack_row(packed)
+    if row.key != key:
+        return f"the row of the key {key!r} belongs to another key"
+    if not 1 < row.mod_revision <= state.revision or row.create_revision > row.mod_revision:
+        return f"the row of the key {key!r} has revisions that can't be"
+    if not row.version and (row.create_revision or row.lease or row.value):
+        return f"the tombstone of the key {key!r} is not what was written"
     return None
 
 
-def matches(packed_meta: bytes, packed_record: bytes) -> bool:
-    meta, record = unpack_meta(packed_meta), unpack_record(packed_record)
-    expected = (record.create_revision, record.version, record.lease, cost_of(record.key, record.value))
-    return (meta.create_revision, meta.version, meta.lease, meta.cost) == expected
-
-
-def verify_revisions(tables: OrderedMap) -> Iterator[Divergence]:
-    """Each retained revision against its link of the chain, up to the chain digest of the store."""
+def verify_blocks(tables: OrderedMap) -> Iterator[Divergence]:
+    """Each block whole, each event next to the one before it, and the chain from the first one to that of the store."""
     state = State(tables)
-    chain = state.base_chain
-    for revision in range(max(2, state.compacted), state.revision + 1):
-        stored, computed = link(tables, chain, revision)
-        if stored is None or stored != computed:
-            text = f"revision {revision} is not what the chain of digests says: {REMEDY}"
-            yield Divergence(Part.REVISION, None, None, revision, text)
-        chain = stored or NO_DIGEST
-    if state.revision >= 2 and chain != state.chain:
+    after: tuple[int, int] | None = None
+    chain = garbage = None
+    revision = 0
+    for pointer, packed in tables.scan(Table.REVISION, b"", None):
+        last = POINTER.unpack(pointer)
+        block = Block(packed) if len(packed) >= HEADER.size else None
+        if block is None or not block.is_whole():
+            text = f"the block of events up to {last[0]}.{last[1]} is not what was written: {REMEDY}"
+            yield Divergence(Part.REVISION, None, None, last[0], text)
+            return
+        first = (block.first_revision, block.first_sub)
+        if (after is None and first > (max(2, state.compacted), 0)) or (
+            after is not None and not follows(after, first)
+        ):
+            yield Divergence(Part.REVISION, None, None, first[0], f"events before {first[0]} are missing: {REMEDY}")
+            return
+        if chain is not None and (block.chain_before, block.garbage_before) != (chain, garbage):
+            text = f"revision {first[0]} is not what the chain of digests says: {REMEDY}"
+            yield Divergence(Part.REVISION, None, None, first[0], text)
+        chain, garbage = block.until(last[0])
+        after, revision = last, last[0]
+    expected = (state.revision, state.chain, state.garbage)
+    if state.revision >= 2 and (revision, chain, garbage) != expected:
         text = f"the last revision {state.revision} has another chain digest than the store: {REMEDY}"
         yield Divergence(Part.REVISION, None, None, state.revision, text)
 
 
-def link(tables: OrderedMap, chain: bytes, revision: int) -> tuple[bytes | None, bytes | None]:
-    """(the chain digest stored for the revision, the one that its events give); None where events are missing."""
-    first = tables.get(Table.REVISION, POINTER.pack(revision, 0))
-    size = body_size(first) if first is not None else 0
-    if first is None or len(first) != size + TRAILER.size:
-        return None, None
-    trailer = unpack_trailer(first)
-    leaves: list[bytes] = []
-    for sub in range(trailer.events):
-        pointer = POINTER.pack(revision, sub)
-        record = tables.get(Table.REVISION, pointer)
-        if record is None:
-            return trailer.chain, None
-        leaves.append(leaf_of(pointer, record[: body_size(record)]))
-    return trailer.chain, next_chain(chain, trailer_times(first[size:]), b"".join(leaves))
+def follows(before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Whether one pointer may be the next one."""
+    return after in ((before[0], before[1] + 1), (before[0] + 1, 0))
 
 
-def verify_history(tables: OrderedMap) -> Iterator[Divergence]:
-    """Each superseded version that has not been collected yet against its leaf, and against what superseded it."""
+def verify_events(tables: OrderedMap) -> Iterator[Divergence]:
+    """What KEY, and the events before it, must know of each retained event."""
     state = State(tables)
-    ended = 0
-    for name, packed in tables.scan(Table.HISTORY, b"", None):
-        (revision,) = REVISION.unpack(name[-REVISION.size :])
-        sub, end, leaf = HISTORY_VALUE.unpack(packed)
-        ended += end > state.compacted
-        pointer = POINTER.pack(revision, sub)
-        record = tables.get(Table.REVISION, pointer)
-        fault = None
-        if record is None:
-            fault = "is missing"
-        elif leaf_of(pointer, record[: body_size(record)]) != leaf:
-            fault = "is not what was written"
-        elif key_hash(unpack_record(record).key) != name[: -REVISION.size] or record[0] == DELETE:
-            fault = "belongs to another key"
-        if fault:
-            text = f"the version {revision}.{sub}, superseded at {end}, {fault}: {REMEDY}"
-            yield Divergence(Part.HISTORY, None, None, revision, text)
-    superseding = 0
-    for revision, event in retained_events(tables, state):
-        superseding += event.previous is not None and revision > state.compacted
-        message = event_fault(tables, state, revision, event)
-        if message:
-            yield Divergence(Part.HISTORY, event.key, bucket_of(event.key), revision, f"{message}: {REMEDY}")
-    if superseding != ended:
-        text = f"{ended} versions ended after revision {state.compacted}, but {superseding} events ended one: {REMEDY}"
-        yield Divergence(Part.HISTORY, None, None, None, text)
+    history = History(tables, state)
+    for revision, events in history.revisions(state.minimal_revision, state.revision):
+        for packed, replaced in events:
+            row = unpack_row(packed)
+            message = event_fault(tables, history, state, row, packed, replaced)
+            if message:
+                yield Divergence(Part.HISTORY, row.key, bucket_of(row.key), revision, f"{message}: {REMEDY}")
 
 
-def event_fault(tables: OrderedMap, state: State, revision: int, event: Record) -> str | None:
-    """What KEY and HISTORY must know of an event of a retained revision."""
-    meta = tables.get(Table.KEY, event.key)
-    if meta is None or REVISION.unpack_from(meta)[0] < revision:
-        return f"the key {event.key!r} was written at revision {revision}, and its meta does not know"
-    if event.previous is None or revision <= state.compacted:
+def event_fault(
+    tables: OrderedMap, history: History, state: State, row: Row, packed: bytes, replaced: bytes
+) -> str | None:
+    latest = tables.get(Table.KEY, row.key)
+    if latest is None or mod_of(latest) < row.mod_revision:
+        return f"the key {row.key!r} was written at revision {row.mod_revision}, and its row does not know"
+    if mod_of(latest) == row.mod_revision and latest != packed:
+        return f"the row of the key {row.key!r} differs from its event at {row.mod_revision}"
+    if not replaced:
         return None
-    entry = tables.get(Table.HISTORY, key_hash(event.key) + event.previous[: REVISION.size])
-    if entry is None or HISTORY_VALUE.unpack(entry)[1] != revision:
-        return f"the history of the key {event.key!r} does not say that revision {revision} ended a version"
+    old = unpack_row(replaced)
+    if old.key != row.key or old.mod_revision >= row.mod_revision:
+        return f"the event of the key {row.key!r} at {row.mod_revision} replaces what it can't"
+    if old.mod_revision >= state.minimal_revision and history.event(old.mod_revision, old.sub)[0] != replaced:
+        return f"the version of the key {row.key!r} that revision {row.mod_revision} replaced is not the one before it"
     return None
-
-
-def retained_events(tables: OrderedMap, state: State) -> Iterator[tuple[int, Record]]:
-    """Every event from MM on, with its revision."""
-    for pointer, packed in tables.scan(Table.REVISION, POINTER.pack(state.minimal_revision, 0), None):
-        yield REVISION.unpack_from(pointer)[0], unpack_record(packed)

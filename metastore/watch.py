@@ -14,17 +14,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from metastore.errors import FutureRevision, InvalidRequest
-from metastore.mvcc import compacted, end_of, record_at
-from metastore.ordered_map import OrderedMap
-from metastore.record import (
-    DELETE,
-    POINTER,
-    REVISION,
-    key_of,
-    key_value_of,
-    unpack_record,
-    unpack_trailer,
-)
+from metastore.history import Event as Rows
+from metastore.history import History, is_tombstone
+from metastore.mvcc import compacted, end_of
+from metastore.record import unpack_row
 from metastore.requests import WatchRequest
 from metastore.results import Event, KeyValue, RevisionEvents
 from metastore.state import State
@@ -77,10 +70,10 @@ class Watcher:
 class WatchHub:
     """Every sleeping watcher by what it waits for. Awake ones are known to nobody but their owner."""
 
-    __slots__ = ("_keys", "_ranges", "_state", "_tables")
+    __slots__ = ("_history", "_keys", "_ranges", "_state")
 
-    def __init__(self, tables: OrderedMap, state: State) -> None:
-        self._tables = tables
+    def __init__(self, history: History, state: State) -> None:
+        self._history = history
         self._state = state
         self._keys: dict[bytes, dict[Watcher, None]] = {}
         self._ranges: dict[Interest, dict[Watcher, None]] = {}
@@ -114,14 +107,17 @@ class WatchHub:
             raise compacted(first, self._state.minimal_revision)
         found: list[RevisionEvents] = []
         size = 0
-        for revision in range(first, min(first + revisions_max, self.revision + 1)):
-            events = events_at(self._tables, self._state, watcher.request, revision)
+        last = min(first + revisions_max - 1, self.revision)
+        for revision, rows in self._history.revisions(first, last):
+            events = events_of(rows, revision, watcher.request, self._state)
             watcher.advance(revision + 1)
             if events:
                 found.append(RevisionEvents(revision, events))
                 size += sum(map(size_of, events))
                 if size >= bytes_max:
                     break
+        else:
+            watcher.advance(last + 1)
         if watcher.next_revision > self.revision:
             self._sleep(watcher)
         return tuple(found)
@@ -182,7 +178,9 @@ class WatchHub:
             raise compacted(revision, self._state.minimal_revision)
         if revision > self.revision:
             raise FutureRevision(f"revision {revision} is a future revision: the store is at {self.revision}")
-        return RevisionEvents(revision, events_at(self._tables, self._state, request, revision))
+        for _, rows in self._history.revisions(revision, revision):
+            return RevisionEvents(revision, events_of(rows, revision, request, self._state))
+        return RevisionEvents(revision, ())
 
 
 def touches(keys: Sequence[bytes], start: bytes, range_end: bytes) -> bool:
@@ -196,25 +194,19 @@ def size_of(event: Event) -> int:
     return len(event.kv.key) + len(event.kv.value) + EVENT_BYTES
 
 
-def events_at(tables: OrderedMap, state: State, request: WatchRequest, revision: int) -> tuple[Event, ...]:
-    """The events of a retained revision that the request asks for, in their order; none for the empty first one."""
-    if revision < 2:
-        return ()
-    first = record_at(tables, POINTER.pack(revision, 0))
-    found = [event_of(tables, state, request, revision, first)]
-    for sub in range(1, unpack_trailer(first).events):
-        found.append(event_of(tables, state, request, revision, record_at(tables, POINTER.pack(revision, sub))))
+def events_of(rows: Sequence[Rows], revision: int, request: WatchRequest, state: State) -> tuple[Event, ...]:
+    """Those events of a retained revision that the request asks for, in their order."""
+    found = (event_of(row, replaced, revision, request, state) for row, replaced in rows)
     return tuple(event for event in found if event is not None)
 
 
-def event_of(tables: OrderedMap, state: State, request: WatchRequest, revision: int, record: bytes) -> Event | None:
+def event_of(packed: bytes, replaced: bytes, revision: int, request: WatchRequest, state: State) -> Event | None:
     """None for an event that the request does not ask for."""
-    key = key_of(record)
-    delete = record[0] == DELETE
-    if not wants(request, key) or ("delete" if delete else "put") in request.filters:
+    row, delete = unpack_row(packed), is_tombstone(packed)
+    if not wants(request, row.key) or ("delete" if delete else "put") in request.filters:
         return None
-    kv = KeyValue(key, b"", 0, revision, 0, 0) if delete else key_value_of(record, revision)
-    return Event(delete, kv, previous_of(tables, state, revision, record) if request.prev_kv else None)
+    kv = KeyValue(row.key, b"", 0, revision, 0, 0) if delete else row.as_key_value()
+    return Event(delete, kv, previous_of(replaced, revision, state) if request.prev_kv else None)
 
 
 def wants(request: WatchRequest, key: bytes) -> bool:
@@ -224,9 +216,8 @@ def wants(request: WatchRequest, key: bytes) -> bool:
     return key >= request.key and (end is None or key < end)
 
 
-def previous_of(tables: OrderedMap, state: State, revision: int, packed: bytes) -> KeyValue | None:
+def previous_of(replaced: bytes, revision: int, state: State) -> KeyValue | None:
     """What the event replaced; None for a new key, and at MM itself, where what came before is compacted (etcd)."""
-    previous = unpack_record(packed).previous
-    if previous is None or revision <= state.compacted:
+    if not replaced or is_tombstone(replaced) or revision <= state.compacted:
         return None
-    return key_value_of(record_at(tables, previous), REVISION.unpack_from(previous)[0])
+    return unpack_row(replaced).as_key_value()

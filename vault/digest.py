@@ -1,8 +1,8 @@
 """The digests by which a vault and a replica of the meta storage compare. Pure.
 
-leaf(event)  = H(pointer, body)                                            H is BLAKE2b-128
-chain(r)     = H(chain(r - 1), times and counts of r, leaves of r in order)
-bucket(b)    = sum of the leaves of the live keys of b, modulo 2^128       b = crc32(key) mod 4,096
+leaf(version) = H(body)                                                   H is XXH3-128
+chain(r)      = chain(r - 1) * odd factor + leaf, for the events of r in order, modulo 2^128
+bucket(b)     = sum of the leaves of the live keys of b, modulo 2^128       b = crc32(key) mod 4,096
 
 They are those of `metastore/digest.py`, over the same bytes: tests/contracts/test_vault_digests.py holds both to it.
 """
@@ -13,10 +13,13 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from zlib import crc32
 
+from xxhash import xxh3_128_intdigest
+
 DIGEST_BYTES = 16
 NO_DIGEST = bytes(DIGEST_BYTES)
 BUCKETS = 4096
 SUM_MASK = (1 << 128) - 1
+CHAIN_FACTOR = 0x9E3779B97F4A7C15F39CC0605CEDC835
 FINGERPRINT_BYTES = 4
 BITMAP_BYTES = BUCKETS // 8
 
@@ -28,12 +31,11 @@ def bucket_of(key: bytes) -> int:
     return crc32(key) & (BUCKETS - 1)
 
 
-def leaf_of(pointer: bytes, body: bytes) -> bytes:
-    return blake2b(pointer + body, digest_size=DIGEST_BYTES).digest()
+leaf_of = xxh3_128_intdigest
 
 
-def next_chain(chain: bytes, times: bytes, leaves: bytes) -> bytes:
-    return blake2b(chain + times + leaves, digest_size=DIGEST_BYTES).digest()
+def next_chain(chain: int, leaf: int) -> int:
+    return (chain * CHAIN_FACTOR + leaf) & SUM_MASK
 
 
 def fingerprint_of(key: bytes) -> bytes:
@@ -52,10 +54,10 @@ def unpack_sums(packed: bytes) -> Sums:
     return [int.from_bytes(packed[at : at + DIGEST_BYTES], "big") for at in range(0, len(packed), DIGEST_BYTES)]
 
 
-def replace_leaf(sums: Sums, key: bytes, old: bytes, new: bytes) -> int:
-    """Sixteen zero bytes stand for no version. The bucket whose sum was changed."""
+def replace_leaf(sums: Sums, key: bytes, old: int, new: int) -> int:
+    """0 stands for no version. The bucket whose sum was changed."""
     number = crc32(key) & (BUCKETS - 1)
-    sums[number] = (sums[number] + int.from_bytes(new, "big") - int.from_bytes(old, "big")) & SUM_MASK
+    sums[number] = (sums[number] + new - old) & SUM_MASK
     return number
 
 

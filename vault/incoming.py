@@ -9,23 +9,15 @@ there before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from vault.bucket_pages import pages_of
-from vault.change import LEAF, POINTER, PUT, is_body, key_of_body
-from vault.digest import NO_DIGEST, Sums, bucket_of, differing, leaf_of, replace_leaf
+from vault.change import is_body, item_of, key_of
+from vault.digest import Sums, bucket_of, differing, leaf_of, replace_leaf
 from vault.errors import VaultDiverged, VaultGap
 from vault.position import Position, Recovering, begun, pack_position, pack_recovering
 from vault.stored_key import stored_key
 from vault.tables import Table
 from vault.vault import META, POSITION, RECOVERING, Vault
-
-
-class Row(NamedTuple):
-    """A live version as a chunk brings it."""
-
-    pointer: bytes
-    body: bytes
 
 
 class Incoming:
@@ -54,33 +46,33 @@ class Incoming:
         """The buckets that do not add up to the cluster's yet."""
         return differing(self._vault.sums, theirs)
 
-    def put(self, rows: Iterable[Row], start: bytes, until: bytes | None) -> int:
-        """Every row of its buckets from `start` up to `until` is there with this. How many were new."""
+    def put(self, rows: Iterable[bytes], start: bytes, until: bytes | None) -> int:
+        """The bodies of every live key of its buckets from `start` up to `until`. How many were new."""
         return self._write(rows, (), self.mark.covered(start, until))
 
-    def repair(self, rows: Iterable[Row], gone: Iterable[bytes]) -> int:
+    def repair(self, rows: Iterable[bytes], gone: Iterable[bytes]) -> int:
         """Put these, delete those; the coverage stays. How many entries have changed."""
         return self._write(rows, gone, self.mark)
 
-    def _write(self, rows: Iterable[Row], gone: Iterable[bytes], mark: Recovering) -> int:
+    def _write(self, rows: Iterable[bytes], gone: Iterable[bytes], mark: Recovering) -> int:
         vault = self._vault
-        new = {stored_key(key_of_body(row.body)): self._checked(row) for row in rows}
+        new = {stored_key(key_of(row)): row for row in map(self._checked, rows)}
         removed = {stored_key(key): key for key in gone}
         old = vault.backend.get_many(Table.ENTRY, [*new, *removed])
         sums, buckets, keys = vault.sums.copy(), set(), vault.position.keys
         entries: dict[bytes, bytes | None] = {}
-        for stored, (pointer, leaf, body) in new.items():
+        for stored, body in new.items():
             before = old.get(stored)
-            if before is None or before[LEAF] != leaf:
-                entries[stored] = pointer + leaf + body
+            if before != body:
+                entries[stored] = body
                 keys += before is None
-                buckets.add(replace_leaf(sums, key_of_body(body), before[LEAF] if before else NO_DIGEST, leaf))
+                buckets.add(replace_leaf(sums, key_of(body), leaf_of(before) if before else 0, leaf_of(body)))
         for stored, key in removed.items():
             before = old.get(stored)
             if before is not None and stored not in new:
                 entries[stored] = None
                 keys -= 1
-                buckets.add(replace_leaf(sums, key, before[LEAF], NO_DIGEST))
+                buckets.add(replace_leaf(sums, key, leaf_of(before), 0))
         position = Position(vault.revision, vault.chain, keys)
         vault.commit(
             {
@@ -93,11 +85,11 @@ class Incoming:
         vault.sums, vault.position, vault.recovering = sums, position, mark
         return len(entries)
 
-    def _checked(self, row: Row) -> tuple[bytes, bytes, bytes]:
-        revision = POINTER.unpack(row.pointer)[0] if len(row.pointer) == POINTER.size else 0
-        if not 0 < revision <= self.mark.target or not is_body(row.body) or row.body[0] != PUT:
+    def _checked(self, body: bytes) -> bytes:
+        item = item_of(body) if is_body(body) else None
+        if item is None or not item.version or not 0 < item.mod_revision <= self.mark.target:
             raise VaultDiverged(f"a row of the snapshot of revision {self.mark.target} is not whole: ask for it again")
-        return row.pointer, leaf_of(row.pointer, row.body), row.body
+        return body
 
     def _told(self, entries: Mapping[bytes, bytes | None], old: Mapping[bytes, bytes]) -> dict[bytes, bytes | None]:
         """What was there before the first change of each key."""
@@ -119,5 +111,5 @@ class Incoming:
         vault.position, vault.recovering = position, None
 
 
-def buckets_of(rows: Iterable[Row]) -> set[int]:
-    return {bucket_of(key_of_body(row.body)) for row in rows}
+def buckets_of(rows: Iterable[bytes]) -> set[int]:
+    return {bucket_of(key_of(row)) for row in rows}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from vault.change import key_of_entry
+from vault.change import key_of
 
 PREFIX_BYTES = 480
 HASH_BYTES = 16
@@ -45,7 +45,7 @@ def in_order(rows: Iterator[tuple[bytes, bytes]], start: bytes, end: bytes | Non
             group.clear()
         if long:
             prefix = stored[:PREFIX_BYTES]
-            key = key_of_entry(entry)
+            key = key_of(entry)
             if start <= key and (end is None or key < end):
                 group.append((key, entry))
         elif stored >= start:

@@ -1,7 +1,7 @@
 """Whether a vault is sound as a whole: what the checks of single reads can't see (R1, M7).
 
 A checksum tells that a value is right, not that one is missing. The sums of the buckets tell: they are added up again
-from every entry, and every entry's leaf is computed again. So a vault that passes is, bit for bit, the cluster's state
+from every entry. So a vault that passes is, bit for bit, the cluster's state
 at LV, if its digests are the cluster's. `verify` goes in slices, beside reads and writes of other slices it would not
 be right: LV must stand still. `verify_at_rest` adds the structure of the pages, of a file that nobody has open.
 """
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from lmdb import verify as walker
 
-from vault.change import BODY_AT, LEAF, POINTER, POINTER_BYTES, PUT, is_body, item_of
-from vault.digest import BUCKETS, NO_DIGEST, Sums, leaf_of, replace_leaf
+from vault.change import is_body, item_of
+from vault.digest import BUCKETS, Sums, leaf_of, replace_leaf
 from vault.directory import check_head
 from vault.errors import RESET, VaultDamaged
 from vault.lmdb_backend import LmdbBackend
@@ -31,7 +31,7 @@ def verify(vault: Vault) -> Iterator[int]:
     keys = 0
     for stored, entry in vault.backend.scan(Table.ENTRY, b"", None):
         check_entry(stored, entry, vault.revision if vault.recovering is None else vault.recovering.highest)
-        replace_leaf(sums, item_of(entry).key, NO_DIGEST, entry[LEAF])
+        replace_leaf(sums, item_of(entry).key, 0, leaf_of(entry))
         keys += 1
         if keys % SLICE_ROWS == 0:
             yield keys
@@ -47,12 +47,11 @@ def verify(vault: Vault) -> Iterator[int]:
 
 
 def check_entry(stored: bytes, entry: bytes, highest: int) -> None:
-    """Raises VaultDamaged unless the entry is a live version of that key, with its own leaf."""
-    body = entry[BODY_AT:]
-    whole = is_body(body) and body[0] == PUT
-    if not whole or stored_key(item_of(entry).key) != stored or leaf_of(entry[:POINTER_BYTES], body) != entry[LEAF]:
+    """Raises VaultDamaged unless the entry is a live version of that key."""
+    item = item_of(entry) if is_body(entry) else None
+    if item is None or not item.version or stored_key(item.key) != stored:
         raise VaultDamaged(f"the vault's entry of {stored[:64]!r} is not what was written: {RESET}")
-    if POINTER.unpack_from(entry)[0] > highest:
+    if item.mod_revision > highest:
         raise VaultDamaged(
             f"the vault's entry of {stored[:64]!r} is later than the vault, which is at {highest}: {RESET}"
         )

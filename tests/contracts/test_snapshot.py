@@ -69,7 +69,7 @@ def filled(store: Any, rows: int = 9000, seed: int = 1) -> Any:
     for length in (480, 481, 511, 4096):
         for last in range(3):
             store.put(Table.KEY, b"k" * (length - 1) + bytes([last]), b"value %d" % length)
-    store.put(Table.HISTORY, b"large", rng.randbytes(1 << 20))
+    store.put(Table.LEASE, b"large", rng.randbytes(1 << 20))
     apply(store, 77, 3)
     return store
 

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import random
 
+import metastore.block
 import metastore.digest
 import metastore.record
 import vault.change
 import vault.digest
+from metastore.results import KeyValue
 
 
-def test_layouts_are_the_same() -> None:
-    assert vault.change.POINTER.format == metastore.record.POINTER.format
-    assert vault.change.HEADER.format == metastore.record.HEADER.format
-    assert vault.change.TIMES.format == metastore.digest.TIMES.format
-    assert (vault.change.PUT, vault.change.DELETE) == (metastore.record.PUT, metastore.record.DELETE)
-    assert (vault.digest.BUCKETS, vault.digest.DIGEST_BYTES) == (
-        metastore.digest.BUCKETS,
-        metastore.record.DIGEST_BYTES,
-    )
+def test_a_body_is_the_content_of_a_row() -> None:
+    row = metastore.record.pack_row(metastore.record.Row(1, 2, 3, 4, 5, 6, 7, 8, b"key", b"value"))
+    item = vault.change.item_of(row[metastore.record.LINK_BYTES :])
+    assert item == (b"key", b"value", 6, 5, 7, 8)
 
 
 def test_hashes_are_the_same() -> None:
     rng = random.Random(5)
+    assert vault.digest.BUCKETS == metastore.digest.BUCKETS
+    assert vault.digest.DIGEST_BYTES == metastore.record.DIGEST_BYTES
     for _ in range(200):
-        pointer, body, chain, times = (rng.randbytes(size) for size in (12, rng.randrange(300), 16, 28))
-        leaf = metastore.record.leaf_of(pointer, body)
-        assert vault.digest.leaf_of(pointer, body) == leaf
-        assert vault.digest.next_chain(chain, times, leaf) == metastore.digest.next_chain(chain, times, leaf)
+        body, chain = rng.randbytes(rng.randrange(300)), rng.getrandbits(128)
+        leaf = metastore.record.leaf_of(body)
+        assert vault.digest.leaf_of(body) == leaf
+        assert vault.digest.next_chain(chain, leaf) == metastore.block.next_chain(chain, leaf)
         assert vault.digest.bucket_of(body) == metastore.digest.bucket_of(body)
+
+
+def test_the_leaf_of_a_version_is_that_of_its_body() -> None:
+    body = vault.change.HEADER.pack(5, 6, 7, 8, 3, 5) + b"keyvalue"
+    assert metastore.record.content_leaf(KeyValue(b"key", b"value", 6, 5, 7, 8)) == vault.digest.leaf_of(body)

@@ -35,6 +35,7 @@ def assert_equal(store: MetaStore, tables: LmdbStore, reference: Driver) -> None
     assert store.applied == reference.store.applied
     assert store.digest() == reference.store.digest()
     assert control_digest(tables) == control_digest(reference.tables)
+    tables.before_save()
     assert list(verify(tables)) == []
 
 

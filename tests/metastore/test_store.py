@@ -261,12 +261,13 @@ def test_a_foreign_lmdb_file_is_refused(tmp_path: Path) -> None:
         LmdbStore(tmp_path)
 
 
-def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "age"), [(1, "older"), (3, "newer")])
+def test_another_format_is_refused(tmp_path: Path, version: int, age: str) -> None:
     LmdbStore(tmp_path).close()
     with lmdb.open(str(tmp_path / "current"), max_dbs=20) as env, env.begin(write=True) as txn:
-        value = seal(Table.META, b"format", msgpack.packb(["palisade-store", 2, "name"]))
+        value = seal(Table.META, b"format", msgpack.packb(["palisade-store", version, "name"]))
         txn.put(b"format", value, db=env.open_db(b"ABOUT", txn=txn))
-    with pytest.raises(StoreCorrupt, match="has format 2, and this program knows up to 1: start it with the newer"):
+    with pytest.raises(StoreCorrupt, match=f"has format {version}, and this program knows 2: start it with the {age}"):
         LmdbStore(tmp_path)
 
 

@@ -140,18 +140,18 @@ async def test_a_snapshot_is_given_up_when_the_file_grows_too_far(tmp_path: Path
 async def test_a_snapshot_ends_when_the_map_grows(tmp_path: Path) -> None:
     source = await large(tmp_path / "source", rows=100, map_bytes=1 << 20)
     reader = await source.open_snapshot()
-    source.put(Table.HISTORY, b"large", bytes(4 << 20))
+    source.put(Table.LEASE, b"large", bytes(4 << 20))
     await source.flush()
     with pytest.raises(SnapshotGone, match="open a new one"):
         reader.chunk(0)
     reader.close()
-    assert source.get(Table.HISTORY, b"large") == bytes(4 << 20)
+    assert source.get(Table.LEASE, b"large") == bytes(4 << 20)
     source.close()
 
 
 async def test_a_snapshot_that_is_larger_than_the_first_map_arrives(tmp_path: Path) -> None:
     source = await large(tmp_path / "source", rows=200)
-    source.put(Table.HISTORY, b"large", bytes(3 << 20))
+    source.put(Table.LEASE, b"large", bytes(3 << 20))
     reader = await source.open_snapshot()
     target = LmdbStore(tmp_path / "target", map_bytes=1 << 20)
     writer = target.receive_snapshot(reader.meta)

@@ -12,6 +12,7 @@ from metastore.ordered_map import APPLIED_KEY, Table
 from metastore.requests import Command, RequestId
 from metastore.results import KeyValue
 from metastore.state import CLOCK_KEY
+from metastore.verify import Divergence, verify
 
 Tables = dict[Table, dict[bytes, bytes]]
 
@@ -67,11 +68,17 @@ class Driver:
 
     def restarted(self) -> Driver:
         """A new process over the same tables."""
+        self.tables.before_save()
         return Driver(self.tables, self.limits, self.retention)
 
     def copied(self) -> Driver:
         """Another replica, restored from a copy of these tables."""
         return Driver(copy_of(self.tables), self.limits, self.retention)
+
+    def findings(self) -> list[Divergence]:
+        """What a verification says of the tables, as they would be saved."""
+        self.tables.before_save()
+        return list(verify(self.tables))
 
     def contents(self) -> Tables:
         """Every table; the applied index and the clock left out, which a refused command moves as well."""
@@ -82,6 +89,7 @@ class Driver:
 
 
 def contents_of(tables: MemoryMap) -> Tables:
+    tables.before_save()
     return {table: dict(tables.scan(table, b"", None)) for table in Table}
 
 

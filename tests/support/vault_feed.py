@@ -6,8 +6,7 @@ import random
 from collections.abc import Iterable
 
 from metastore.limits import Limits, Retention
-from metastore.ordered_map import Table
-from metastore.record import POINTER, TRAILER, body_size
+from metastore.record import LINK_BYTES
 from metastore.requests import Command, Compact, DeleteRange, Put, Range, Txn
 from tests.support.meta_driver import Driver
 from vault.change import Revision
@@ -16,18 +15,8 @@ from vault.vault import Vault
 
 def revision_at(driver: Driver, number: int) -> Revision:
     """Everything that a retained revision changed."""
-    if number == 1:
-        return Revision(1, b"", ())
-    first = driver.tables.get(Table.REVISION, POINTER.pack(number, 0))
-    assert first is not None
-    size = body_size(first)
-    trailer = first[size:]
-    bodies = [first[:size]]
-    for sub in range(1, int.from_bytes(trailer[-4:], "big")):
-        record = driver.tables.get(Table.REVISION, POINTER.pack(number, sub))
-        assert record is not None
-        bodies.append(record)
-    return Revision(number, trailer[16 : TRAILER.size], bodies, trailer[:16])
+    rows = next(iter(driver.store._history.revisions(number, number)), (number, []))[1]
+    return Revision(number, [row[LINK_BYTES:] for row, _ in rows], driver.store.chain_at(number) or b"")
 
 
 def revisions(driver: Driver, first: int, last: int | None = None) -> list[Revision]:

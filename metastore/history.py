@@ -1,0 +1,184 @@
+"""The events of the retained revisions, written and read: what watches, reads in the past and digests look at.
+
+Every event carries the row that it replaced. So the version of a key at revision r is in KEY, or it is what the oldest
+event of the key after r has replaced; and since r is not below MM, no compaction has removed that event. The way
+there goes back from row to row, and in longer jumps: each row knows a milestone, one of every 64 rows of its key, and
+a milestone knows the one before it. For n events since r that is n/64 + 64 steps at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from metastore.block import BLOCK_BYTES, Block, garbage_of, next_chain, open_block, pack_block
+from metastore.check import check
+from metastore.errors import StoreCorrupt
+from metastore.ordered_map import OrderedMap, Table
+from metastore.record import LINK_BYTES, POINTER, REVISION, ROW, leaf_of
+from metastore.state import FIRST_REVISION, State
+
+SUB_MAX = (1 << 32) - 1
+Event = tuple[bytes, bytes]
+_VERSION = slice(LINK_BYTES + 16, LINK_BYTES + 24)
+_NO_VERSION = bytes(8)
+
+
+class History:
+    """The events of one revision are added one by one and become readable at once; `close` stores them."""
+
+    __slots__ = ("_last", "_open", "_state", "_tables")
+
+    def __init__(self, tables: OrderedMap, state: State) -> None:
+        self._tables = tables
+        self._state = state
+        self._open: list[Event] = []
+        self._last: Block | None = None
+
+    def reload(self) -> None:
+        """The tables were replaced."""
+        self._last = None
+
+    # Writing
+
+    @property
+    def next_sub(self) -> int:
+        """How many events the revision has so far that is being written."""
+        return len(self._open)
+
+    def add(self, row: bytes, replaced: bytes) -> None:
+        check(len(self._open) <= SUB_MAX, f"revision {self._state.revision + 1} has more than {SUB_MAX} events")
+        self._open.append((row, replaced))
+
+    def close(self) -> None:
+        """The revision is complete, if it has begun: `state` moves to it."""
+        if not self._open:
+            return
+        state = self._state
+        revision, sub = state.revision + 1, 0
+        while sub < len(self._open):
+            stop = self._fitting(sub)
+            self._store(revision, sub, self._open[sub:stop])
+            sub = stop
+        state.revision = revision
+        self._open.clear()
+
+    def _fitting(self, first: int) -> int:
+        """Behind the last event, from `first` on, that goes into one block."""
+        size, stop = 0, first
+        while stop < len(self._open) and size < BLOCK_BYTES:
+            size += sum(map(len, self._open[stop]))
+            stop += 1
+        return stop
+
+    def _store(self, revision: int, sub: int, events: list[Event]) -> None:
+        state = self._state
+        deletes = sum(1 for row, _ in events if is_tombstone(row))
+        last = (revision, sub + len(events) - 1)
+        self._put((revision, sub), last, [row + old for row, old in events], deletes, state.garbage, state.chain)
+        for row, replaced in events:
+            state.chain = next_chain(state.chain, leaf_of(row[LINK_BYTES:]))
+            state.garbage += garbage_of(replaced)
+
+    def put_block(self, before: tuple[int, int, int], last: int, events: list[bytes]) -> None:
+        """Store puts of which each is a revision. `before`: the first revision, garbage and chain digest before it."""
+        first, garbage, chain = before
+        self._put((first, 0), (last, 0), events, 0, garbage, chain)
+
+    def _put(
+        self,
+        first: tuple[int, int],
+        last: tuple[int, int],
+        events: list[bytes],
+        deletes: int,
+        garbage: int,
+        chain: int,
+    ) -> None:
+        times = (self._state.wall_ms, self._state.clock_ms)
+        packed = pack_block(first, last[0], events, deletes, times, garbage, chain)
+        self._tables.put(Table.REVISION, POINTER.pack(*last), packed)
+
+    # Reading
+
+    def event(self, revision: int, sub: int) -> Event:
+        """(row, the row that it replaced). Raises StoreCorrupt: it must be there."""
+        if revision > self._state.revision:
+            return self._open[sub]
+        block = self._block_of(revision, sub)
+        return block.event(block.number_of(revision, sub) or 0)
+
+    def _block_of(self, revision: int, sub: int) -> Block:
+        """The one that was read last is kept, for neighbours are asked for in turn. Raises StoreCorrupt."""
+        if self._last is not None and self._last.number_of(revision, sub) is not None:
+            return self._last
+        for _, packed in self._tables.scan(Table.REVISION, POINTER.pack(revision, sub), None):
+            block = open_block(packed)
+            if block.number_of(revision, sub) is None:
+                break
+            self._last = block
+            return block
+        raise missing(revision, sub)
+
+    def version_at(self, row: bytes, revision: int) -> bytes:
+        """The row of the same key as of `revision`, which is not below MM: empty where there was none."""
+        while row:
+            sub, jump, jump_sub, _, mod, *_ = ROW.unpack_from(row)
+            if mod <= revision:
+                return row
+            row = self.event(jump, jump_sub)[0] if jump > revision else self.event(mod, sub)[1]
+        return row
+
+    def revisions(self, first: int, last: int) -> Iterator[tuple[int, list[Event]]]:
+        """(revision, its events in order) from `first` to `last`, all retained. Nothing may be written meanwhile."""
+        expected = max(first, FIRST_REVISION + 1)
+        if expected > last:
+            return
+        for revision, events in groupby(self._events_from(expected), key=lambda event: mod_of(event[0])):
+            if revision != expected:
+                break
+            yield revision, list(events)
+            if revision == last:
+                return
+            expected += 1
+        raise missing(expected, 0)
+
+    def _events_from(self, revision: int) -> Iterator[Event]:
+        for _, packed in self._tables.scan(Table.REVISION, POINTER.pack(revision, 0), None):
+            block = open_block(packed)
+            yield from block.events(block.number_of(revision, 0) or 0)
+
+    def chain_at(self, revision: int) -> int | None:
+        """The chain digest after a retained revision; None for the first one, which has no events, and for others."""
+        return self._until(revision)[0] if self._is_retained(revision) else None
+
+    def garbage_at(self, revision: int) -> int:
+        """The cost of all versions that were superseded up to and with a retained revision."""
+        return self._until(revision)[1] if self._is_retained(revision) else 0
+
+    def clock_ms_at(self, revision: int) -> int | None:
+        """The replicated clock when a retained revision was written; None for others."""
+        return self._block_of(revision, 0).clock_ms if self._is_retained(revision) else None
+
+    def _is_retained(self, revision: int) -> bool:
+        return max(FIRST_REVISION + 1, self._state.compacted) <= revision <= self._state.revision
+
+    def _until(self, revision: int) -> tuple[int, int]:
+        state = self._state
+        return (
+            (state.chain, state.garbage)
+            if revision == state.revision
+            else self._block_of(revision + 1, 0).until(revision)
+        )
+
+
+def missing(revision: int, sub: int) -> StoreCorrupt:
+    return StoreCorrupt(f"event {revision}.{sub} is missing in the store: restore this node from another replica")
+
+
+def mod_of(row: bytes) -> int:
+    found: int = REVISION.unpack_from(row, LINK_BYTES)[0]
+    return found
+
+
+def is_tombstone(row: bytes) -> bool:
+    return row[_VERSION] == _NO_VERSION
