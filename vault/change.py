@@ -28,6 +28,13 @@ class Revision(NamedTuple):
     chain: bytes = b""
 
 
+class Row(NamedTuple):
+    """A live version, as a snapshot brings it."""
+
+    pointer: bytes
+    body: bytes
+
+
 class Item(NamedTuple):
     """A live version of a key."""
 

@@ -27,11 +27,14 @@ from vault.position import (
     unpack_position,
     unpack_recovering,
 )
-from vault.projection import project
+from vault.projection import Projection, project
 from vault.stored_key import in_order, stored_end, stored_key, stored_start
 from vault.tables import Backend, Changes, Table
 
-POSITION, LINEAGE, RECOVERING, PLAN = b"position", b"lineage", b"recovering", b"plan"
+POSITION, LINEAGE, RECOVERING = b"position", b"lineage", b"recovering"
+PLAN, PLAN_DONE = b"plan", b"plan-done"
+PLAN_DUE = b""
+"""Stands for a plan that has still to be made."""
 META = Table.META
 
 
@@ -114,25 +117,40 @@ class Vault:
         self.backend.commit({META: {LINEAGE: pack_lineage(lineage)}})
         self.lineage = lineage
 
-    def plan(self) -> bytes | None:
-        """The plan of an eviction that is not done, as it was stored."""
-        return self.backend.get(META, PLAN)
+    def plan(self) -> tuple[bytes, int] | None:
+        """The plan of an eviction that is not finished, and how many of its steps are done; None: there is none.
+
+        PLAN_DUE where it has still to be made: every snapshot leaves that behind, in the commit that moves LV.
+        """
+        plan = self.backend.get(META, PLAN)
+        return None if plan is None else (plan, int.from_bytes(self.backend.get(META, PLAN_DONE) or b"", "big"))
 
     def store_plan(self, plan: bytes | None) -> None:
-        self.backend.commit({META: {PLAN: plan}})
+        """None: it is finished."""
+        self.backend.commit({META: {PLAN: plan, PLAN_DONE: None}})
+
+    def plan_step_done(self, done: int) -> None:
+        self.backend.commit({META: {PLAN_DONE: done.to_bytes(4, "big")}})
 
     # The change feed
 
     def apply(self, revisions: Sequence[Revision]) -> None:
         """LV + 1, LV + 2 ... in one commit. Raises VaultGap, VaultDiverged, VaultUnusable: then nothing has changed."""
-        if not revisions:
-            return
+        if revisions:
+            self.adopt(self.prepare(revisions))
+
+    def prepare(self, revisions: Sequence[Revision]) -> Projection:
+        """What `apply` would do. Who tells others of these revisions first knows that they fit. Raises as it does."""
         self._require_readable()
         done = project(revisions, self.position, self.sums, self._find)
         if done.position.keys < 0:
             raise VaultDiverged(
                 f"more keys are deleted up to revision {done.position.revision} than there are: {RESET}"
             )
+        return done
+
+    def adopt(self, done: Projection) -> None:
+        """What was prepared for the vault as it is now, in one commit."""
         self.commit(
             {
                 Table.ENTRY: done.entries,

@@ -138,7 +138,11 @@ def test_local_configuration_is_apart_from_the_clusters(reopen: Callable[[], Vau
 def test_a_plan_is_kept_until_it_is_taken_away(reopen: Callable[[], Vault]) -> None:
     vault = reopen()
     vault.store_plan(b"plan")
-    assert reopen().plan() == b"plan"
+    assert reopen().plan() == (b"plan", 0)
+    reopen().plan_step_done(3)
+    assert reopen().plan() == (b"plan", 3)
+    reopen().store_plan(b"next")
+    assert reopen().plan() == (b"next", 0)
     reopen().store_plan(None)
     assert reopen().plan() is None
 

@@ -1,0 +1,139 @@
+"""What a vault is fed from: whole revisions, and the state at a pinned revision (issue 3, R2, R4, R11)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from metastore.errors import Compacted, FutureRevision
+from metastore.feed import Feed
+from metastore.requests import Compact, DeleteRange, Pin, Put
+from tests.support.meta_driver import Driver
+from tests.support.vault_feed import compact, full, state_of, write_some
+from vault.change import Row, events_of, key_of_body
+from vault.digest import BUCKETS, bitmap_of, bucket_of, fingerprint_of, leaf_of, members_of, next_chain, unpack_sums
+
+ALL = members_of(bitmap_of(tuple(range(BUCKETS))))
+
+
+@pytest.fixture(autouse=True)
+def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metastore.feed.ROWS_PER_SLICE", 7)
+
+
+def all_rows(feed: Feed, revision: int, buckets: bytes = ALL, newer_than: int = 0, between: object = None) -> list[Row]:
+    rows, start = [], b""
+    while True:
+        found, until = feed.rows(revision, buckets, newer_than, start, None)
+        rows += found
+        if until is None:
+            return rows
+        start = until
+        if callable(between):
+            between()
+
+
+def sums_at(feed: Feed, revision: int, between: object = None) -> list[int]:
+    sums = feed.sums_at(revision)
+    while not sums.step(3):
+        if callable(between):
+            between()
+    return sums.sums
+
+
+def keys_and_mods(rows: list[Row]) -> list[tuple[bytes, int]]:
+    return [(key_of_body(row.body), int.from_bytes(row.pointer[:8], "big")) for row in rows]
+
+
+def expected_keys(driver: Driver, revision: int, newer_than: int = 0) -> list[tuple[object, ...]]:
+    return [(kv[0], kv[3]) for kv in state_of(driver, revision) if kv[3] > newer_than]  # type: ignore[operator]
+
+
+def test_revisions_come_whole_with_the_links_of_the_chain() -> None:
+    driver = full([])
+    write_some(driver, random.Random(1), 100)
+    feed, chain = driver.store.feed, bytes(16)
+    found = feed.changes(1, 10**9, 10**9)
+    assert [revision.number for revision in found] == list(range(1, driver.store.revision + 1))
+    for revision in found[1:]:
+        leaves = [
+            leaf_of(revision.number.to_bytes(8, "big") + sub.to_bytes(4, "big"), body)
+            for sub, body in enumerate(revision.bodies)
+        ]
+        chain = next_chain(chain, revision.times, b"".join(leaves))
+        assert revision.chain == chain == feed.chain_at(revision.number)
+        assert len(list(events_of(revision))) == len(revision.bodies)
+
+
+def test_an_answer_is_bounded_and_never_empty_while_there_is_more() -> None:
+    feed = full([(b"k%d" % n, b"v" * 100) for n in range(20)]).store.feed
+    assert [r.number for r in feed.changes(5, 8, 10**6)] == [5, 6, 7, 8]
+    assert [r.number for r in feed.changes(5, 20, 1)] == [5]
+    assert feed.changes(22, 30, 1) == []
+
+
+def test_what_is_compacted_is_refused_with_mm() -> None:
+    driver = full([(b"k%d" % n, b"") for n in range(20)])
+    compact(driver, 12)
+    feed = driver.store.feed
+    for ask in (lambda: feed.changes(11, 20, 1), lambda: feed.sums_at(11), lambda: feed.rows(11, ALL, 0, b"", None)):
+        with pytest.raises(Compacted) as refused:
+            ask()
+        assert refused.value.minimal_revision == 12
+    assert feed.chain_at(11) is None
+    assert feed.chain_at(12) == driver.store.chain_at(12)
+    with pytest.raises(FutureRevision):
+        feed.sums_at(99)
+
+
+def test_the_state_of_a_past_revision_while_writes_and_compactions_go_on() -> None:
+    """Digests and rows of the pinned revision are what they were when it was the latest."""
+    rng, driver = random.Random(7), full([])
+    write_some(driver, rng, 120)
+    pinned = driver.store.revision
+    before, rows = unpack_sums(driver.store.digest().buckets), expected_keys(driver, pinned)
+    write_some(driver, rng, 40)
+    driver.do(Pin("n1", pinned, 600_000))
+    driver.do(Compact(driver.store.revision))
+    driver.collect_all()
+    assert driver.store.minimal_revision == pinned
+
+    def write() -> None:
+        write_some(driver, rng, 2)
+
+    feed = driver.store.feed
+    assert sums_at(feed, pinned, write) == before
+    assert keys_and_mods(all_rows(feed, pinned, between=write)) == rows
+    newer = pinned - 30
+    assert keys_and_mods(all_rows(feed, pinned, newer_than=newer, between=write)) == expected_keys(
+        driver, pinned, newer
+    )
+    alive, start = set(), b""
+    while start is not None:
+        found, start = feed.fingerprints(pinned, ALL, start)
+        alive |= {found[at : at + 4] for at in range(0, len(found), 4)}
+        write()
+    assert alive == {fingerprint_of(key) for key, _ in rows}
+
+
+def test_only_the_buckets_that_are_asked_for() -> None:
+    driver = full([(b"k%d" % n, b"") for n in range(50)])
+    wanted = {bucket_of(b"k7"), bucket_of(b"k30")}
+    rows = all_rows(driver.store.feed, driver.store.revision, members_of(bitmap_of(tuple(wanted))))
+    assert {bucket_of(key) for key, _ in keys_and_mods(rows)} == wanted
+    assert {b"k7", b"k30"} <= {key for key, _ in keys_and_mods(rows)}
+
+
+def test_a_compaction_in_the_middle_is_told_and_never_half_an_answer() -> None:
+    driver = full([(b"k%02d" % n, b"") for n in range(30)])
+    revision = driver.store.revision
+    for command in (Put(b"k05", b"new"), DeleteRange(b"k20")):
+        driver.do(command)
+    sums, feed = driver.store.feed.sums_at(revision), driver.store.feed
+    _, until = feed.rows(revision, ALL, 0, b"", None)
+    driver.do(Compact(revision + 1))
+    with pytest.raises(Compacted):
+        sums.step()
+    with pytest.raises(Compacted):
+        feed.rows(revision, ALL, 0, until or b"", None)
