@@ -5,82 +5,64 @@ What is written meanwhile changes nothing in an answer for a fixed revision, bec
 it; each slice looks whether that has happened (Compacted), and recovering nodes pin what they read.
 
 The keys of a bucket are not indexed: one pass over the keys finds those of all buckets that are asked for, in the order
-of the keys, and most are ruled out by eight bytes of their meta. An index would cost every write; a pass is needed in
+of the keys, and most are ruled out by eight bytes of their row. An index would cost every write; a pass is needed in
 case c only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import islice
 from zlib import crc32
 
-from metastore.digest import BUCKETS, SUM_MASK, BucketSums
+from metastore.digest import BUCKETS, SUM_MASK, BucketSums, digest_bytes
 from metastore.errors import FutureRevision
-from metastore.mvcc import compacted, latest, record_at, version_at
+from metastore.history import History, is_tombstone
+from metastore.mvcc import compacted
 from metastore.ordered_map import OrderedMap, Table
-from metastore.record import (
-    DELETE,
-    DIGEST_BYTES,
-    NO_DIGEST,
-    POINTER,
-    REVISION,
-    TRAILER,
-    body_size,
-    key_of,
-    leaf_of,
-    unpack_record,
-)
+from metastore.record import LINK_BYTES, REVISION, leaf_of, unpack_row
 from metastore.state import FIRST_REVISION, State
-from vault.change import Revision, Row
-from vault.digest import fingerprint_of, unpack_sums
+from vault.change import Revision, key_of
+from vault.digest import NO_DIGEST, fingerprint_of, unpack_sums
 
 ROWS_PER_SLICE = 1_000
 """About a millisecond."""
+REVISIONS_PER_SLICE = 200
+MOD = slice(LINK_BYTES, LINK_BYTES + REVISION.size)
 
 
 class Feed:
     """Of one replica, at what it has applied. Raises Compacted and FutureRevision, and never answers in part."""
 
-    __slots__ = ("_buckets", "_state", "_tables")
+    __slots__ = ("_buckets", "_history", "_state", "_tables")
 
-    def __init__(self, tables: OrderedMap, state: State, buckets: BucketSums) -> None:
-        self._tables, self._state, self._buckets = tables, state, buckets
+    def __init__(self, tables: OrderedMap, state: State, history: History, buckets: BucketSums) -> None:
+        self._tables, self._state, self._history, self._buckets = tables, state, history, buckets
 
     def changes(self, first: int, last: int, bytes_max: int) -> list[Revision]:
-        """Revisions `first` to `last`, as many as there are and fit; at least one, if there is one."""
+        """Revisions `first` to `last`, as many as there are and fit; at least one, if there is one.
+
+        The last of them comes with the chain digest, which is of all before it as well.
+        """
         if first < self._state.minimal_revision:
             raise compacted(first, self._state.minimal_revision)
-        found, size = [], 0
-        for number in range(first, min(last, self._state.revision) + 1):
-            revision = self.revision(number)
-            found.append(revision)
-            size += sum([len(body) for body in revision.bodies])
+        found = [Revision(FIRST_REVISION, (), NO_DIGEST)] if first <= FIRST_REVISION else []
+        size = 0
+        for number, events in self._history.revisions(first, min(last, self._state.revision)):
+            bodies = [row[LINK_BYTES:] for row, _ in events]
+            found.append(Revision(number, bodies))
+            size += sum(map(len, bodies))
             if size >= bytes_max:
                 break
+        if found:
+            found[-1] = found[-1]._replace(chain=self.chain_at(found[-1].number) or b"")
         return found
-
-    def revision(self, number: int) -> Revision:
-        """One that is retained, whole."""
-        if number == FIRST_REVISION:
-            return Revision(number, b"", (), NO_DIGEST)
-        first = record_at(self._tables, POINTER.pack(number, 0))
-        size = body_size(first)
-        trailer = first[size:]
-        bodies = [first[:size]]
-        for sub in range(1, int.from_bytes(trailer[-4:], "big")):
-            bodies.append(record_at(self._tables, POINTER.pack(number, sub)))
-        return Revision(number, trailer[DIGEST_BYTES : TRAILER.size], bodies, trailer[:DIGEST_BYTES])
 
     def chain_at(self, revision: int) -> bytes | None:
         """After a retained revision; None for another one."""
-        if revision == self._state.revision:
-            return self._state.chain
-        if not max(FIRST_REVISION + 1, self._state.compacted) <= revision <= self._state.revision:
-            return None
-        record = record_at(self._tables, POINTER.pack(revision, 0))
-        size = body_size(record)
-        return record[size : size + DIGEST_BYTES]
+        if revision == FIRST_REVISION == self._state.minimal_revision:
+            return NO_DIGEST
+        chain = self._history.chain_at(revision)
+        return None if chain is None else digest_bytes(chain)
 
     def require(self, revision: int) -> None:
         """That it can be read."""
@@ -96,73 +78,66 @@ class Feed:
 
     def rows(
         self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None
-    ) -> tuple[list[Row], bytes | None]:
-        """The versions of a slice of keys, live at `revision`, of these buckets, written after `newer_than`.
+    ) -> tuple[list[bytes], bytes | None]:
+        """The bodies of a slice of keys, live at `revision`, of these buckets, written after `newer_than`.
 
         `buckets`: 4,096 bytes, 1 for those that are asked for. And where the next slice begins; None: that was all.
         """
-        found = []
-        keys, until = self._slice(revision, buckets, REVISION.pack(newer_than), start, end)
-        for key, meta in keys:
-            version = latest(key, meta) if meta[: REVISION.size] <= REVISION.pack(revision) else None
-            if version is None:
-                version = version_at(self._tables, key, meta, revision)
-            if version is not None and version.mod_revision > newer_than:
-                record = record_at(self._tables, version.pointer)
-                found.append(Row(version.pointer, record[: body_size(record)]))
-        return found, until
+        return self._slice(revision, buckets, REVISION.pack(newer_than), start, end)
 
     def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> tuple[bytes, bytes | None]:
         """Of the keys of a slice that are live at `revision`, and where the next slice begins."""
-        keys, until = self._slice(revision, buckets, bytes(REVISION.size), start, None)
-        alive = [key for key, meta in keys if version_at(self._tables, key, meta, revision) is not None]
-        return b"".join(map(fingerprint_of, alive)), until
+        bodies, until = self._slice(revision, buckets, bytes(REVISION.size), start, None)
+        return b"".join([fingerprint_of(key_of(body)) for body in bodies]), until
 
     def _slice(
         self, revision: int, buckets: bytes, newer_than: bytes, start: bytes, end: bytes | None
-    ) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
+    ) -> tuple[list[bytes], bytes | None]:
         self.require(revision)
+        at, version_at = REVISION.pack(revision), self._history.version_at
         rows = list(islice(self._tables.scan(Table.KEY, start, end), ROWS_PER_SLICE))
-        wanted = [(key, meta) for key, meta in rows if meta[:8] > newer_than and buckets[crc32(key) & (BUCKETS - 1)]]
-        return wanted, rows[-1][0] + b"\0" if len(rows) == ROWS_PER_SLICE else None
+        found = []
+        for key, latest in rows:
+            mod = latest[MOD]
+            if mod <= newer_than or not buckets[crc32(key) & (BUCKETS - 1)]:
+                continue
+            row = latest if mod <= at else version_at(latest, revision)
+            if row and row[MOD] > newer_than and not is_tombstone(row):
+                found.append(row[LINK_BYTES:])
+        return found, rows[-1][0] + b"\0" if len(rows) == ROWS_PER_SLICE else None
 
-    def leaves_of(self, revision: int) -> list[tuple[bytes, bytes, bytes]]:
-        """(key, leaf of the version it replaced, its own leaf) of each event of a revision above MM."""
-        return [self._leaves(revision, sub, body) for sub, body in enumerate(self.revision(revision).bodies)]
+    def changes_of_sums(self, first: int, last: int) -> list[tuple[bytes, int]]:
+        """(key, what each event has added to the sum of its bucket) of retained revisions above MM."""
+        return [
+            (unpack_row(row).key, live_leaf(row) - live_leaf(replaced))
+            for _, events in self._history.revisions(first, last)
+            for row, replaced in events
+        ]
 
-    def _leaves(self, revision: int, sub: int, body: bytes) -> tuple[bytes, bytes, bytes]:
-        own = NO_DIGEST if body[0] == DELETE else leaf_of(POINTER.pack(revision, sub), body)
-        previous = unpack_record(body).previous
-        return key_of(body), self._leaf_at(previous) if previous else NO_DIGEST, own
 
-    def _leaf_at(self, pointer: bytes) -> bytes:
-        record = record_at(self._tables, pointer)
-        return leaf_of(pointer, record[: body_size(record)])
+def live_leaf(row: bytes) -> int:
+    """0 for a tombstone, and for no row."""
+    return leaf_of(row[LINK_BYTES:]) if row and not is_tombstone(row) else 0
 
 
 class SumsAt:
     """The sums of now, less what every event since has added. Call `step` until it says that it is done.
 
-    The order of the events does not matter, and what is written meanwhile is not looked at.
+    What is written meanwhile is not looked at.
     """
 
-    __slots__ = ("_feed", "_next", "revision", "sums")
+    __slots__ = ("_feed", "_last", "_next", "revision", "sums")
 
     def __init__(self, feed: Feed, revision: int, sums: list[int], latest_revision: int) -> None:
-        self._feed, self.revision, self.sums, self._next = feed, revision, sums, latest_revision
+        self._feed, self.revision, self.sums = feed, revision, sums
+        self._next, self._last = revision + 1, latest_revision
 
-    def step(self, revisions: int = 200) -> bool:
+    def step(self, revisions: int = REVISIONS_PER_SLICE) -> bool:
         """Whether it is done. Raises Compacted."""
         self._feed.require(self.revision)
-        for _ in range(revisions):
-            if self._next <= self.revision:
-                return True
-            self._take_back(self._feed.leaves_of(self._next))
-            self._next -= 1
-        return self._next <= self.revision
-
-    def _take_back(self, leaves: Sequence[tuple[bytes, bytes, bytes]]) -> None:
-        for key, before, after in leaves:
+        last = min(self._last, self._next + revisions - 1)
+        for key, added in self._feed.changes_of_sums(self._next, last):
             number = crc32(key) & (BUCKETS - 1)
-            change = int.from_bytes(before, "big") - int.from_bytes(after, "big")
-            self.sums[number] = (self.sums[number] + change) & SUM_MASK
+            self.sums[number] = (self.sums[number] - added) & SUM_MASK
+        self._next = last + 1
+        return self._next > self._last

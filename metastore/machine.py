@@ -21,11 +21,8 @@ from metastore.control import Control
 from metastore.digest import BucketSums, Digest, digest_bytes
 from metastore.errors import MetastoreError, StoreCorrupt
 from metastore.exactly_once import ResultBook
-<<<<<<< /tmp/w/over/metastore/machine.py
 from metastore.feed import Feed
-=======
 from metastore.history import History
->>>>>>> /tmp/w/over/theirs.tmp
 from metastore.housekeeping import due_commands
 from metastore.lease import LeaseBook
 from metastore.limits import Limits, Retention
@@ -79,13 +76,6 @@ class MetaStore:
         self._results = ResultBook(tables, self._state, self.limits)
         self.system = SystemRecords(tables, self._state)
         self._changed: list[bytes] = []
-<<<<<<< /tmp/w/over/metastore/machine.py
-        self._writer = RevisionWriter(tables, self._state, self._buckets, self._leases, self._changed)
-        self._executor = Executor(tables, self._state, self._leases, self._writer, self.limits)
-        self._plain_put = make_plain_put(tables, self._state, self._buckets, self._changed, self.limits.quota_bytes)
-        self.watches = WatchHub(tables, self._state)
-        self.feed = Feed(tables, self._state, self._buckets)
-=======
         self._writer = RevisionWriter(tables, self._state, self._history, self._buckets, self._leases, self._changed)
         self._view = mvcc.View(tables, self._state, self._history)
         self._executor = Executor(self._view, self._leases, self._writer, self.limits)
@@ -94,7 +84,7 @@ class MetaStore:
         )
         self.watches = WatchHub(self._history, self._state)
         tables.before_save = partial(self._buckets.save, tables)
->>>>>>> /tmp/w/over/theirs.tmp
+        self.feed = Feed(tables, self._state, self._history, self._buckets)
         control = Control(self._state, self._leases, self._compactor, self._results, self._writer, self.limits)
         self._handlers: dict[type, Callable[[Any], Result]] = {
             Put: self._executor.run,

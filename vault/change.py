@@ -28,13 +28,6 @@ class Revision(NamedTuple):
     chain: bytes = b""
 
 
-class Row(NamedTuple):
-    """A live version, as a snapshot brings it."""
-
-    pointer: bytes
-    body: bytes
-
-
 class Item(NamedTuple):
     """A live version of a key."""
 

@@ -11,22 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from vault.bucket_pages import pages_of
-<<<<<<< /tmp/w/over/vault/incoming.py
-from vault.change import LEAF, POINTER, PUT, Row, is_body, key_of_body
-from vault.digest import NO_DIGEST, Sums, differing, leaf_of, replace_leaf
-=======
 from vault.change import is_body, item_of, key_of
-from vault.digest import Sums, bucket_of, differing, leaf_of, replace_leaf
->>>>>>> /tmp/w/over/theirs.tmp
+from vault.digest import Sums, differing, leaf_of, replace_leaf
 from vault.errors import VaultDiverged, VaultGap
 from vault.position import Position, Recovering, begun, pack_position, pack_recovering
 from vault.stored_key import stored_key
 from vault.tables import Table
-<<<<<<< /tmp/w/over/vault/incoming.py
 from vault.vault import META, PLAN, PLAN_DUE, POSITION, RECOVERING, Vault
-=======
-from vault.vault import META, POSITION, RECOVERING, Vault
->>>>>>> /tmp/w/over/theirs.tmp
 
 
 class Incoming:
@@ -119,10 +110,3 @@ class Incoming:
         plan = vault.backend.get(META, PLAN) or PLAN_DUE
         vault.commit({META: {POSITION: pack_position(position), RECOVERING: None, PLAN: plan}})
         vault.position, vault.recovering = position, None
-<<<<<<< /tmp/w/over/vault/incoming.py
-=======
-
-
-def buckets_of(rows: Iterable[bytes]) -> set[int]:
-    return {bucket_of(key_of(row)) for row in rows}
->>>>>>> /tmp/w/over/theirs.tmp

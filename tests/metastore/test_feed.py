@@ -11,7 +11,7 @@ from metastore.feed import Feed
 from metastore.requests import Compact, DeleteRange, Pin, Put
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import compact, full, state_of, write_some
-from vault.change import Row, events_of, key_of_body
+from vault.change import HEADER, events_of, key_of
 from vault.digest import BUCKETS, bitmap_of, bucket_of, fingerprint_of, leaf_of, members_of, next_chain, unpack_sums
 
 ALL = members_of(bitmap_of(tuple(range(BUCKETS))))
@@ -22,7 +22,9 @@ def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metastore.feed.ROWS_PER_SLICE", 7)
 
 
-def all_rows(feed: Feed, revision: int, buckets: bytes = ALL, newer_than: int = 0, between: object = None) -> list[Row]:
+def all_rows(
+    feed: Feed, revision: int, buckets: bytes = ALL, newer_than: int = 0, between: object = None
+) -> list[bytes]:
     rows, start = [], b""
     while True:
         found, until = feed.rows(revision, buckets, newer_than, start, None)
@@ -42,8 +44,8 @@ def sums_at(feed: Feed, revision: int, between: object = None) -> list[int]:
     return sums.sums
 
 
-def keys_and_mods(rows: list[Row]) -> list[tuple[bytes, int]]:
-    return [(key_of_body(row.body), int.from_bytes(row.pointer[:8], "big")) for row in rows]
+def keys_and_mods(rows: list[bytes]) -> list[tuple[bytes, int]]:
+    return [(key_of(row), HEADER.unpack_from(row)[0]) for row in rows]
 
 
 def expected_keys(driver: Driver, revision: int, newer_than: int = 0) -> list[tuple[object, ...]]:
@@ -53,17 +55,16 @@ def expected_keys(driver: Driver, revision: int, newer_than: int = 0) -> list[tu
 def test_revisions_come_whole_with_the_links_of_the_chain() -> None:
     driver = full([])
     write_some(driver, random.Random(1), 100)
-    feed, chain = driver.store.feed, bytes(16)
+    feed, chain = driver.store.feed, 0
     found = feed.changes(1, 10**9, 10**9)
     assert [revision.number for revision in found] == list(range(1, driver.store.revision + 1))
     for revision in found[1:]:
-        leaves = [
-            leaf_of(revision.number.to_bytes(8, "big") + sub.to_bytes(4, "big"), body)
-            for sub, body in enumerate(revision.bodies)
-        ]
-        chain = next_chain(chain, revision.times, b"".join(leaves))
-        assert revision.chain == chain == feed.chain_at(revision.number)
+        for body in revision.bodies:
+            chain = next_chain(chain, leaf_of(body))
+        assert chain.to_bytes(16, "big") == feed.chain_at(revision.number)
         assert len(list(events_of(revision))) == len(revision.bodies)
+    assert [bool(revision.chain) for revision in found[1:]] == [False] * (len(found) - 2) + [True]
+    assert found[-1].chain == driver.store.digest().chain
 
 
 def test_an_answer_is_bounded_and_never_empty_while_there_is_more() -> None:

@@ -12,7 +12,7 @@ from metastore.record import LINK_BYTES
 from metastore.requests import DeleteRange, Put
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full, items_of, state_of, write_some
-from vault.change import Event, Item, Row
+from vault.change import Event, Item
 from vault.digest import unpack_sums
 from vault.errors import VaultDiverged, VaultGap, VaultRecovering
 from vault.incoming import Incoming
