@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from typing import Any
 
 import click
@@ -12,6 +14,8 @@ from node.cli.kv import end_of_range
 from node.cli.options import client_options, read_bytes
 from node.cli.printing import print_json, readable
 from node.cli.session import Session
+
+TROUBLE_S = 1.0
 
 
 @click.command()
@@ -37,13 +41,30 @@ def watch(
         seen = 0
         watching = client.watch(key, range_end, prefix=prefix, start_revision=from_revision, prev_kv=prev_kv)
         async with watching as changes:
-            async for events in changes:
-                show(session, events)
-                seen += bool(events.events)
-                if revisions is not None and seen >= revisions:
-                    return
+            telling = asyncio.ensure_future(tell_trouble(changes))
+            try:
+                async for events in changes:
+                    show(session, events)
+                    seen += bool(events.events)
+                    if revisions is not None and seen >= revisions:
+                        return
+            finally:
+                telling.cancel()
 
     session.call(follow)
+
+
+async def tell_trouble(watch: Any) -> None:
+    """Silence may mean that nothing changes, or that nothing can come: say which."""
+    told: str | None = None
+    while True:
+        await asyncio.sleep(TROUBLE_S)
+        trouble = watch.trouble
+        if trouble == told:
+            continue
+        told = trouble
+        what = f"nothing new can come: {trouble}" if trouble else "changes can come again; none was missed"
+        print(f"palisade watch: {what}", file=sys.stderr, flush=True)
 
 
 def show(session: Session, events: RevisionEvents) -> None:

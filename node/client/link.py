@@ -36,6 +36,7 @@ class Link(asyncio.Protocol):
     async def greet(self, timeout_s: float) -> dict[str, Any]:
         """The node's WELCOME. `timeout_s`: how long this client waits. Raises Unavailable when it refuses."""
         hello = {"protocol": PROTOCOL, "client": f"palisade-python/{VERSION}", "timeout_ms": int(timeout_s * 1000)}
+        hello["follows"] = True
         self.send(Kind.HELLO, hello)
         return await self._welcome
 

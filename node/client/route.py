@@ -50,5 +50,9 @@ class Route:
             return None
         return address
 
+    def others(self, address: str) -> list[str]:
+        """All known addresses but this one, in their order."""
+        return [other for other in self._known if other != address]
+
     def avoid(self, address: str, now: float) -> None:
         self._avoid[address] = now + AVOID_S

@@ -14,17 +14,17 @@ from collections import deque
 from typing import Any
 
 from metastore.requests import WatchRequest
+from node.client.connecting import FAILURES, Connector, Whereabouts, whereabouts
 from node.client.link import Link
 from node.client.operation import Operation
 from node.client.route import Route
 from node.client.watch import Watch
 from node.refusals import error_of
 from node.stream.protocol import Kind
-from raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
+from raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
 
 PENDING_MAX = 2048
 NUMBERS_MAX = 3500
-CONNECT_S = 2.0
 SWEEP_S = 0.05
 RETRY_S = 0.05
 LAST_TRY = 0.25
@@ -33,6 +33,11 @@ come to a certain end in time."""
 PING_AFTER_S = 2.0
 DEAF_AFTER_S = 5.0
 BACKOFF_S = (0.02, 0.5)
+_FIRST = asyncio.FIRST_COMPLETED
+MOVE_S = 1.0
+"""How often somebody better to be connected with is looked for while there may be one."""
+CALM_S = 0.3
+CALM_LOOK_S = 0.005
 
 
 class Session:
@@ -40,6 +45,7 @@ class Session:
 
     def __init__(self, route: Route, timeout_s: float) -> None:
         self._route = route
+        self._connector = Connector(route, self._on_frame, timeout_s)
         self._timeout_s = timeout_s
         self._pending: dict[int, Operation] = {}
         self._watches: dict[int, Watch] = {}
@@ -47,6 +53,9 @@ class Session:
         self._oldest = 1
         self._admission: deque[asyncio.Future[None]] = deque()
         self._link: Link | None = None
+        self._leaving: Link | None = None
+        self._found: Whereabouts | None = None
+        self._found_anew = asyncio.Event()
         self._trouble = "no connection yet"
         self._closing = False
         self._pinged = False
@@ -138,6 +147,8 @@ class Session:
             if operation is not None:
                 operation.succeed(body[1])
             self._admit_more()
+        elif kind == Kind.LEADER:
+            self._told_of_leader(*body)
         else:
             watch = self._watches.get(body[0])
             if watch is not None:
@@ -219,8 +230,8 @@ class Session:
         backoff_s = BACKOFF_S[0]
         while True:
             try:
-                link = await self._connect()
-            except (OSError, RaftError, TimeoutError) as error:
+                link, self._found = await self._connector.connect()
+            except FAILURES as error:
                 self._trouble = f"{self._route.current()}: {error or type(error).__name__}"
                 self._route.advance()
                 await asyncio.sleep(backoff_s * (0.5 + random.random()))
@@ -228,37 +239,77 @@ class Session:
                 continue
             backoff_s = BACKOFF_S[0]
             self._begin(link)
-            reason = await asyncio.shield(link.closed)
-            self._lost(reason)
+            while not link.closed.done():
+                await self._news(link)
+                found = self._found
+                if found is not None and not link.closed.done() and self._connector.is_better(found):
+                    link = await self._move(link, found)
+            self._lost(link.closed.result())
 
-    async def _connect(self) -> Link:
-        """A connection to the leader where it is known and can be had, else to whoever answers."""
-        link, welcome = await self._greet(self._route.current())
-        streams = welcome.get("streams") or {}
-        self._route.learn(streams.values())
-        now = self._loop.time()
-        better = self._route.better(welcome.get("member"), welcome.get("leader"), streams, now)
+    async def _news(self, link: Link) -> None:
+        """Wait for the end of this connection, for word of another leader, or until it is time to look again."""
+        told = asyncio.ensure_future(self._found_anew.wait())
+        look_again = self._found is not None and self._connector.is_better(self._found)
+        try:
+            ends: set[asyncio.Future[Any]] = {link.closed, told}
+            await asyncio.wait(ends, timeout=MOVE_S if look_again else None, return_when=_FIRST)
+        finally:
+            told.cancel()
+            self._found_anew.clear()
+
+    def _told_of_leader(self, member: object, leader: object, streams: object) -> None:
+        """By the node that this client is connected with: another connection may still be in the making."""
+        if self._found is not None and self._found.member == member:
+            self._found = whereabouts(self._found.address, member, leader, streams)
+            self._route.learn(self._found.streams.values())
+            self._found_anew.set()
+
+    async def _move(self, link: Link, found: Whereabouts) -> Link:
+        """To a better node, if there is one: returns the connection that is used from now on.
+
+        What is under way may come to its end first. What has not after a moment is sent again over the new connection
+        if that does no harm; if it does, the client stays, for now.
+        """
+        better = await self._connector.better(found)
         if better is None:
             return link
+        self._link, self._leaving = None, link
         try:
-            leader, _ = await self._greet(better)
-        except (OSError, RaftError, TimeoutError):
-            self._route.avoid(better, now)
+            may_go = await self._calm(link)
+        except BaseException:
+            link.abort()
+            better[0].abort()
+            raise
+        finally:
+            self._leaving = None
+        if not may_go:
+            better[0].close()
+            self._resume(link)
             return link
+        if link.closed.done():
+            self._lost(link.closed.result())
         link.close()
-        return leader
+        link, self._found = better
+        self._begin(link)
+        return link
 
-    async def _greet(self, address: str) -> tuple[Link, dict[str, Any]]:
-        host, _, port = address.rpartition(":")
-        async with asyncio.timeout(CONNECT_S):
-            _, link = await self._loop.create_connection(
-                lambda: Link(self._loop, self._on_frame), host.strip("[]"), int(port)
-            )
-            try:
-                return link, await link.greet(self._timeout_s)
-            except BaseException:
-                link.abort()
-                raise
+    async def _calm(self, link: Link) -> bool:
+        """Wait a moment for what is under way; False when something is left that must not be sent twice."""
+        end = self._loop.time() + CALM_S
+        while not link.closed.done() and any(operation.sent for operation in self._pending.values()):
+            if self._loop.time() >= end:
+                return not any(operation.sent and not operation.repeatable for operation in self._pending.values())
+            await asyncio.sleep(CALM_LOOK_S)
+        return True
+
+    def _resume(self, link: Link) -> None:
+        """Go on over the connection that was about to be left."""
+        self._link = link
+        for operation in self._pending.values():
+            if operation.repeatable or not operation.sent:
+                self._transmit(operation, link)
+        for watch in self._watches.values():
+            watch.begin_where_none(link)
 
     def _begin(self, link: Link) -> None:
         self._link = link
@@ -268,8 +319,17 @@ class Session:
         for watch in self._watches.values():
             watch.begin(link)
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing new can come at the moment; None where all is well."""
+        if self._found is None:
+            return f"there is no connection with a node ({self._trouble})"
+        if self._found.leader is None:
+            return f"{self._found.member} knows no leader, and no node that does has been found yet"
+        return None
+
     def _lost(self, reason: str) -> None:
-        self._link = None
+        self._link = self._found = None
         self._trouble = f"{self._route.current()}: {reason}"
         self._route.advance()
         for operation in list(self._pending.values()):
@@ -283,13 +343,14 @@ class Session:
         if self._closing or self._runner is None:
             raise Unavailable("the client is not open: use it inside of its 'async with'")
         self._numbers = number = self._numbers + 1
-        watch = Watch(number, request, progress_s, self._forget_watch)
+        watch = Watch(number, request, progress_s, self)
         self._watches[number] = watch
         if self._link is not None:
             watch.begin(self._link)
         return watch
 
-    def _forget_watch(self, number: int) -> None:
+    def forget_watch(self, number: int) -> None:
         self._watches.pop(number, None)
-        if self._link is not None:
-            self._link.send(Kind.UNWATCH, [number])
+        link = self._link or self._leaving
+        if link is not None:
+            link.send(Kind.UNWATCH, [number])

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 from metastore.requests import WatchRequest
 from metastore.results import Event, KeyValue, RevisionEvents
@@ -19,19 +19,25 @@ if TYPE_CHECKING:
     from node.client.link import Link
 
 
+class WatchingSession(Protocol):
+    """What a watch needs of the session that it belongs to."""
+
+    @property
+    def trouble(self) -> str | None: ...
+    def forget_watch(self, number: int) -> None: ...
+
+
 class Watch:
     """`next_revision` is where the next connection goes on; what has arrived and was not taken yet is kept.
 
     The node sends at most `WATCH_CREDIT` batches ahead of the consumer, so a slow consumer costs neither side memory.
     """
 
-    def __init__(
-        self, number: int, request: WatchRequest, progress_s: float | None, forget: Callable[[int], None]
-    ) -> None:
+    def __init__(self, number: int, request: WatchRequest, progress_s: float | None, session: WatchingSession) -> None:
         self._number = number
         self._request = request
         self._progress_s = progress_s
-        self._forget = forget
+        self._session = session
         self._arriving = request.start_revision
         self._delivered = request.start_revision
         self._batches: deque[deque[RevisionEvents]] = deque()
@@ -44,6 +50,12 @@ class Watch:
     def next_revision(self) -> int:
         """Where another watch has to start to go on after what was delivered; 0 before anything is known."""
         return self._delivered or self._arriving
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing new can come at the moment (no connection, no leader); None where silence means no change. The
+        watch goes on by itself when that is over."""
+        return self._session.trouble
 
     # What the session tells.
 
@@ -68,6 +80,11 @@ class Watch:
                 credit,
             ],
         )
+
+    def begin_where_none(self, link: Link) -> None:
+        """Unless it has begun already, over the connection that is used again."""
+        if self._link is None:
+            self.begin(link)
 
     def on_frame(self, kind: int, body: Any) -> None:
         if kind == Kind.EVENTS:
@@ -119,7 +136,7 @@ class Watch:
             self._closed = True
             self._batches.clear()
             self._news.set()
-            self._forget(self._number)
+            self._session.forget_watch(self._number)
 
     async def __aenter__(self) -> Watch:
         return self

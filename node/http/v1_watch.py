@@ -1,7 +1,7 @@
 """/v1/watch: changes as they happen, as lines of JSON or as server-sent events.
 
-One line or event per revision, in order, none missing, none twice. `{"progress": revision}` says that nothing was
-missed up to it. A watch that compaction overtakes ends with `{"problem": {...}}`, which names the oldest revision.
+One line or event per revision, in order, none missing, none twice. `{"progress": revision, "leader": "n1"}` says that
+nothing was missed up to it; where the leader is null, nothing new can come to this node at the moment. A watch that compaction overtakes ends with `{"problem": {...}}`, which names the oldest revision.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Watches:
             except Compacted as error:
                 await response.write(line({"problem": json.loads(problem_of(error).text or "{}")}, None))
                 return response
-            await response.write(lines_of(found, line))
+            await response.write(lines_of(found, line, self._service.group.leader))
 
 
-def lines_of(found: tuple[RevisionEvents, ...] | Progress, line: Any) -> bytes:
+def lines_of(found: tuple[RevisionEvents, ...] | Progress, line: Any, leader: str | None) -> bytes:
     if isinstance(found, Progress):
-        progress: bytes = line({"progress": found.revision}, found.revision)
+        progress: bytes = line({"progress": found.revision, "leader": leader}, found.revision)
         return progress
     return b"".join(line(shapes.events_shape(events), events.revision) for events in found)
 

@@ -48,6 +48,7 @@ class StreamConnection(asyncio.Protocol):
         self._encode = Encoder().encode
         self._transport: asyncio.Transport | None = None
         self._greeted = False
+        self._follows = False
         self._timeout_s = self._service.deadline_s
         self._in_flight = 0
         self._reading = True
@@ -122,6 +123,7 @@ class StreamConnection(asyncio.Protocol):
             spoken = str(body.get("protocol"))[:32]
             raise ProtocolError(f"protocol {spoken} is not spoken here, but {PROTOCOL}: use a client of this version")
         self._greeted = True
+        self._follows = body.get("follows") is True
         self._timeout_s = self._deadline(body.get("timeout_ms"))
         self._write(Kind.WELCOME, self._server.welcome())
 
@@ -299,6 +301,10 @@ class StreamConnection(asyncio.Protocol):
         self._write(Kind.REFUSED, {"reason": reason})
         if self._transport is not None:
             self._transport.close()
+
+    def tell_leader(self, body: list[Any]) -> None:
+        if self._follows:
+            self._write(Kind.LEADER, body)
 
     # Bounds.
 

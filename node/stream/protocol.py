@@ -28,8 +28,8 @@ class Kind(enum.IntEnum):
     """Kinds of frames and their bodies. C: sent by clients, N: by nodes."""
 
     HELLO = 1
-    """C {"protocol": int, "client": str, "timeout_ms": int}: the node gives up before such a client does, so that the
-    client hears what became of its request."""
+    """C {"protocol": int, "client": str, "timeout_ms": int, "follows": bool}: the node gives up before such a client
+    does, so that the client hears what became of its request. `follows`: it wants to hear of changes of leader."""
     WELCOME = 2
     """N {"protocol", "cluster", "member", "leader": str or nil, "streams": {member: "host:port"}}"""
     REFUSED = 3
@@ -60,3 +60,5 @@ class Kind(enum.IntEnum):
     """C [number]"""
     WATCH_ENDED = 16
     """N [number, code, text, minimal_revision]"""
+    LEADER = 17
+    """N [member, leader or nil, {member: "host:port"}]: what this member knows of who leads has changed."""

@@ -13,6 +13,7 @@ from node.stream.protocol import FRAME_BYTES_EXTRA, PROTOCOL
 
 HELLO_TIMEOUT_S = 10.0
 SWEEP_S = 1.0
+LOOK_S = 0.1
 DRAIN_S = 2.0
 
 
@@ -36,12 +37,15 @@ class StreamServer:
         self._hello_timeout_s = hello_timeout_s
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self._leader: str | None = None
+        self._looker: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError when the port can't be had."""
         self.loop = asyncio.get_running_loop()
         self._server = await self.loop.create_server(lambda: StreamConnection(self), host, port, backlog=1024)
         self._sweep()
+        self._look()
 
     @property
     def port(self) -> int:
@@ -52,20 +56,35 @@ class StreamServer:
         return self.loop.time()
 
     def welcome(self) -> dict[str, Any]:
-        group = self.service.group
-        members = group.members.members
+        member, leader, streams = self._leadership()
         return {
             "protocol": PROTOCOL,
             "cluster": self._cluster,
-            "member": group.status().member,
-            "leader": group.leader,
-            "streams": {each.id: each.addresses["stream"] for each in members if "stream" in each.addresses},
+            "member": member,
+            "leader": leader,
+            "streams": streams,
         }
+
+    def _leadership(self) -> list[Any]:
+        group = self.service.group
+        streams = {each.id: each.addresses["stream"] for each in group.members.members if "stream" in each.addresses}
+        return [group.status().member, group.leader, streams]
+
+    def _look(self) -> None:
+        """Tell the clients who leads now, if that has changed: they follow the leader, or leave a node without one."""
+        leader = self.service.group.leader
+        if leader != self._leader:
+            self._leader = leader
+            told = self._leadership()
+            for connection in list(self.connections):
+                connection.tell_leader(told)
+        self._looker = self.loop.call_later(LOOK_S, self._look)
 
     async def close(self) -> None:
         """Accept nobody any more, let what is under way end, then close every connection."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for timer in (self._sweeper, self._looker):
+            if timer is not None:
+                timer.cancel()
         if self._server is not None:
             self._server.close()
         idle = [asyncio.ensure_future(connection.wait_idle()) for connection in self.connections]

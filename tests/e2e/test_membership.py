@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from node.client import Client
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, palisade, until
 
@@ -30,6 +31,20 @@ async def check_all(cluster: Cluster, load: Load) -> None:
     record = await load.stop()
     await check_record(record, load.prefix, cluster.endpoints)
     await cluster.equal_digests()
+
+
+async def test_clients_follow_a_planned_change_of_leader(cluster: Cluster) -> None:
+    """So that nothing has to be forwarded afterwards."""
+    async with Client(cluster.endpoints) as client, client.watch("followed", start_revision=1) as watch:
+        for number in range(4):
+            leader = await client.transfer((await cluster.followers())[0].id)
+            await until(lambda leader=leader: answers(client, leader), f"the client being connected with {leader}")
+            revision = (await client.put("followed", str(number))).revision
+            assert (await anext(watch)).revision == revision
+
+
+async def answers(client: Client, member: str) -> bool:
+    return bool((await client.status())["member"] == member)
 
 
 async def remove(cluster: Cluster, member: str) -> None:

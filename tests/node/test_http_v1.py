@@ -241,6 +241,17 @@ async def test_progress_says_that_nothing_was_missed(http: ClientSession) -> Non
         async with asyncio.timeout(5):
             while found["progress"] < 2:
                 found = json.loads(await answer.content.readline())
+        assert found == {"progress": 2, "leader": "n1"}
+
+
+async def test_progress_says_that_nobody_leads(http: ClientSession, group: FakeGroup) -> None:
+    """Otherwise nobody could tell that silence from one in which nothing happens."""
+    async with http.get("/v1/watch?key=a") as answer:
+        await answer.content.readline()
+        group.led_by(None)
+        async with asyncio.timeout(5):
+            while json.loads(await answer.content.readline())["leader"] is not None:
+                pass
 
 
 async def test_a_watch_of_what_is_compacted_is_refused(http: ClientSession) -> None:

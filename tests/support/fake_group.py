@@ -46,6 +46,7 @@ class FakeGroup:
         self.clock = clock or FakeClock()
         self.member = member
         self.leading = True
+        self._leader = member
         self.majority = True
         self.lease_valid = True
         self.held = False
@@ -57,6 +58,14 @@ class FakeGroup:
         self._members = Membership((Member(member, MemberRole.VOTER, "fake", addresses),))
         self._index = store.applied[0]
         store.lead(self.clock.now(), 0)
+
+    def led_by(self, leader: str | None) -> None:
+        """From now on it knows this leader, or none; what it is asked for it does all the same, as if forwarded."""
+        self.leading = leader is not None
+        self._leader = leader or self.member
+
+    def belongs_to(self, members: Membership) -> None:
+        self._members = members
 
     # Proposals and reads.
 
@@ -130,11 +139,11 @@ class FakeGroup:
 
     @property
     def leader(self) -> str | None:
-        return self.member if self.leading else None
+        return self._leader if self.leading else None
 
     @property
     def leads(self) -> bool:
-        return self.leading
+        return self.leading and self._leader == self.member
 
     @property
     def term(self) -> int:
@@ -142,7 +151,7 @@ class FakeGroup:
 
     @property
     def role(self) -> Role:
-        return Role.LEADER if self.leading else Role.FOLLOWER
+        return Role.LEADER if self.leads else Role.FOLLOWER
 
     @property
     def members(self) -> Membership:
