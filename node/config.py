@@ -111,7 +111,10 @@ class StoreLimits:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """One process. Listening addresses are http, peer and stream; `advertise_host` is what others call it by."""
+    """One process. Listening addresses are http, peer, stream and swim; `advertise_host` is what others call it by.
+
+    `swim` None: at the port of `peer`, by UDP. `seeds` empty: where the other founding members are by that rule.
+    """
 
     id: str
     data_dir: Path
@@ -121,6 +124,9 @@ class NodeConfig:
     stream: Address
     initial_cluster: tuple[InitialMember, ...] = ()
     join: Address | None = None
+    swim: Address | None = None
+    seeds: tuple[Address, ...] = ()
+    join_token: str | None = field(default=None, repr=False)
     advertise_host: str | None = None
     insecure_listen: bool = False
     timing: Timing = field(default_factory=Timing)
@@ -143,6 +149,19 @@ class NodeConfig:
             name: str(Address(self.advertise_host or address.host, address.port)) for name, address in listening.items()
         }
 
+    def swim_listening(self) -> Address:
+        return self.swim or self.peer
+
+    def swim_advertised(self) -> str:
+        """'host:port' of this node's SWIM socket, as other nodes reach it."""
+        address = self.swim_listening()
+        return str(Address(self.advertise_host or address.host, address.port))
+
+    def swim_seeds(self) -> tuple[str, ...]:
+        """Nodes that may know the others, as far as the configuration names them."""
+        founders = (member.peer for member in self.initial_cluster if member.id != self.id)
+        return tuple(map(str, self.seeds or founders))
+
     def _check_listening(self) -> None:
         listening = {"http": self.http, "peer": self.peer, "stream": self.stream}
         if len(set(listening.values())) < len(listening):
@@ -150,7 +169,9 @@ class NodeConfig:
                 f"http {self.http}, peer {self.peer}, stream {self.stream}: two of them are the same; "
                 "give each its own port"
             )
-        for name, address in listening.items():
+        if self.join_token is not None and not 8 <= len(self.join_token.encode()) <= 256:
+            raise ConfigError("join-token: has to have 8 to 256 bytes; give a longer or shorter one")
+        for name, address in {**listening, "swim": self.swim_listening()}.items():
             if not self.insecure_listen and not is_loopback(address.host):
                 raise ConfigError(
                     f"{name}: {address} is reachable from other machines, and there is neither TLS nor authentication: "

@@ -94,6 +94,10 @@ def read_members(text: str) -> tuple[InitialMember, ...]:
     return tuple(_read_member(part.strip()) for part in text.split(",") if part.strip())
 
 
+def read_addresses(text: str) -> tuple[Address, ...]:
+    return tuple(Address.parse(part.strip()) for part in text.split(",") if part.strip())
+
+
 def _read_member(text: str) -> InitialMember:
     name, equals, rest = text.partition("=")
     host, ports = split_host(rest)
@@ -112,6 +116,11 @@ OPTIONS = (
     Option("stream", "stream", Address.parse, "Where to serve the msgpack stream, as host:port."),
     Option("initial-cluster", "initial_cluster", read_members, "Members of a new cluster: id=host:peer-port,..."),
     Option("join", "join", Address.parse, "HTTP address of a node of the running cluster to enter."),
+    Option(
+        "swim", "swim", Address.parse, "UDP address for finding other nodes (SWIM); that of --peer if not given."
+    ),
+    Option("seeds", "seeds", read_addresses, "SWIM addresses of nodes that may know the others: host:port,..."),
+    Option("join-token", "join_token", str, "Permission to join; better given as PALISADE_JOIN_TOKEN."),
     Option("advertise-host", "advertise_host", str, "Host under which other machines reach this node."),
     Option("insecure-listen", "insecure_listen", read_flag, "Listen beyond loopback without TLS.", flag=True),
     Option("log-level", "log_level", read_level, f"One of {', '.join(LOG_LEVELS)}."),

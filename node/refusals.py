@@ -10,6 +10,7 @@ import enum
 from typing import NamedTuple
 
 from metastore import errors as store
+from node.topology import errors as topology
 from raftgroup import errors as group
 
 
@@ -107,6 +108,8 @@ REFUSALS: dict[type[Exception], Refusal] = {
     group.MembershipRefused: Refusal(
         "membership-refused", 409, "The membership can't change so now", Grpc.FAILED_PRECONDITION, None
     ),
+    topology.JoinRejected: Refusal("join-rejected", 403, "The node may not join", Grpc.FAILED_PRECONDITION, None),
+    topology.JoinLater: Refusal("join-later", 503, "The node can't join yet", _DOWN, None),
     group.NodeFailed: Refusal("node-failed", 503, "This node has stopped", _DOWN, "etcdserver: server stopped"),
 }
 INTERNAL = Refusal("internal", 500, "The node has a fault", Grpc.INTERNAL, "the node has a fault; its log says more")
@@ -139,4 +142,6 @@ def error_of(code: str, message: str, minimal_revision: int = 0) -> Exception:
     return kind(message) if kind is not None else store.MetastoreError(f"{code}: {message}")
 
 
-_BY_CODE: dict[str, type[Exception]] = {row.code: kind for kind, row in REFUSALS.items()}
+_BY_CODE: dict[str, type[Exception]] = {
+    row.code: kind for kind, row in REFUSALS.items() if not issubclass(kind, topology.TopologyError)
+}

@@ -13,7 +13,7 @@ import logging
 import random
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
 from metastore.store import LmdbStore
 from metastore.store_errors import StoreFailed
+from node.cluster_view import not_ready
+from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig
 from node.connection_room import ConnectionRoom
 from node.data_dir import claim_data_dir
@@ -31,9 +33,17 @@ from node.joining import join_cluster
 from node.leader_duties import do_leader_duties
 from node.metrics import Metrics
 from node.moving import announce_addresses
+from node.parts import Background, GroupPart, MemberPart, ServerPart
 from node.replica_state import ReplicaState
 from node.service import Service
 from node.stream.server import StreamServer
+from node.topology.face import Topology
+from node.topology.member import TopologyMember
+from node.topology.physical import PhysicalTopology
+from node.topology.records import Role
+from node.topology.registrar import ClusterState, Registrar
+from node.topology.seeds import ask_for_seeds, known_seeds
+from node.topology.view import logical_view, nodes_of
 from raftgroup.clock import SystemClock
 from raftgroup.compaction import LogRetention
 from raftgroup.group import Group
@@ -44,6 +54,7 @@ from raftgroup.transport import TcpPeers
 
 log = logging.getLogger(__name__)
 
+READY_POLL_S = 0.05
 SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep the interpreter's lock from the threads that commit."""
 CYCLES_SOUGHT_AFTER = 20_000
@@ -62,7 +73,6 @@ class Node:
         self.config = config
         self.metrics = Metrics()
         self._clock = SystemClock()
-        self._tasks: list[asyncio.Task[None]] = []
         claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
         with contextlib.ExitStack() as undo:
             self._journal = LmdbJournal(config.data_dir / "raft")
@@ -80,6 +90,9 @@ class Node:
         self.service.open_snapshot = self._disk.open_snapshot
         self._stream = StreamServer(self.service, config.cluster, room=room)
         self._http = HttpServer(self.service, config.cluster, config.id, room=room)
+        self.topology = self._make_topology()
+        self.service.topology = self.topology
+        self._life = Lifecycle(self._parts())
 
     def _make_group(self) -> Group:
         config = self.config
@@ -100,38 +113,68 @@ class Node:
             random=random.SystemRandom(),
         )
 
+    def _make_topology(self) -> Topology:
+        config, store = self.config, self.store
+        physical = PhysicalTopology(config, Role.VOTER)
+        physical.add_seeds(known_seeds(nodes_of(store.system)))
+        self.registrar = Registrar(self.service, config.cluster, physical.presences, config.join_token)
+        member = TopologyMember(
+            self.registrar,
+            name=config.id,
+            role=Role.VOTER,
+            instance=physical.instance,
+            cluster=config.cluster,
+            token=config.join_token,
+            addresses={**config.advertised(), "swim": config.swim_advertised()},
+            recover=self._recover,
+            cluster_id=lambda: store.lineage.cluster_id,
+            duplicate=physical.duplicate,
+        )
+        return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
+
+    async def _recover(self, state: ClusterState) -> int:
+        """A member of the group has the cluster's state by its log; it may serve when it has caught up with that."""
+        while not_ready(self.service):  # noqa: ASYNC110
+            await asyncio.sleep(READY_POLL_S)
+        return self.store.revision
+
+    def _parts(self) -> list[Part]:
+        """What needs what: the order of start and stop follows from it."""
+        config, topology = self.config, self.topology
+        parts = [
+            Part("store", Background(lambda: self._disk.run(self._clock.now))),
+            Part("group", GroupPart(self.group), ("store",)),
+            Part("duties", Background(lambda: do_leader_duties(self.group, self.store, self._clock)), ("group",)),
+            Part("addresses", Background(lambda: announce_addresses(config, self.group)), ("group",)),
+            Part("physical", topology.physical),
+            Part("registrar", Background(self.registrar.watch), ("group", "physical")),
+            Part("stream", ServerPart(self._stream, config.stream), ("group", "registrar")),
+            Part("http", ServerPart(self._http, config.http), ("group", "registrar")),
+        ]
+        join = config.join
+        if join is not None:
+            parts += [
+                Part("seeds", Background(lambda: ask_for_seeds(topology.physical, join)), ("physical",)),
+                Part("join", Background(lambda: join_cluster(config, self.group)), ("group", "http")),
+            ]
+        return [*parts, Part("topology", MemberPart(topology.member), ("registrar", "http", "stream"))]
+
     async def start(self) -> None:
         """Listen and take part. Raises when a port can't be had; `stop` is still to be called then."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        await self.group.start()
-        self._begin(self._disk.run(self._clock.now))
-        self._begin(do_leader_duties(self.group, self.store, self._clock))
-        await self._stream.start(self.config.stream.host, self.config.stream.port)
-        await self._http.start(self.config.http.host, self.config.http.port)
-        if self.config.join is not None:
-            self._begin(join_cluster(self.config, self.group))
-        self._begin(announce_addresses(self.config, self.group))
+        with _cause_of_failure():
+            await self._life.start()
         log.info("%s serves http on %s and the stream on %s", self.config.id, self.config.http, self.config.stream)
 
     async def wait(self) -> None:
         """Until something fails; raises it."""
-        failed = self.group.failed
-        waiting = {task for task in self._tasks if not task.done()}
-        await asyncio.wait({*waiting, *([failed] if failed else [])}, return_when=asyncio.FIRST_EXCEPTION)
-        if failed is not None and failed.done():
-            failed.result()
-        for task in self._tasks:
-            if task.done():
-                task.result()
+        with _cause_of_failure():
+            await self._life.wait()
 
     async def stop(self) -> None:
         """Refuse new requests, hand leadership over, flush, close. Safe to call in any state."""
-        await self._stream.close()
-        await self._http.close()
-        await self.group.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(ComponentFailed):
+            await self._life.stop()
         try:
             await self._disk.flush()
         except Exception as error:
@@ -139,8 +182,15 @@ class Node:
         self._disk.close()
         self._journal.close()
 
-    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.get_running_loop().create_task(coroutine))
+
+@contextlib.contextmanager
+def _cause_of_failure() -> Iterator[None]:
+    """The log names the component, and who started the node gets the cause: what to do depends on that alone."""
+    try:
+        yield
+    except ComponentFailed as failed:
+        log.error("%s", failed)
+        raise failed.cause from None
 
 
 def _open_store(path: Path) -> LmdbStore:

@@ -11,7 +11,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metastore.codec import decode_result, encode_command
 from metastore.digest import Digest
@@ -26,6 +26,9 @@ from node.watching import Watching
 from raftgroup.proposals import Applied
 
 OpenSnapshot = Callable[[], Awaitable[SnapshotReader]]
+if TYPE_CHECKING:
+    from node.topology.face import Topology
+
 PAGE_KEYS_FIRST = 64
 PAGE_KEYS_MAX = 1_024
 PAGE_BYTES = 512 * 1024
@@ -45,6 +48,8 @@ class Service:
         self.deadline_s = deadline_s
         self.metrics = metrics or Metrics()
         self.open_snapshot: OpenSnapshot | None = None
+        self.topology: Topology | None = None
+        """Set by a node that is one of a cluster's."""
         """The state that is on disk, for backups; None where there is no disk."""
         self._scans = asyncio.Semaphore(SCANS_MAX)
 

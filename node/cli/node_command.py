@@ -54,6 +54,7 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     from node.folder import FolderError
     from node.joining import JoinRefused
     from node.ports_in_use import PortUnavailable, check_free
+    from node.topology.errors import NodeRefused
     from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
 
     refusals = (
@@ -62,6 +63,7 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         FolderError,
         JoinRefused,
         JournalCorrupt,
+        NodeRefused,
         PortUnavailable,
         StoreCorrupt,
     )
@@ -70,6 +72,7 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         settings = load_node_config(config_values, config)
         for name, address in (("http", settings.http), ("peer", settings.peer), ("stream", settings.stream)):
             check_free(address, f"--{name}", f"give another --{name}")
+        check_free(settings.swim_listening(), "--swim", "give another --swim", udp=True)
         if parent_pipe is not None:
             watch(parent_pipe)
         run(settings)

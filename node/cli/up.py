@@ -24,7 +24,7 @@ from node.cli.session import REFUSED, Failure, Session
     "--base-port",
     type=int,
     metavar="P",
-    help="Node i has HTTP at P+i, peer at P+100+i, stream at P+200+i; 7400 in a new cluster.",
+    help="Node i has HTTP at P+i, peer at P+100+i, stream at P+200+i, SWIM at P+300+i; 7400 in a new cluster.",
 )
 @click.option("--demo/--no-demo", default=True, help="Load the demo catalog the first time.  [default: demo]")
 @click.option(

@@ -19,6 +19,7 @@ from node.http.etcd_api import refused
 from node.http.etcd_encode import error_fields
 from node.http.go_json import BadJson
 from node.refusals import INTERNAL, BadRequest, refusal_of
+from node.topology.errors import JoinRejected
 from raftgroup.errors import OutcomeUnknown
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ def problem_of(error: Exception) -> web.Response:
     more: dict[str, Any] = {"retry": bool(getattr(error, "retry", False))}
     if isinstance(error, Compacted):
         more["minimal_revision"] = error.minimal_revision
+    if isinstance(error, JoinRejected):
+        more["reason"] = error.verdict.reason.value
     detail = str(error)
     if isinstance(error, OutcomeUnknown):
         detail += UNKNOWN_HINT

@@ -22,6 +22,7 @@ from node.http.streaming import STREAMS
 from node.http.v1_backup import Backups
 from node.http.v1_cluster import Cluster
 from node.http.v1_keys import Keys
+from node.http.v1_topology import TopologyRoutes
 from node.http.v1_watch import Watches
 from node.service import Service
 
@@ -95,6 +96,7 @@ class HttpServer:
         app.add_routes(Watches(service, progress_s).routes())
         app.add_routes(Cluster(service, cluster).routes())
         app.add_routes(Backups(service, cluster).routes())
+        app.add_routes(TopologyRoutes(service).routes())
         app.add_routes(EtcdStreams(service, self.api, progress_s=ETCD_PROGRESS_S).routes())
         app.add_routes([web.post(path, unary_handler(call)) for path, call in self.api.unary.items()])
         return app

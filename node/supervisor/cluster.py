@@ -113,5 +113,7 @@ def arguments(layout: Layout, node: str) -> list[str]:
         *("--http", str(member.http)),
         *("--peer", str(member.peer)),
         *("--stream", str(member.stream)),
+        *("--swim", str(layout.swim()[node])),
+        *("--seeds", ",".join(str(address) for address in layout.swim().values())),
         *("--initial-cluster", layout.initial_cluster()),
     ]

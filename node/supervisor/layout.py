@@ -1,4 +1,5 @@
-"""Which nodes a local cluster has, and where each listens: HTTP base + i, peer base + 100 + i, stream base + 200 + i.
+"""Which nodes a local cluster has, and where each listens: HTTP base + i, peer base + 100 + i, stream base + 200 + i,
+SWIM base + 300 + i (UDP).
 
 Pure. The layout is fixed when the cluster is formatted, since the members know each other by their addresses.
 """
@@ -17,6 +18,7 @@ NODES = 3
 NODES_MAX = 9
 PEER_OFFSET = 100
 STREAM_OFFSET = 200
+SWIM_OFFSET = 300
 LOOPBACK = "127.0.0.1"
 
 
@@ -30,7 +32,7 @@ class Layout:
         check_id("cluster", self.cluster)
         if not 1 <= self.nodes <= NODES_MAX:
             raise ConfigError(f"nodes: {self.nodes} is out of range; give 1 to {NODES_MAX}, best an odd number")
-        highest = 65535 - STREAM_OFFSET - NODES_MAX
+        highest = 65535 - SWIM_OFFSET - NODES_MAX
         if not 1024 <= self.base_port <= highest:
             raise ConfigError(f"base-port: {self.base_port} is out of range; give 1024 to {highest}")
 
@@ -44,6 +46,11 @@ class Layout:
             )
             for number in range(1, self.nodes + 1)
         )
+
+    def swim(self) -> dict[str, Address]:
+        """By the name of the node."""
+        numbers = range(1, self.nodes + 1)
+        return {f"n{number}": Address(LOOPBACK, self.base_port + SWIM_OFFSET + number) for number in numbers}
 
     def initial_cluster(self) -> str:
         """As the option of a node takes it."""

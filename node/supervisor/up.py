@@ -117,6 +117,9 @@ def check_ports(layout: Layout) -> None:
             if address is not None:
                 remedy = f"start with another --base-port and --data-dir (now {layout.base_port})"
                 check_free(address, f"{purpose} of {member.id}", remedy)
+    for node, address in layout.swim().items():
+        remedy = f"start with another --base-port and --data-dir (now {layout.base_port})"
+        check_free(address, f"SWIM of {node}", remedy, udp=True)
 
 
 class Stop:

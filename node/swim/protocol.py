@@ -107,6 +107,10 @@ class Swim:
         """The physical topology, this node among it."""
         return self._known.live()
 
+    def records(self) -> list[Record]:
+        """Of all that this node knows, those that are gone among them."""
+        return list(self._known)
+
     def get(self, name: str) -> Record | None:
         return self._known.get(name)
 
@@ -114,6 +118,11 @@ class Swim:
     def contested(self) -> Record | None:
         """A record of another process under this name; until that is settled, others do not take this one for it."""
         return self._contested
+
+    def add_seeds(self, addresses: Iterable[str]) -> None:
+        """More nodes that may know the others."""
+        known = {*self._seeds, self.own.address}
+        self._seeds += tuple(dict.fromkeys(each for each in addresses if each not in known))
 
     # Time.
 

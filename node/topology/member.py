@@ -10,9 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from node.topology.errors import JoinLater, JoinRejected, NodeRefused
 from node.topology.life import Life, Phase
 from node.topology.records import PROTOCOL_VERSION, NodeRecord, Role
-from node.topology.registrar import ClusterState, JoinLater, JoinRejected
+from node.topology.registrar import ClusterState
 from node.topology.verdicts import JoinRequest
 from raftgroup.errors import NodeFailed, RaftError
 
@@ -20,11 +21,7 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 0.2
 LOOK_S = 1.0
-LEAVE_S = 1.0
-
-
-class NodeRefused(Exception):
-    """The cluster does not take this node: the text says why and what to do. The node stops."""
+LEAVE_S = 0.5
 
 
 class Door(Protocol):

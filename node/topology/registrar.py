@@ -18,6 +18,7 @@ from metastore.codec import decode_result, encode_command
 from metastore.errors import SystemConflict
 from metastore.requests import SystemWrite
 from node.service import Service
+from node.topology.errors import JoinLater, JoinRejected
 from node.topology.records import NODE_PREFIX, PROTOCOL_VERSION, RULES_NAME, ClusterRules, NodeRecord
 from node.topology.token import SALT_BYTES, token_fits, token_record
 from node.topology.verdicts import (
@@ -42,20 +43,6 @@ CONFLICTS_MAX = 8
 LOOK_S = 0.25
 UNSEEN_S = 30.0
 """How long a new leader waits for a node that it has never seen: longer than gossip takes after a full restart."""
-
-
-class JoinRejected(Exception):
-    """A node is refused for good; `verdict` says why and what to do."""
-
-    def __init__(self, verdict: Reject) -> None:
-        super().__init__(verdict.text)
-        self.verdict = verdict
-
-
-class JoinLater(Exception):
-    """Not now: the same request may succeed in a moment."""
-
-    retry = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ import pytest
 from metastore.codec import encode_command
 from metastore.requests import FROM_KEY, FoundCluster, Range
 from node.service import Service
+from node.topology.errors import JoinLater, JoinRejected, NodeRefused
 from node.topology.life import Phase
-from node.topology.member import NodeRefused, TopologyMember
+from node.topology.member import TopologyMember
 from node.topology.records import Role, Standing
-from node.topology.registrar import JoinLater, JoinRejected, Registrar
+from node.topology.registrar import Registrar
 from node.topology.verdicts import JoinRequest, Presence, Reason
 from node.topology.view import logical_view, node_of, rules_of
 from tests.support.fake_group import FakeGroup, fake_group

@@ -1,0 +1,29 @@
+"""What becomes of a node that wants to join. One tree."""
+
+from __future__ import annotations
+
+from node.topology.verdicts import Reject
+
+
+class TopologyError(Exception):
+    """Root of the errors of this package. `retry`: the same request may help later."""
+
+    retry = False
+
+
+class JoinRejected(TopologyError):
+    """A node is refused for good; `verdict` says why and what to do."""
+
+    def __init__(self, verdict: Reject) -> None:
+        super().__init__(verdict.text)
+        self.verdict = verdict
+
+
+class JoinLater(TopologyError):
+    """Not now: the same request may succeed in a moment."""
+
+    retry = True
+
+
+class NodeRefused(TopologyError):
+    """The cluster does not take this node: the text says why and what to do. The node stops."""

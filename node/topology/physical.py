@@ -1,0 +1,69 @@
+"""The physical topology as a part of a node: its SWIM socket, its seeds, and what others want to know of it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+from collections.abc import Iterable
+
+from node.components.lifecycle import Component
+from node.config import NodeConfig
+from node.swim.protocol import Change, Swim
+from node.swim.record import Record, State, sorted_tags
+from node.swim.udp import SwimSocket
+from node.swim.wire import RUMOUR_BYTES_MAX, record_bytes
+from node.topology.records import Role
+from node.topology.verdicts import Physical, Presence
+
+log = logging.getLogger(__name__)
+
+INSTANCE_BYTES = 8
+QUIET = {State.ALIVE: logging.INFO, State.SUSPECT: logging.DEBUG, State.DEAD: logging.WARNING, State.LEFT: logging.INFO}
+
+
+class PhysicalTopology(Component):
+    """`instance` names this process among all that ever had the node's name. Others learn `role` and addresses."""
+
+    def __init__(self, config: NodeConfig, role: Role) -> None:
+        self.instance = secrets.token_hex(INSTANCE_BYTES)
+        self._listening = config.swim_listening()
+        tags = {"role": role.value, "http": config.advertised()["http"], "stream": config.advertised()["stream"]}
+        own = Record(config.id, config.swim_advertised(), self.instance, tags=sorted_tags(tags))
+        self.swim = Swim(
+            own,
+            config.swim_seeds(),
+            random.SystemRandom(),
+            0.0,
+            size_of=record_bytes,
+            rumour_bytes_max=RUMOUR_BYTES_MAX,
+        )
+        self.socket = SwimSocket(self.swim, config.cluster, self._changed)
+
+    async def start(self) -> None:
+        """Raises OSError when the port can't be had."""
+        await self.socket.start(self._listening.host, self._listening.port)
+
+    async def stop(self) -> None:
+        await self.socket.leave()
+        self.socket.close()
+
+    def add_seeds(self, addresses: Iterable[str]) -> None:
+        self.swim.add_seeds(addresses)
+
+    def presences(self) -> Physical:
+        """By name, those that are gone among them as long as that is remembered."""
+        return {each.name: Presence(each.instance, each.is_live) for each in self.swim.records()}
+
+    def records(self) -> list[Record]:
+        return self.swim.records()
+
+    def duplicate(self) -> str | None:
+        """Why this node has to stop: its name is another's."""
+        return self.swim.duplicate
+
+    def _changed(self, change: Change) -> None:
+        now, before = change.now, change.before
+        if before is not None and (before.state, before.instance) == (now.state, now.instance):
+            return
+        log.log(QUIET[now.state], "%s at %s is %s", now.name, now.address, now.state.name.lower())

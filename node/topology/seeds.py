@@ -1,0 +1,48 @@
+"""More nodes to find the cluster by: those that it knew when this node last ran, and those that another node knows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import aiohttp
+
+from node.address import Address
+from node.topology.physical import PhysicalTopology
+from node.topology.records import NodeRecord
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+TIMEOUT_S = 5.0
+SEEDS_MAX = 16
+
+
+def known_seeds(records: Iterable[NodeRecord]) -> list[str]:
+    """SWIM addresses of the nodes that the logical topology remembers."""
+    return [address for record in records if (address := record.addresses.get("swim"))]
+
+
+async def ask_for_seeds(physical: PhysicalTopology, at: Address) -> None:
+    """Ask the node with this HTTP address whom it knows, until this node is not alone."""
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        while len(physical.swim.live()) < 2:
+            try:
+                async with session.get(f"http://{at}/v1/topology") as response:
+                    response.raise_for_status()
+                    physical.add_seeds(addresses_in(await response.json()))
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                log.debug("%s does not say which nodes there are: %s", at, error or type(error).__name__)
+            await asyncio.sleep(RETRY_S)
+
+
+def addresses_in(topology: Any) -> list[str]:
+    """Of the nodes that are there, in the shape of GET /v1/topology. Raises ValueError for another shape."""
+    rows = topology.get("physical") if isinstance(topology, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("the answer is no topology")
+    live = [row.get("address") for row in rows if row.get("state") in ("alive", "suspect")]
+    return [str(Address.parse(address)) for address in live if isinstance(address, str)][:SEEDS_MAX]
