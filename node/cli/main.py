@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import click
 
+from node.cli.alarm import alarm
 from node.cli.backup import backup
 from node.cli.kv import compact, delete, get, put, range_
 from node.cli.lease import lease
@@ -38,3 +39,4 @@ def main() -> None:
 for command in (up, node, put, get, delete, range_, txn, watch, lease, compact, status, member, load, backup, restore):
     main.add_command(command)
 main.add_command(recover_quorum)
+main.add_command(alarm)

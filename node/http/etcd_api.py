@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from metastore.errors import LeaseNotFound
-from metastore.requests import Command, LeaseRevoke
+from metastore.requests import Command, DisarmAlarm, LeaseRevoke
 from metastore.results import CompactResult, LeaseResult
 from metastore.validation import is_read_only
 from node.group_face import Outcome
 from node.http import etcd_decode as decode
 from node.http import etcd_encode as encode
+from node.http.etcd_alarm import Action, alarm_fields, decode_alarm
 from node.http.etcd_ids import number_of
 from node.http.go_json import BadJson, read_single
 from node.http.head import Reply
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 Fields = Callable[[Any, str], str]
 
 
+class Unimplemented(Exception):
+    """etcd does it, and this node does not."""
+
+
 class EtcdApi:
     """`cluster` is the name of the cluster, `member` this node's: etcd's numbers are made from them."""
 
@@ -37,7 +42,8 @@ class EtcdApi:
         self._service = service
         self._cluster = cluster
         self._member = member
-        self.header = encode.Header(number_of(cluster), number_of(cluster, member))
+        self._number = number_of(cluster, member)
+        self.header = encode.Header(number_of(cluster), self._number)
         self._tasks: set[asyncio.Task[None]] = set()
         self.unary: dict[str, Callable[[bytes, Reply], None]] = {
             "/v3/kv/put": self.put,
@@ -53,6 +59,7 @@ class EtcdApi:
             "/v3/lease/leases": self.lease_leases,
             "/v3/kv/lease/leases": self.lease_leases,
             "/v3/maintenance/status": self.status,
+            "/v3/maintenance/alarm": self.alarm,
             "/v3/cluster/member/list": self.member_list,
         }
 
@@ -143,11 +150,29 @@ class EtcdApi:
     def _status(self) -> str:
         status, store = self._service.group.status(), self._service.store
         leader = f'"leader":"{number_of(self._cluster, status.leader)}",' if status.leader else ""
+        alarm = f'"errors":["memberID:{self._number} alarm:NOSPACE "],' if store.alarm else ""
         return (
             f'{{{self.header_now()},"version":"{VERSION}","dbSize":"{store.size_bytes}",{leader}'
             f'"raftIndex":"{status.commit_index}","raftTerm":"{status.term}",'
-            f'"raftAppliedIndex":"{status.applied_index}","dbSizeInUse":"{store.size_bytes}"}}'
+            f'"raftAppliedIndex":"{status.applied_index}",{alarm}"dbSizeInUse":"{store.size_bytes}"}}'
         )
+
+    def alarm(self, body: bytes, reply: Reply) -> None:
+        self._later(self._alarm(body), reply)
+
+    async def _alarm(self, body: bytes) -> str:
+        """The alarm is the cluster's: every member shows it as its own, and any member's number clears it."""
+        request = decode_alarm(read_single(body))
+        if request.action is Action.ACTIVATE:
+            raise Unimplemented("alarms are raised by the store itself")
+        await self._service.barrier()
+        raised = self._service.store.alarm and request.is_about_space
+        if raised and request.action is Action.DEACTIVATE:
+            members = {number_of(self._cluster, each.id) for each in self._service.group.members.members}
+            known = request.member in members | {0}
+            raised = known and bool((await self._service.write(DisarmAlarm())).count)
+            return alarm_fields(request.member or self._number, raised=raised)
+        return alarm_fields(self._number, raised=raised)
 
     def member_list(self, body: bytes, reply: Reply) -> None:
         try:
@@ -213,6 +238,8 @@ def refused(error: Exception) -> tuple[int, bytes]:
     """(status, body) of a request that came to nothing; what nobody foresaw is logged."""
     if isinstance(error, BadJson):
         return 400, encode.error_fields(str(error), 3)
+    if isinstance(error, Unimplemented):
+        return 501, encode.error_fields(f"palisade: {error}", 12)
     if refusal_of(error) is INTERNAL:
         log.error("a request failed", exc_info=error)
     message, code, status = etcd_words(error)

@@ -101,6 +101,24 @@ async def test_spellings_that_etcd_accepts_are_accepted(theirs: ClientSession, o
         assert await ask(ours, name, body) == expected, (name, body)
 
 
+async def test_there_is_no_alarm_as_long_as_there_is_room(theirs: ClientSession, ours: ClientSession) -> None:
+    for body in (
+        "",
+        "{}",
+        '{"action": "GET", "memberID": "0", "alarm": "NOSPACE"}',
+        '{"alarm": "CORRUPT"}',
+        '{"action": "DEACTIVATE", "memberID": 5, "alarm": "NOSPACE"}',
+        '{"action": "FOO"}',
+        '{"alarm": "FOO"}',
+        '{"action": 0.5}',
+    ):
+        async with (
+            theirs.post("/v3/maintenance/alarm", data=body.encode()) as expected,
+            ours.post("/v3/maintenance/alarm", data=body.encode()) as found,
+        ):
+            assert (found.status, await found.json()) == (expected.status, await expected.json()), body
+
+
 @pytest.mark.parametrize("path", ["/v3/kv/put", "/v3/watch", "/v3/lease/grant"])
 async def test_a_get_is_not_allowed(theirs: ClientSession, ours: ClientSession, path: str) -> None:
     async with theirs.get(path) as expected, ours.get(path) as found:

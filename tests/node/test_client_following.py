@@ -114,18 +114,21 @@ async def test_writes_under_way_are_done_once_whichever_node_they_went_to(nodes:
 
 
 async def test_a_watch_goes_on_at_the_new_leader_without_gap_or_repetition(nodes: TwoNodes) -> None:
-    async with Client(nodes.endpoints) as client, Client(nodes.endpoints, follow_leader=False) as writer:
-        async with client.watch("a") as watch:
-            seen: list[int] = []
-            for turn in range(6):
-                for _ in range(50):
-                    await writer.put("a", "x")
-                nodes.lead("n2" if turn % 2 == 0 else "n1")
-                async with asyncio.timeout(5):
-                    seen += [(await anext(watch)).revision for _ in range(40)]
-                await until(lambda turn=turn: nodes.clients_of("n2" if turn % 2 == 0 else "n1") == 1 + turn % 2)  # type: ignore[misc]
+    async with (
+        Client(nodes.endpoints) as client,
+        Client(nodes.endpoints, follow_leader=False) as writer,
+        client.watch("a") as watch,
+    ):
+        seen: list[int] = []
+        for turn in range(6):
+            for _ in range(50):
+                await writer.put("a", "x")
+            nodes.lead("n2" if turn % 2 == 0 else "n1")
             async with asyncio.timeout(5):
-                seen += [(await anext(watch)).revision for _ in range(60)]
+                seen += [(await anext(watch)).revision for _ in range(40)]
+            await until(lambda turn=turn: nodes.clients_of("n2" if turn % 2 == 0 else "n1") == 1 + turn % 2)  # type: ignore[misc]
+        async with asyncio.timeout(5):
+            seen += [(await anext(watch)).revision for _ in range(60)]
     assert seen == list(range(2, 302))
 
 

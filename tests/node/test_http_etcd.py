@@ -29,6 +29,9 @@ async def line(answer: ClientResponse) -> Any:
         return json.loads(await answer.content.readline())["result"]
 
 
+ALARM = "/v3/maintenance/alarm"
+
+
 class SmallStore:
     """Overrides the store of the tests: 2 keys fill it."""
 
@@ -105,6 +108,43 @@ class TestQuota(SmallStore):
             assert (answer.status, (await answer.json())["code"]) == (507, "quota-exceeded")
         async with http.get("/v1/alarms") as answer:
             assert [each["alarm"] for each in (await answer.json())["alarms"]] == ["quota"]
+
+    async def test_the_alarm_is_shown_and_cleared_as_etcdctl_does_it(
+        self, http: ClientSession, group: FakeGroup
+    ) -> None:
+        """It lists the alarms, and clears each one by its member and its kind."""
+        assert await post(http, ALARM, {}) == (200, {})
+        for number in range(8):
+            await post(http, "/v3/kv/put", {"key": encoded(f"k{number}"), "value": encoded("v" * 99)})
+        status, found = await post(http, ALARM, {"action": "GET", "memberID": 0, "alarm": "NONE"})
+        (alarm,) = found["alarms"]
+        assert (status, alarm["alarm"]) == (200, "NOSPACE")
+        assert await post(http, ALARM, {"alarm": "CORRUPT"}) == (200, {})
+        shown = (await post(http, "/v3/maintenance/status", {}))[1]["errors"]
+        assert shown == [f"memberID:{alarm['memberID']} alarm:NOSPACE "]
+        clear = {"action": "DEACTIVATE", **alarm}
+        status, refusal = await post(http, ALARM, clear)
+        assert (status, refusal["message"]) == (429, "etcdserver: mvcc: database space exceeded")
+        await make_room(http, group)
+        assert await post(http, ALARM, clear | {"memberID": "7"}) == (200, {})
+        assert await post(http, ALARM, clear | {"alarm": "NONE"}) == (200, {})
+        assert await post(http, ALARM, clear) == (200, found)
+        assert await post(http, ALARM, clear) == (200, {})
+        assert (await post(http, "/v3/kv/put", {"key": encoded("k")}))[0] == 200
+
+    async def test_nobody_raises_an_alarm_but_the_store(self, http: ClientSession) -> None:
+        status, refusal = await post(http, ALARM, {"action": "ACTIVATE", "alarm": "NOSPACE"})
+        assert (status, refusal["code"]) == (501, 12)
+        for body in ({"action": 9}, {"alarm": 9}, {"action": "FOO"}, {"alarms": "NOSPACE"}):
+            assert (await post(http, ALARM, body))[0] == 400
+        assert await post(http, ALARM, {}) == (200, {})
+
+
+async def make_room(http: ClientSession, group: FakeGroup) -> None:
+    _, deleted = await post(http, "/v3/kv/deleterange", {"key": encoded("k"), "range_end": encoded("l")})
+    await post(http, "/v3/kv/compaction", {"revision": deleted["header"]["revision"]})
+    while group.store.collecting:
+        group.store.collect()
 
 
 async def test_no_leader_is_503_and_says_when_to_come_back(http: ClientSession, group: FakeGroup) -> None:

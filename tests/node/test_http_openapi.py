@@ -105,6 +105,7 @@ EXAMPLES: list[tuple[str, str, str, Any]] = [
     ("POST", "/v3/kv/put", "/v3/kv/put", {"key": "*"}),
     ("POST", "/v3/lease/keepalive", "/v3/lease/keepalive", {"ID": 9}),
     ("POST", "/v3/maintenance/status", "/v3/maintenance/status", {}),
+    ("POST", "/v3/maintenance/alarm", "/v3/maintenance/alarm", {}),
     ("POST", "/v3/cluster/member/list", "/v3/cluster/member/list", {}),
 ]
 

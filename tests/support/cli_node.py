@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from metastore.limits import Limits
 from node.service import Service
 from node.stream.server import StreamServer
 from raftgroup.membership import Member, MemberRole, Membership
@@ -30,12 +31,12 @@ class CliNode:
 
 
 @contextmanager
-def cli_node(deadline_s: float = 0.3) -> Iterator[CliNode]:
+def cli_node(deadline_s: float = 0.3, limits: Limits | None = None) -> Iterator[CliNode]:
     started: list[CliNode] = []
     ready, stop = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        group = fake_group()
+        group = fake_group(limits)
         server = StreamServer(Service(group, group.store, deadline_s=deadline_s), "demo")
         await server.start("127.0.0.1", 0)
         endpoint = f"127.0.0.1:{server.port}"
