@@ -2,7 +2,7 @@
 
 LM moves while a node replays, so it is read again after each round (a replay up to the LM that was known). The end is
 certain, whatever the writers do: a round that did not come closer counts; the first `STUCK_ROUNDS` of them end in one
-snapshot, and after it the acceptable difference doubles with each further one, until it is the difference there is.
+snapshot. After it the acceptable difference grows fourfold with each further one, until it is the difference there is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 DIFFERENCE = 100
 """CONFIGURATION_CATCH_UP_DIFFERENCE of seed 001, where it is a constant; here it can be changed at any moment."""
 STUCK_ROUNDS = 3
-STUCK_ROUNDS_MAX = 16
+STUCK_ROUNDS_MAX = 8
 
 
 class Difference:
@@ -64,12 +64,11 @@ def after_snapshot(progress: Progress) -> Progress:
 
 def acceptable(progress: Progress, difference: int) -> int:
     """The threshold as it has grown."""
-    extra = max(0, progress.stuck - STUCK_ROUNDS)
-    if not progress.snapshots or not extra:
+    if not progress.snapshots or not progress.stuck:
         return difference
     if progress.stuck >= STUCK_ROUNDS_MAX and progress.behind is not None:
         return max(difference, progress.behind)
-    return max(1, difference) << extra
+    return max(1, difference) << 2 * progress.stuck
 
 
 def next_step(progress: Progress, difference: int, *, behind: int) -> Next:

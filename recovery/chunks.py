@@ -1,0 +1,50 @@
+"""How rows travel, and that what arrives is what was sent. Pure.
+
+A row is the body of one live key (`vault.change`), whose header says how long it is: so rows are simply joined. The
+checksum is of the whole payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xxhash import xxh3_128_digest
+
+from recovery.ports import Chunk
+from vault.change import HEADER, HEADER_BYTES
+from vault.digest import FINGERPRINT_BYTES
+
+
+def checksum_of(payload: bytes) -> bytes:
+    """It finds faults, not forgers."""
+    return xxh3_128_digest(payload)
+
+
+def chunk_of(parts: Sequence[bytes], until: bytes | None) -> Chunk:
+    payload = b"".join(parts)
+    return Chunk(payload, checksum_of(payload), until)
+
+
+def is_whole(chunk: Chunk) -> bool:
+    return checksum_of(chunk.payload) == chunk.checksum
+
+
+def unpack_rows(payload: bytes) -> list[bytes]:
+    """Raises ValueError for what is no sequence of rows."""
+    rows, at = [], 0
+    while at < len(payload):
+        if at + HEADER_BYTES > len(payload):
+            raise ValueError("the rows of a chunk end in the middle of one")
+        *_, key_bytes, value_bytes = HEADER.unpack_from(payload, at)
+        start, at = at, at + HEADER_BYTES + key_bytes + value_bytes
+        if at > len(payload):
+            raise ValueError("the rows of a chunk end in the middle of one")
+        rows.append(payload[start:at])
+    return rows
+
+
+def unpack_fingerprints(payload: bytes) -> frozenset[bytes]:
+    """Raises ValueError for a part of one at the end."""
+    if len(payload) % FINGERPRINT_BYTES:
+        raise ValueError("the fingerprints of a chunk end in the middle of one")
+    return frozenset([payload[at : at + FINGERPRINT_BYTES] for at in range(0, len(payload), FINGERPRINT_BYTES)])

@@ -1,0 +1,117 @@
+"""A snapshot that moves only what differs (R11): the 4,096 bucket digests of one pinned revision are compared first.
+
+Of the buckets that differ, in this order, until all add up:
+
+1. What was written after LV, or after an earlier try, wherever that came.
+2. What was deleted: four bytes for each live key of the buckets that still differ tell which of the vault's are gone.
+3. Whole buckets: for a vault that was not what it said, or a fingerprint that met another.
+
+1 % of changes touches most buckets, so fetching whole buckets alone would fetch nearly everything. What proves the
+result is the same in any case: LV moves only when all sums are the cluster's. Every chunk is a commit of its own, and a
+crash goes on from the chunks that are there (`vault/incoming.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from recovery.chunks import unpack_fingerprints, unpack_rows
+from recovery.errors import DifferenceFailed
+from recovery.ports import BucketSums, Clock, ClusterSource
+from recovery.report import Counts, Phase, Recorder
+from vault.change import key_of
+from vault.digest import bitmap_of, bucket_of, fingerprint_of, members_of
+from vault.incoming import Incoming
+from vault.vault import Vault
+
+ROWS_PER_TURN = 2_000
+"""How many of its own keys a node looks at before others have their turn."""
+
+
+class DifferenceFetch:
+    """`hold` is awaited between chunks: it keeps the pin. `tell`: the changes are kept for listeners that run."""
+
+    def __init__(
+        self,
+        vault: Vault,
+        source: ClusterSource,
+        clock: Clock,
+        recorder: Recorder,
+        hold: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._vault, self._source, self._clock, self._recorder, self._hold = vault, source, clock, recorder, hold
+        self._fetched = self._evicted = 0
+
+    async def run(self, target: int, keys: int, *, tell: bool) -> None:
+        """`keys`: how many the cluster has. Raises SourceCompacted, ChunkDamaged, DifferenceFailed."""
+        theirs = await self._source.sums(target)
+        incoming = Incoming(self._vault, target, tell=tell)
+        wrong = incoming.differing(theirs.sums)
+        self._recorder.add(buckets_differing=len(wrong))
+        try:
+            for fetch in (self._newer, self._gone, self._whole):
+                if wrong:
+                    await fetch(incoming, bitmap_of(wrong), keys)
+                    wrong = incoming.differing(theirs.sums)
+            if wrong:
+                raise _failed(theirs, wrong)
+            incoming.finish(theirs.chain, theirs.sums)
+        finally:
+            kept = max(0, self._vault.key_count - self._fetched)
+            self._recorder.add_counts("keys", Counts(kept, self._evicted, self._fetched))
+
+    async def _newer(self, incoming: Incoming, buckets: bytes, keys: int) -> None:
+        target = incoming.mark.target
+        while (stretch := incoming.mark.next_stretch()) is not None:
+            start, end, known = stretch
+            await self._hold()
+            chunk = await self._source.rows(target, buckets, known, start, end)
+            until = end if chunk.until is None else chunk.until
+            self._count(incoming.put(unpack_rows(chunk.payload), start, until), 0, keys)
+
+    async def _gone(self, incoming: Incoming, buckets: bytes, keys: int) -> None:
+        start: bytes | None = b""
+        while start is not None:
+            await self._hold()
+            chunk = await self._source.fingerprints(incoming.mark.target, buckets, start)
+            alive = unpack_fingerprints(chunk.payload)
+            ours = await self._ours(buckets, start, chunk.until)
+            gone = [key for key in ours if fingerprint_of(key) not in alive]
+            if gone:
+                self._count(0, incoming.repair((), gone), keys)
+            start = chunk.until
+
+    async def _whole(self, incoming: Incoming, buckets: bytes, keys: int) -> None:
+        start: bytes | None = b""
+        while start is not None:
+            await self._hold()
+            chunk = await self._source.rows(incoming.mark.target, buckets, 0, start, None)
+            rows = unpack_rows(chunk.payload)
+            theirs = {key_of(row) for row in rows}
+            gone = [key for key in await self._ours(buckets, start, chunk.until) if key not in theirs]
+            changed = incoming.repair(rows, gone)
+            self._count(changed - len(gone), len(gone), keys)
+            start = chunk.until
+
+    async def _ours(self, buckets: bytes, start: bytes, until: bytes | None) -> list[bytes]:
+        """The vault's own keys in these buckets. Nothing changes them meanwhile."""
+        members, found = members_of(buckets), []
+        for number, (key, _) in enumerate(self._vault.entries(start, until), 1):
+            if members[bucket_of(key)]:
+                found.append(key)
+            if number % ROWS_PER_TURN == 0:
+                await self._clock.sleep(0)
+        return found
+
+    def _count(self, fetched: int, evicted: int, keys: int) -> None:
+        self._fetched += fetched
+        self._evicted += evicted
+        self._recorder.step(Phase.SNAPSHOT, self._fetched + self._evicted, keys, "keys")
+
+
+def _failed(theirs: BucketSums, wrong: tuple[int, ...]) -> DifferenceFailed:
+    return DifferenceFailed(
+        f"{len(wrong)} buckets, the first is {wrong[0]}, do not add up at revision {theirs.revision} after everything "
+        "was fetched: the member that was asked is damaged, or has lost its place. Verify it (palisade digest), and "
+        "start this node again; what is there is kept"
+    )

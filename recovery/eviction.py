@@ -1,0 +1,55 @@
+"""Smart eviction: what of a node's local data still belongs here, unchanged (R5; seed 001, case c).
+
+Kept is what is assigned here in the version that is here. Everything else that is here goes, and what is assigned and
+not here is fetched. Evictions come first, so that there is room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from recovery.plan import Action, EvictionPlan, Step, pack_plan, unpack_plan
+from recovery.ports import Resources
+from recovery.report import Counts, Phase, Recorder
+from vault.vault import PLAN_DUE, Vault
+
+
+def plan_eviction(
+    revision: int, local: Mapping[str, str], assigned: Mapping[str, str], doubtful: Iterable[str] = ()
+) -> EvictionPlan:
+    """Version by id, of what is here and of what belongs here. `doubtful`: may be half there, whatever `local` says."""
+    doubt = frozenset(doubtful)
+    kept = {name for name, version in local.items() if assigned.get(name) == version} - doubt
+    evicted = sorted((local.keys() | doubt) - kept)
+    fetched = sorted(assigned.keys() - kept)
+    steps = [Step(Action.EVICT, name) for name in evicted]
+    steps += [Step(Action.FETCH, name, assigned[name]) for name in fetched]
+    return EvictionPlan(revision, len(kept), tuple(steps))
+
+
+async def evict(vault: Vault, resources: Resources, recorder: Recorder) -> None:
+    """Make the plan for LV, or go on with the one that is stored, and carry it out. Every step may be done twice."""
+    plan, done = await _current_plan(vault, resources)
+    total = len(plan.steps)
+    for number in range(done, total):
+        recorder.step(Phase.EVICTION, number, total, "resources")
+        step = plan.steps[number]
+        if step.action is Action.EVICT:
+            await resources.evict(step.name)
+        else:
+            await resources.fetch(step.name, step.version)
+        vault.plan_step_done(number + 1)
+    vault.store_plan(None)
+    recorder.step(Phase.EVICTION, total, total, "resources")
+    recorder.add_counts("resources", Counts(plan.kept, plan.count(Action.EVICT), plan.count(Action.FETCH)))
+
+
+async def _current_plan(vault: Vault, resources: Resources) -> tuple[EvictionPlan, int]:
+    stored, done = vault.plan() or (PLAN_DUE, 0)
+    plan = unpack_plan(stored) if stored != PLAN_DUE else None
+    if plan is not None and plan.revision == vault.revision:
+        return plan, done
+    doubtful = plan.open_after(done) if plan is not None else ()
+    made = plan_eviction(vault.revision, await resources.local(), await resources.assigned(), doubtful)
+    vault.store_plan(pack_plan(made))
+    return made, 0

@@ -1,0 +1,65 @@
+"""After the recovery: every further revision through the listeners into the vault, for as long as the node runs.
+
+A node that falls behind MM (it was paused for long, or cut off) goes back to recovery, and its listeners are told the
+difference as changes: none is skipped. The system behind seed 001 takes the snapshot and skips them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from recovery.errors import SourceCompacted
+from recovery.patience import PatientSource
+from recovery.recover import Recovery, Settings, World
+from recovery.replay import tell_and_apply
+from recovery.report import Progress, Recorder, RecoveryReport
+
+
+class Follower:
+    """`reports` has each recovery of this process, the first one too; `recorder` is that of the newest."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        *,
+        on_recovering: Callable[[bool], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        """`on_recovering(True)` before a recovery begins, `on_recovering(False)` when the node has caught up."""
+        self._world, self._settings = world, settings
+        self._on_recovering, self._on_progress = on_recovering, on_progress
+        self.reports: list[RecoveryReport] = []
+        self.recorder = self._new_recorder()
+
+    def _new_recorder(self) -> Recorder:
+        return Recorder(self._settings.node_id, self._world.clock.now, self._on_progress)
+
+    async def recover(self, *, running: bool = False) -> RecoveryReport:
+        """Raises what ends a recovery; its report is kept all the same."""
+        self.recorder = self._new_recorder()
+        if self._on_recovering is not None:
+            self._on_recovering(True)
+        try:
+            await Recovery(self._world, self._settings, self.recorder, running=running).run()
+        finally:
+            self.reports.append(self.recorder.report)
+        if self._on_recovering is not None:
+            self._on_recovering(False)
+        return self.recorder.report
+
+    async def follow(self) -> None:
+        """For ever. Raises what a listener or the vault raises: the node stops, its next start goes on from LV."""
+        while True:
+            try:
+                await self._go_on()
+            except SourceCompacted:
+                await self.recover(running=True)
+
+    async def _go_on(self) -> None:
+        world, vault = self._world, self._world.vault
+        source = PatientSource(world.source, world.clock, self._new_recorder())
+        while True:
+            last = vault.revision + self._settings.batch_revisions
+            revisions = await source.changes(vault.revision + 1, last)
+            await tell_and_apply(vault, world.listeners, world.clock, revisions)

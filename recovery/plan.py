@@ -1,0 +1,55 @@
+"""The plan of a smart eviction: stored before it runs, so that a crash half-way is gone on with (R5). Pure.
+
+A resource whose eviction or fetching has begun may be half there, and look whole. So a plan that was not finished is
+finished, or what is open of it is evicted by the next plan; it is never forgotten.
+
+How many steps are done is stored beside the plan, so that a step costs the same in a long one.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import msgpack
+
+
+class Action(enum.Enum):
+    EVICT = "evict"
+    FETCH = "fetch"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`version` is empty for an eviction."""
+
+    action: Action
+    name: str
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionPlan:
+    """For the state of `revision`."""
+
+    revision: int
+    kept: int
+    steps: tuple[Step, ...]
+
+    def open_after(self, done: int) -> frozenset[str]:
+        """What may be half there once so many steps are known to be done."""
+        return frozenset(step.name for step in self.steps[done:])
+
+    def count(self, action: Action) -> int:
+        return sum(step.action is action for step in self.steps)
+
+
+def pack_plan(plan: EvictionPlan) -> bytes:
+    steps = [[step.action.value, step.name, step.version] for step in plan.steps]
+    packed: bytes = msgpack.packb([plan.revision, plan.kept, steps])
+    return packed
+
+
+def unpack_plan(packed: bytes) -> EvictionPlan:
+    revision, kept, steps = msgpack.unpackb(packed)
+    return EvictionPlan(revision, kept, tuple(Step(Action(action), *rest) for action, *rest in steps))

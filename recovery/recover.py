@@ -1,0 +1,277 @@
+"""From the vault to the cluster's state: decide, get there, decide again, until the node has caught up (R2 to R8).
+
+One loop for all cases. Each turn reads LM and MM, and asks the table what to do on the vault as it is now; so a replay
+that compaction overtakes, one that costs too much, and a crash in the middle of anything need no way of their own.
+
+The order at a start: snapshot if need be, eviction, components, replay. Components never see a vault between two
+revisions. In a node that runs already: snapshot, the listeners are told the difference, and then what they have let go
+of is evicted. What must not be forgotten is in the vault before it begins: the mark of the snapshot, the plan.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from recovery.catchup import Difference, Next, Progress, acceptable, after_round, after_snapshot, next_step
+from recovery.decide import (
+    ClusterState,
+    Decision,
+    Join,
+    Options,
+    Refuse,
+    Replay,
+    Snapshot,
+    SnapshotReason,
+    VaultState,
+    case_of,
+    decide,
+    is_too_costly,
+)
+from recovery.difference import DifferenceFetch
+from recovery.errors import RecoveryRefused, SourceCompacted
+from recovery.estimate import Rates, replay_estimate, snapshot_estimate
+from recovery.eviction import evict
+from recovery.patience import PatientSource
+from recovery.pinning import PIN_LIFE_S_MAX, PinHolder
+from recovery.ports import Clock, ClusterSource, Listeners, Resources, SourceState
+from recovery.replay import tell_and_apply
+from recovery.report import Outcome, Phase, Recorder, RecoveryReport
+from vault.position import Lineage
+from vault.vault import Vault
+
+BATCH_REVISIONS = 1_000
+DIFFERENCE_EVENTS = 1_000
+MEASURE_AFTER = 2_000
+"""A replay knows its own speed after so many revisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    node_id: str
+    standalone: bool = False
+    rates: Rates = field(default_factory=Rates)
+    pin_life_s_max: float = PIN_LIFE_S_MAX
+    batch_revisions: int = BATCH_REVISIONS
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a recovery works with. `difference` may be changed while it runs."""
+
+    vault: Vault
+    source: ClusterSource
+    listeners: Listeners
+    resources: Resources
+    clock: Clock
+    difference: Difference
+
+
+class Recovery:
+    """One recovery of one node. `running`: the components have started, and know the vault as it is now."""
+
+    def __init__(self, world: World, settings: Settings, recorder: Recorder, *, running: bool = False) -> None:
+        self._vault, self._listeners, self._resources = world.vault, world.listeners, world.resources
+        self._clock, self._difference = world.clock, world.difference
+        self._settings, self._recorder = settings, recorder
+        self._source = PatientSource(world.source, world.clock, recorder)
+        self._pin = PinHolder(self._source, world.clock, settings.pin_life_s_max)
+        self._running = running
+        self._progress = Progress()
+        self._moved = False
+        self._replay_s: float | None = None
+        recorder.note(lv_before=self._vault.revision, lv=self._vault.revision)
+
+    async def run(self) -> RecoveryReport:
+        """Return when the node has caught up. Raises RecoveryRefused, and whatever else ends it; the report is made."""
+        try:
+            if self._settings.standalone:
+                await self._stand_alone()
+            else:
+                await self._catch_up()
+        except BaseException as error:
+            self._note_end()
+            refused = isinstance(error, RecoveryRefused)
+            self._recorder.end(Outcome.REFUSED if refused else Outcome.FAILED, error)
+            raise
+        self._note_end()
+        return self._recorder.end(Outcome.DONE)
+
+    def _note_end(self) -> None:
+        difference = acceptable(self._progress, self._difference.value)
+        self._recorder.note(lv=self._vault.revision, pinned=self._pin.held, difference=difference)
+
+    async def _stand_alone(self) -> None:
+        options = Options(self._settings.node_id, standalone=True)
+        self._accept(decide(self._vault_state(), None, options))
+        await self._start()
+
+    async def _catch_up(self) -> None:
+        while True:
+            with self._recorder.phase(Phase.ASK):
+                state = await self._source.state(self._vault.revision)
+            decision = decide(self._vault_state(), cluster_state(state), self._options(state))
+            self._accept(decision)
+            self._claim(state)
+            if await self._follow(decision, state):
+                break
+        await self._start()
+        await self._pin.release()
+
+    def _accept(self, decision: Decision) -> None:
+        """Into the report; what is only the last step of a case is not a case of its own."""
+        case = case_of(decision)
+        report = self._recorder.report
+        if report.case is None:
+            self._recorder.note(first_case=case, case=case, reason=reason_of(decision))
+        elif isinstance(decision, Snapshot | Refuse):
+            self._recorder.note(case=case, reason=reason_of(decision))
+        if isinstance(decision, Refuse):
+            raise RecoveryRefused(decision)
+
+    def _claim(self, state: SourceState) -> None:
+        """A vault that was nobody's is of this cluster from now on."""
+        if self._vault.lineage is None:
+            self._vault.claim(Lineage(state.cluster_id, state.generation, self._settings.node_id))
+
+    async def _follow(self, decision: Decision, state: SourceState) -> bool:
+        """One step of the way. Whether the node has caught up."""
+        if isinstance(decision, Snapshot):
+            await self._snapshot(state)
+            return False
+        behind = state.latest - self._vault.revision
+        step = next_step(self._progress, self._difference.value, behind=behind)
+        if step is Next.CAUGHT_UP and (self._moved or not behind):
+            return True
+        if step is Next.SNAPSHOT:
+            self._accept(Snapshot(SnapshotReason.STUCK))
+            await self._snapshot(state)
+            return False
+        await self._start()
+        try:
+            with self._recorder.phase(Phase.REPLAY):
+                await self._replay(state)
+        except SourceCompacted as overtaken:
+            self._recorder.note(mm=overtaken.minimal_revision)
+        return False
+
+    # Case b
+
+    async def _replay(self, state: SourceState) -> None:
+        """Up to the LM of `state`, or until it is known to cost too much. Raises SourceCompacted."""
+        vault, first, began = self._vault, self._vault.revision, self._clock.now()
+        while vault.revision < state.latest:
+            await self._pin.hold(min(vault.revision + 1, state.latest))
+            last = min(state.latest, vault.revision + self._settings.batch_revisions)
+            revisions = await self._source.changes(vault.revision + 1, last)
+            before = vault.revision
+            try:
+                await tell_and_apply(vault, self._listeners, self._clock, revisions)
+            finally:
+                self._recorder.add(revisions_replayed=vault.revision - before)
+                self._recorder.note(lv=vault.revision)
+            done = vault.revision - first
+            self._recorder.step(Phase.REPLAY, done, state.latest - first, "revisions")
+            if done >= MEASURE_AFTER:
+                self._replay_s = (self._clock.now() - began) / done
+                if is_too_costly(state.latest - vault.revision, self._options(state)):
+                    return
+        now_behind = (await self._source.state(vault.revision)).latest - vault.revision
+        self._progress = after_round(self._progress, now_behind)
+        self._moved = True
+
+    def _options(self, state: SourceState) -> Options:
+        """With what each way would cost from here. After one snapshot cost is no reason for another one."""
+        missed, rates = max(0, state.latest - self._vault.revision), self._settings.rates
+        snapshot_s = snapshot_estimate(missed, state.keys, rates) if not self._progress.snapshots else float("inf")
+        return Options(
+            self._settings.node_id,
+            replay_s=replay_estimate(missed, rates, self._replay_s),
+            snapshot_s=snapshot_s,
+            catch_up_difference=self._difference.value,
+        )
+
+    # Case c
+
+    async def _snapshot(self, state: SourceState) -> None:
+        """One try. Compaction that overtakes it all the same leads to another try, for a later revision."""
+        target = state.latest
+        try:
+            with self._recorder.phase(Phase.SNAPSHOT):
+                await self._pin.hold(target, now=True)
+                fetch = DifferenceFetch(
+                    self._vault, self._source, self._clock, self._recorder, lambda: self._pin.hold(target)
+                )
+                await fetch.run(target, state.keys, tell=self._running)
+        except SourceCompacted as overtaken:
+            self._recorder.note(mm=overtaken.minimal_revision)
+            return
+        self._recorder.add(snapshots=1)
+        self._recorder.note(lv=self._vault.revision)
+        self._progress = after_snapshot(self._progress)
+        self._moved = True
+        if self._running:
+            await self._tell_difference()
+            await self._evict()
+
+    async def _tell_difference(self) -> None:
+        with self._recorder.phase(Phase.TELL):
+            after: bytes | None = None
+            told = 0
+            while True:
+                events, after = self._vault.difference(after, DIFFERENCE_EVENTS)
+                await self._listeners.difference(self._vault.revision, events, after is None)
+                told += len(events)
+                self._recorder.step(Phase.TELL, told, 0, "keys")
+                await self._hold_if_there()
+                if after is None:
+                    break
+            self._vault.forget_difference()
+
+    async def _hold_if_there(self) -> None:
+        """What is under way needs nothing of the cluster any more; what comes next finds out by itself."""
+        with suppress(SourceCompacted):
+            await self._pin.hold(self._vault.revision)
+
+    async def _evict(self) -> None:
+        """If it is due: after a snapshot of this start or of one that ended before it was done."""
+        if self._vault.plan() is not None:
+            with self._recorder.phase(Phase.EVICTION):
+                await evict(self._vault, self._resources, self._recorder)
+
+    async def _start(self) -> None:
+        """The components, once, from a vault that is whole."""
+        if self._running:
+            return
+        if not self._settings.standalone:
+            await self._evict()
+        self._vault.forget_difference()
+        with self._recorder.phase(Phase.START):
+            await self._listeners.start()
+        self._running = True
+
+    def _vault_state(self) -> VaultState:
+        return vault_state(self._vault)
+
+
+def vault_state(vault: Vault) -> VaultState:
+    mark = vault.recovering
+    return VaultState(
+        vault.lineage, vault.revision, vault.chain, mark is not None, mark.highest if mark else vault.revision
+    )
+
+
+def cluster_state(state: SourceState) -> ClusterState:
+    return ClusterState(state.cluster_id, state.generation, state.latest, state.minimal, state.chain_at)
+
+
+def reason_of(decision: Decision) -> str:
+    match decision:
+        case Join():
+            return "LV = LM" if case_of(decision).value == "a" else "standalone"
+        case Replay(first, last):
+            return f"revisions {first} to {last} were missed and are retained"
+        case Snapshot(reason):
+            return reason.value
+        case Refuse(reason):
+            return reason.value

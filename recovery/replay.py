@@ -1,0 +1,42 @@
+"""Revision by revision through the listeners, then into the vault: as if each update had arrived live (R4).
+
+A revision is in the vault only after every listener is done with it, and was checked against the vault before any was
+told. So a listener that fails leaves LV before that revision, and the next start tells it again; none is skipped. The
+revisions of one commit are told again if the process dies before it, which is at most `COMMIT_S` of telling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recovery.ports import Clock, Listeners
+from vault.change import Revision
+from vault.vault import Vault
+
+COMMIT_S = 0.2
+
+
+async def tell_and_apply(vault: Vault, listeners: Listeners, clock: Clock, revisions: Sequence[Revision]) -> None:
+    """LV + 1, LV + 2 ... Raises what a listener raises, VaultDiverged, VaultGap, VaultUnusable."""
+    begin = 0
+    while begin < len(revisions):
+        begin += await _tell_some(vault, listeners, clock, revisions[begin:] if begin else revisions)
+
+
+async def _tell_some(vault: Vault, listeners: Listeners, clock: Clock, revisions: Sequence[Revision]) -> int:
+    """One commit. How many revisions it has."""
+    prepared = vault.prepare(revisions)
+    until, told, tell, now = clock.now() + COMMIT_S, 0, listeners.revision, clock.now
+    try:
+        for revision in revisions:
+            if revision.bodies:
+                await tell(revision)
+            told += 1
+            if now() >= until:
+                break
+    finally:
+        if told == len(revisions):
+            vault.adopt(prepared)
+        else:
+            vault.apply(revisions[:told])
+    return told

@@ -1,0 +1,142 @@
+"""What a recovery did: shown on the command line, in the HTTP API and in the metrics (R12). Pure but for its counting.
+
+`Recorder` collects while a recovery runs, `RecoveryReport` is what remains of it; `as_dict` is the shape of the API.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+
+from recovery.decide import Case
+
+
+class Phase(enum.Enum):
+    """In the order in which they come, if they come. The names are stable."""
+
+    ASK = "ask"
+    SNAPSHOT = "snapshot"
+    EVICTION = "eviction"
+    START = "start"
+    TELL = "tell"
+    REPLAY = "replay"
+
+
+class Outcome(enum.Enum):
+    RUNNING = "running"
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    kept: int = 0
+    evicted: int = 0
+    fetched: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Of the present phase: so many of so many, in `unit`s; `total` 0 where nobody knows."""
+
+    phase: Phase
+    done: int = 0
+    total: int = 0
+    unit: str = "revisions"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """`case` and `reason` are those that the recovery ended with; `first_case` is what it began as.
+
+    `keys`: entries of the vault that a difference kept, evicted, fetched. `resources`: the same of what is held beside
+    it. `difference` is the catch-up difference that counted in the end. Times in seconds, sizes in bytes.
+    """
+
+    node: str = ""
+    outcome: Outcome = Outcome.RUNNING
+    case: Case | None = None
+    first_case: Case | None = None
+    reason: str = ""
+    lv_before: int = 0
+    lv: int = 0
+    lm: int = 0
+    mm: int = 0
+    revisions_replayed: int = 0
+    bytes_fetched: int = 0
+    buckets_differing: int = 0
+    keys: Counts = Counts()
+    resources: Counts = Counts()
+    snapshots: int = 0
+    difference: int = 0
+    pinned: bool = False
+    waits: int = 0
+    """How often the meta storage could not be reached."""
+    seconds: float = 0.0
+    phases: tuple[tuple[Phase, float], ...] = ()
+    error: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        return {
+            **asdict(self),
+            "outcome": self.outcome.value,
+            "case": self.case.value if self.case else None,
+            "first_case": self.first_case.value if self.first_case else None,
+            "phases": {phase.value: round(seconds, 6) for phase, seconds in self.phases},
+            "seconds": round(self.seconds, 6),
+        }
+
+
+class Recorder:
+    """`now` in seconds; `on_progress` is called for every step, so it must be quick."""
+
+    def __init__(
+        self, node: str, now: Callable[[], float], on_progress: Callable[[Progress], None] | None = None
+    ) -> None:
+        self.report = RecoveryReport(node=node)
+        self.progress = Progress(Phase.ASK)
+        self._now = now
+        self._began = now()
+        self._on_progress = on_progress
+        self._times: dict[Phase, float] = {}
+
+    def note(self, **values: object) -> None:
+        self.report = replace(self.report, **values)  # type: ignore[arg-type]
+
+    def add(self, **counts: int) -> None:
+        """To the numbers of the report."""
+        self.report = replace(
+            self.report,
+            **{name: getattr(self.report, name) + count for name, count in counts.items()},
+        )
+
+    def add_counts(self, name: str, counts: Counts) -> None:
+        """To `keys` or `resources`; what was kept is known by the last one only."""
+        so_far: Counts = getattr(self.report, name)
+        total = Counts(counts.kept, so_far.evicted + counts.evicted, so_far.fetched + counts.fetched)
+        self.note(**{name: total})
+
+    def step(self, phase: Phase, done: int, total: int, unit: str) -> None:
+        self.progress = Progress(phase, done, total, unit)
+        if self._on_progress is not None:
+            self._on_progress(self.progress)
+
+    @contextmanager
+    def phase(self, phase: Phase) -> Iterator[None]:
+        """Its time counts, also when it ends with an error."""
+        began = self._now()
+        self.step(phase, 0, 0, "")
+        try:
+            yield
+        finally:
+            self._times[phase] = self._times.get(phase, 0.0) + self._now() - began
+            self.note(phases=tuple((known, self._times[known]) for known in Phase if known in self._times))
+
+    def end(self, outcome: Outcome, error: BaseException | None = None) -> RecoveryReport:
+        said = f"{type(error).__name__}: {error}" if error is not None else ""
+        self.note(outcome=outcome, seconds=self._now() - self._began, error=said)
+        return self.report

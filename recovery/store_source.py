@@ -1,0 +1,135 @@
+"""The meta storage of this process as a source: of a voter's own recovery, and behind the network for other nodes.
+
+What must be linearizable passes the barrier first. Long answers are made in slices with a turn of the event loop in
+between, so serving a recovery never delays a heartbeat; nothing is kept between two requests, so any replica that
+retains the revision gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyPins
+from metastore.machine import MetaStore
+from metastore.requests import Command, Pin, Unpin
+from recovery.chunks import chunk_of
+from recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
+from recovery.ports import BucketSums, Chunk, SourceState
+from vault.change import Revision
+from vault.digest import members_of
+
+CHUNK_BYTES = 512 * 1024
+SLICES_PER_CHUNK = 64
+"""A chunk says where it ends even if it found little: who asks can note how far it came, and renew its pin."""
+
+
+class StoreSource:
+    """A `ClusterSource` for `node`. The callables raise SourceUnavailable where the group can't do it now.
+
+    `barrier` makes the next read linearizable, `propose` gives a command's result, `others` lets others have a turn,
+    `news` returns when LM has passed a revision, or after a bounded time.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        store: MetaStore,
+        *,
+        barrier: Callable[[], Awaitable[None]],
+        propose: Callable[[Command], Awaitable[Any]],
+        others: Callable[[], Awaitable[None]],
+        news: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self._pin = f"recovery/{node}"
+        self._store, self._feed = store, store.feed
+        self._barrier, self._propose, self._others, self._news = barrier, propose, others, news
+
+    async def state(self, chain_at: int) -> SourceState:
+        await self._barrier()
+        store, lineage = self._store, self._store.lineage
+        return SourceState(
+            lineage.cluster_id,
+            lineage.generation,
+            store.revision,
+            store.minimal_revision,
+            store.key_count,
+            self._feed.chain_at(chain_at),
+        )
+
+    async def changes(self, first: int, last: int) -> Sequence[Revision]:
+        with told_as_source():
+            if first > self._store.revision:
+                await self._news(first - 1)
+            return self._feed.changes(first, last, CHUNK_BYTES)
+
+    async def pin(self, revision: int, life_s: float) -> float:
+        with told_as_source():
+            result = await self._propose(Pin(self._pin, revision, max(1, int(life_s * 1000))))
+            remaining_ms: int = result.remaining_ms
+            return remaining_ms / 1000
+
+    async def unpin(self) -> None:
+        with told_as_source():
+            await self._propose(Unpin(self._pin))
+
+    async def sums(self, revision: int) -> BucketSums:
+        with told_as_source():
+            await self._reach(revision)
+            sums = self._feed.sums_at(revision)
+            while not sums.step():
+                await self._others()
+            chain = self._feed.chain_at(revision)
+            if chain is None:
+                raise SourceUnavailable(f"revision {revision} has just been compacted: ask for the state again")
+            return BucketSums(revision, chain, sums.sums)
+
+    async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:
+        with told_as_source():
+            await self._reach(revision)
+            members, at = members_of(buckets), start
+            found: list[bytes] = []
+            size, until = 0, None
+            for _ in range(SLICES_PER_CHUNK):
+                rows, until = self._feed.rows(revision, members, newer_than, at, end)
+                found += rows
+                size += sum(map(len, rows))
+                if until is None or size >= CHUNK_BYTES:
+                    break
+                at = until
+                await self._others()
+            return chunk_of(found, until)
+
+    async def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> Chunk:
+        with told_as_source():
+            await self._reach(revision)
+            members, at = members_of(buckets), start
+            found: list[bytes] = []
+            until = None
+            for _ in range(SLICES_PER_CHUNK):
+                part, until = self._feed.fingerprints(revision, members, at)
+                found.append(part)
+                if until is None:
+                    break
+                at = until
+                await self._others()
+            return chunk_of(found, until)
+
+    async def _reach(self, revision: int) -> None:
+        """A replica that is behind what another one has said waits until it is there."""
+        if revision > self._store.revision:
+            await self._barrier()
+
+
+@contextmanager
+def told_as_source() -> Iterator[None]:
+    """The refusals of the meta storage in the words of a source."""
+    try:
+        yield
+    except Compacted as error:
+        raise SourceCompacted(str(error), error.minimal_revision) from error
+    except FutureRevision as error:
+        raise SourceUnavailable(f"{error}; this replica is not there yet") from error
+    except (TooManyPins, InvalidRequest) as error:
+        raise PinRefused(str(error)) from error

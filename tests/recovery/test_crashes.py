@@ -1,0 +1,236 @@
+"""A crash at every step of snapshot and eviction: the next start ends in the state of an undisturbed one.
+
+Issue 3, "Shown by" 4. A step is a commit of the vault, a question to the cluster, an eviction, a fetch. Each one is the
+place of a crash once, before it and after it; and with two crashes in a row. What a crash leaves half done looks whole.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from metastore.requests import DeleteRange, Put
+from recovery.errors import RecoveryRefused
+from tests.support.recovery_world import Crash, Node, Resources, Shelf, Steps
+from tests.support.vault_feed import compact, full, items_of
+from vault.incoming import Incoming
+from vault.memory_backend import MemoryBackend
+from vault.vault import PLAN_DUE, Vault
+
+
+class Ground:
+    """A cluster that has compacted past a node, and the node's disks as the node left them."""
+
+    def __init__(self) -> None:
+        self.cluster = full((b"/k/%03d" % n, b"%d" % n) for n in range(60))
+        for name, version in (("a", "1"), ("b", "1"), ("c", "1"), ("d", "1")):
+            self.cluster.do(Put(b"/assigned/" + name.encode(), version.encode()))
+        self.disk, self.shelf = MemoryBackend(), Shelf()
+
+    async def prepare(self) -> Ground:
+        await Node(self.cluster, self.disk, self.shelf).recover()
+        do = self.cluster.do
+        for number in range(0, 60, 4):
+            do(Put(b"/k/%03d" % number, b"new"))
+        do(DeleteRange(b"/k/021", b"/k/024"))
+        do(Put(b"/assigned/b", b"2"))
+        do(DeleteRange(b"/assigned/c"))
+        do(Put(b"/assigned/e", b"1"))
+        self.go_on()
+        return self
+
+    def go_on(self) -> None:
+        """The cluster moves on while the node is down: what was pinned is compacted."""
+        self.cluster.wait(3_600_001)
+        self.cluster.do(Put(b"/later/%d" % self.cluster.store.revision, b""))
+        compact(self.cluster, self.cluster.store.revision)
+
+    def node(self, steps: Steps | None = None) -> Node:
+        return Node(self.cluster, self.disk, self.shelf, steps=steps)
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a snapshot has many steps."""
+    monkeypatch.setattr("metastore.feed.ROWS_PER_SLICE", 8)
+    monkeypatch.setattr("recovery.store_source.SLICES_PER_CHUNK", 1)
+
+
+async def undisturbed() -> tuple[list[Any], dict[str, str], int]:
+    ground = await Ground().prepare()
+    steps = Steps()
+    node = ground.node(steps)
+    await node.recover()
+    node.check()
+    return items_of(node.vault), dict(ground.shelf.there), len(steps.names)
+
+
+async def crash_at(step: int, *, after: bool, moves_on: bool, running: bool = False) -> tuple[Ground, Node, str]:
+    """The node as it is after a crash and a start that was not disturbed."""
+    ground = await Ground().prepare()
+    steps = Steps(step, after=after)
+    with pytest.raises(Crash):
+        await started(ground, steps, running)
+    if moves_on:
+        ground.go_on()
+    node = ground.node()
+    await node.recover()
+    return ground, node, steps.names[-1]
+
+
+async def started(ground: Ground, steps: Steps, running: bool) -> Node:
+    node = ground.node(steps)
+    if running:
+        await node.told.start()
+    await node.recover(running=running)
+    return node
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_each_step_of_a_start(after: bool) -> None:
+    items, shelf, count = await undisturbed()
+    crashed_in = set()
+    for step in range(1, count + 1):
+        ground, node, name = await crash_at(step, after=after, moves_on=False)
+        node.check()
+        assert (items_of(node.vault), ground.shelf.there) == (items, shelf)
+        crashed_in.add(name)
+    assert crashed_in == {"state", "pin", "sums", "commit", "rows", "fingerprints", "evict", "fetch", "unpin"}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_each_step_of_a_start_and_the_cluster_goes_on_meanwhile(after: bool) -> None:
+    """The pin has run out, the revision that the snapshot was for is compacted: what is there still counts."""
+    *_, count = await undisturbed()
+    for step in range(1, count + 1):
+        ground, node, _ = await crash_at(step, after=after, moves_on=True)
+        node.check()
+        assert node.vault.revision == ground.cluster.store.revision
+
+
+async def test_each_step_of_a_node_that_was_running() -> None:
+    """Its next start is one from the vault, so nobody has to be told what is in it already."""
+    ground = await Ground().prepare()
+    steps = Steps()
+    (await started(ground, steps, running=True)).check()
+    items, count = items_of(Vault(ground.disk)), len(steps.names)
+    for step in range(1, count + 1):
+        for after in (False, True):
+            ground, node, _ = await crash_at(step, after=after, moves_on=False, running=True)
+            node.check()
+            assert items_of(node.vault) == items
+
+
+async def test_crashes_in_every_second_step_come_to_an_end() -> None:
+    """Whatever the steps are: what one start has done the next one keeps."""
+    for lives in (3, 5, 9):
+        ground = await Ground().prepare()
+        for _ in range(500):
+            try:
+                node = await started(ground, Steps(lives, after=True), running=False)
+            except Crash:
+                continue
+            break
+        else:
+            node = ground.node()
+            await node.recover()
+        node.check()
+
+
+async def test_chunks_that_are_there_are_not_fetched_again() -> None:
+    ground = await Ground().prepare()
+    whole = ground.node()
+    first = copy.deepcopy((ground.disk, ground.shelf))
+    await whole.recover()
+    asked = [name for name, _ in whole.source.asked].count("rows")
+    ground.disk, ground.shelf = first
+    steps = Steps()
+    again = ground.node(steps)
+    again.source.before["fingerprints"] = crash
+    with pytest.raises(Crash):
+        await again.recover()
+    third = ground.node()
+    await third.recover()
+    third.check()
+    assert asked > 5
+    assert [name for name, _ in third.source.asked].count("rows") == 0
+
+
+def crash() -> None:
+    raise Crash("the process is dead")
+
+
+# The faults that these tests are for, planted.
+
+
+async def finds(fault: str) -> bool:
+    """Whether some crash of a start leads to another state."""
+    *_, count = await undisturbed()
+    for step in range(1, count + 1):
+        for after in (False, True):
+            try:
+                _, node, _ = await crash_at(step, after=after, moves_on=False)
+                node.check()
+            except AssertionError:
+                return True
+    raise LookupError(f"nobody has seen it: {fault}")
+
+
+async def test_an_eviction_that_is_only_remembered_in_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vault.incoming.PLAN_DUE", None)
+    finish = Incoming.finish
+
+    def in_two_commits(self: Incoming, chain: bytes, theirs: list[int]) -> None:
+        finish(self, chain, theirs)
+        self._vault.store_plan(PLAN_DUE)
+
+    monkeypatch.setattr(Incoming, "finish", in_two_commits)
+    assert await finds("the plan is due only in the process that has made the snapshot")
+
+
+async def test_a_plan_that_is_made_anew_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recovery.eviction.unpack_plan", lambda _: None)
+    assert await finds("what was half done is taken for whole")
+
+
+async def test_a_step_that_is_noted_before_it_is_done_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    evict, fetch = Resources.evict, Resources.fetch
+
+    async def early(node: Node, *_: str) -> None:
+        plan = node.vault.plan()
+        assert plan is not None
+        node.vault.plan_step_done(plan[1] + 1)
+
+    async def evict_late(self: Resources, name: str) -> None:
+        await early(self._node)
+        await evict(self, name)
+
+    async def fetch_late(self: Resources, name: str, version: str) -> None:
+        await early(self._node)
+        await fetch(self, name, version)
+
+    monkeypatch.setattr(Resources, "evict", evict_late)
+    monkeypatch.setattr(Resources, "fetch", fetch_late)
+    assert await finds("done first, then doing it")
+
+
+async def standalone_in_the_middle() -> None:
+    """A start without a cluster, on what a crash between two chunks has left."""
+    ground = await Ground().prepare()
+    node = ground.node()
+    node.source.before["fingerprints"] = crash
+    with pytest.raises(Crash):
+        await node.recover()
+    await Node(ground.cluster, ground.disk, ground.shelf, standalone=True).recover()
+
+
+async def test_content_between_two_revisions_is_served_to_nobody() -> None:
+    with pytest.raises(RecoveryRefused, match="is between two revisions and can't be read"):
+        await standalone_in_the_middle()
+
+
+async def test_without_its_mark_it_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vault.incoming.RECOVERING", b"elsewhere")
+    await standalone_in_the_middle()

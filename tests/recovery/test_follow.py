@@ -1,0 +1,115 @@
+"""After the recovery: live changes, and a node that falls behind MM is told the difference (issue 3; scenarios.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from metastore.requests import DeleteRange, Put
+from recovery.decide import Case
+from recovery.errors import SourceUnavailable
+from tests.support.recovery_world import Node, Shelf
+from tests.support.vault_feed import compact, full
+from vault.memory_backend import MemoryBackend
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(2_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came about")
+
+
+class Running:
+    """A node that follows, in the background."""
+
+    def __init__(self) -> None:
+        self.cluster = full((b"/k/%02d" % n, b"") for n in range(30))
+        self.node = Node(self.cluster, MemoryBackend(), Shelf())
+        self.task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Running:
+        await self.node.recover()
+        self.task = asyncio.create_task(self.node.follower.follow())
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def caught_up(self) -> None:
+        await until(lambda: self.node.vault.revision == self.cluster.store.revision)
+        self.node.check()
+
+
+async def test_live_changes_arrive_one_by_one() -> None:
+    async with Running() as running:
+        for number in range(40):
+            running.cluster.do(Put(b"/k/%02d" % (number % 35), b"%d" % number))
+            if number % 7 == 0:
+                await running.caught_up()
+        await running.caught_up()
+        assert running.node.told.revisions == list(range(2, running.cluster.store.revision + 1))
+
+
+async def test_a_node_that_was_paused_past_mm_sees_every_change_of_the_difference() -> None:
+    """The system behind the seed takes the snapshot and skips them."""
+    async with Running() as running:
+        await running.caught_up()
+        paused_at = running.node.vault.revision
+        do = running.cluster.do
+        do(Put(b"/k/05", b"changed"))
+        do(Put(b"/new", b"there"))
+        do(Put(b"/short", b"lived"))
+        do(DeleteRange(b"/k/09"))
+        do(DeleteRange(b"/short"))
+        do(Put(b"/assigned/p", b"1"))
+        compact(running.cluster, running.cluster.store.revision)
+        await running.caught_up()
+        await until(lambda: len(running.node.follower.reports) == 2)
+        told = running.node.told
+        assert [event.key for event in told.differences] == [b"/assigned/p", b"/k/05", b"/k/09", b"/new"]
+        assert [event.item is None for event in told.differences] == [False, False, True, False]
+        assert max(told.revisions) == paused_at
+        first, second = running.node.follower.reports
+        assert (first.case, second.case, second.first_case) == (Case.B, Case.C, Case.C)
+        assert running.node.states == [True, False, True, False]
+        do(Put(b"/after", b""))
+        await running.caught_up()
+        assert told.revisions[-1] == running.cluster.store.revision
+
+
+async def test_a_majority_that_is_lost_for_a_while_is_waited_for() -> None:
+    async with Running() as running:
+        running.node.source.before["changes"] = raiser(SourceUnavailable("no majority"))
+        running.cluster.do(Put(b"/k/01", b"1"))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert running.node.vault.revision < running.cluster.store.revision
+        del running.node.source.before["changes"]
+        await running.caught_up()
+
+
+async def test_a_listener_that_throws_stops_the_node_and_the_next_start_tells_the_revision_again() -> None:
+    async with Running() as running:
+        running.node.told.on_revision = lambda revision: raiser(RuntimeError(f"{revision.number}"))()
+        running.cluster.do(Put(b"/k/01", b"1"))
+        assert running.task is not None
+        with pytest.raises(RuntimeError):
+            await running.task
+        again = Node(running.cluster, running.node.disk, running.node.shelf)
+        await again.recover()
+        again.check()
+        assert again.told.revisions == [running.cluster.store.revision]
+
+
+def raiser(error: BaseException) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail

@@ -1,0 +1,277 @@
+"""A cluster and a node that recovers from it, in memory, in simulated time, with a crash or a fault at any step.
+
+The source is the real `StoreSource` over the real state machine; between the two and the node there is a fault list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from metastore.requests import Command
+from recovery.catchup import Difference
+from recovery.errors import SourceUnavailable
+from recovery.follow import Follower
+from recovery.recover import Settings, World
+from recovery.report import Outcome, RecoveryReport
+from recovery.store_source import StoreSource
+from tests.support.meta_driver import Driver
+from tests.support.vault_feed import full, items_of, state_of
+from vault.change import Event, Item, Revision, events_of
+from vault.memory_backend import MemoryBackend
+from vault.tables import Backend, Changes, Table
+from vault.vault import Vault
+
+PREFIX = b"/assigned/"
+"""Below it the vault says which partition belongs here, and in which version."""
+
+
+class Crash(BaseException):
+    """The process is dead: nothing catches it."""
+
+
+class SimulatedClock:
+    """Time passes when somebody sleeps, or lets it."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.on_sleep: Callable[[float], None] | None = None
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        if self.on_sleep is not None and seconds:
+            self.on_sleep(seconds)
+        await asyncio.sleep(0)
+
+
+class Steps:
+    """Counts everything that a process does outside of itself, and kills it before or after one of them."""
+
+    def __init__(self, crash_at: int | None = None, *, after: bool = False) -> None:
+        self.names: list[str] = []
+        self._crash_at, self._after = crash_at, after
+
+    async def take(self, name: str, step: Callable[[], Awaitable[Any]]) -> Any:
+        self._before(name)
+        result = await step()
+        self._behind()
+        return result
+
+    def take_now(self, name: str, step: Callable[[], None]) -> None:
+        self._before(name)
+        step()
+        self._behind()
+
+    def _before(self, name: str) -> None:
+        self.names.append(name)
+        if len(self.names) == self._crash_at and not self._after:
+            raise Crash(f"before {name}")
+
+    def _behind(self) -> None:
+        if len(self.names) == self._crash_at and self._after:
+            raise Crash(f"after {self.names[-1]}")
+
+
+class SteppedBackend:
+    """A vault's disk, each commit of which is a step."""
+
+    def __init__(self, disk: MemoryBackend, steps: Steps) -> None:
+        self._disk, self._steps = disk, steps
+        self.get, self.get_many, self.scan, self.close = disk.get, disk.get_many, disk.scan, disk.close
+
+    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+        self._steps.take_now("commit", lambda: self._disk.commit(changes, cleared))
+
+
+class SteppedSource:
+    """A source, each question to which is a step. `faults`: what to do instead of the next questions, by name."""
+
+    def __init__(self, source: StoreSource, steps: Steps) -> None:
+        self._source, self._steps = source, steps
+        self.before: dict[str, Callable[[], None]] = {}
+        """Run before each question of that name: it may raise, write to the cluster, compact."""
+        self.spoil: dict[str, Callable[[Any], Any]] = {}
+        """What becomes of an answer."""
+        self.asked: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        async def ask(*arguments: Any) -> Any:
+            self.asked.append((name, arguments))
+            if name in self.before:
+                self.before[name]()
+            answer = await self._steps.take(name, lambda: getattr(self._source, name)(*arguments))
+            return self.spoil[name](answer) if name in self.spoil else answer
+
+        return ask
+
+
+class Told:
+    """Listeners that keep in memory what the vault held when they started, and change it by what they are told."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.state: dict[bytes, Item] | None = None
+        self.revisions: list[int] = []
+        self.differences: list[Event] = []
+        self.on_revision: Callable[[Revision], None] | None = None
+        self.last_closed = True
+
+    async def start(self) -> None:
+        assert self.state is None, "components start once"
+        self.state = {item.key: item for item in self._node.vault.range(b"")}
+
+    async def revision(self, revision: Revision) -> None:
+        assert self.state is not None, "told before all components had started"
+        if self.on_revision is not None:
+            self.on_revision(revision)
+        self.revisions.append(revision.number)
+        for event in events_of(revision):
+            self._change(event)
+
+    async def difference(self, revision: int, events: Sequence[Event], last: bool) -> None:
+        assert self.state is not None, "told before all components had started"
+        assert revision == self._node.vault.revision
+        for event in events:
+            assert event.previous == self.state.get(event.key)
+            self.differences.append(event)
+            self._change(event)
+        self.last_closed = last
+
+    def _change(self, event: Event) -> None:
+        assert self.state is not None
+        self.state.pop(event.key, None)
+        if event.item is not None:
+            self.state[event.key] = event.item
+        if event.key.startswith(PREFIX):
+            self._move(event.key[len(PREFIX) :].decode(), event.item)
+
+    def _move(self, name: str, item: Item | None) -> None:
+        """A component that runs moves its partitions by itself, as it is told."""
+        self._node.shelf.there.pop(name, None)
+        if item is not None:
+            self._node.shelf.there[name] = item.value.decode()
+
+
+class Shelf:
+    """Local partitions, as a disk keeps them: a step that is interrupted leaves a half one, which looks whole."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, str] = {}
+        self.half: set[str] = set()
+
+
+class Resources:
+    def __init__(self, node: Node) -> None:
+        self._node, self._shelf = node, node.shelf
+        self.done: list[str] = []
+
+    async def local(self) -> dict[str, str]:
+        return dict(self._shelf.there)
+
+    async def assigned(self) -> dict[str, str]:
+        return self._node.assigned()
+
+    async def evict(self, name: str) -> None:
+        self._shelf.half.add(name)
+
+        async def work() -> None:
+            self._shelf.there.pop(name, None)
+            self._shelf.half.discard(name)
+            self.done.append(f"evict {name}")
+
+        await self._node.steps.take("evict", work)
+
+    async def fetch(self, name: str, version: str) -> None:
+        self._shelf.there[name] = version
+        self._shelf.half.add(name)
+
+        async def work() -> None:
+            self._shelf.there[name] = version
+            self._shelf.half.discard(name)
+            self.done.append(f"fetch {name}")
+
+        await self._node.steps.take("fetch", work)
+
+
+class Node:
+    """One start of a node. `disk` and `shelf` are what outlives it."""
+
+    def __init__(
+        self,
+        cluster: Driver,
+        disk: MemoryBackend,
+        shelf: Shelf,
+        *,
+        steps: Steps | None = None,
+        difference: int = 0,
+        **settings: Any,
+    ) -> None:
+        self.cluster, self.disk, self.shelf = cluster, disk, shelf
+        self.steps = steps or Steps()
+        self.clock = SimulatedClock()
+        self.clock.on_sleep = lambda seconds: cluster.wait(int(seconds * 1000))
+        backend: Backend = SteppedBackend(disk, self.steps)
+        self.vault = Vault(backend)
+        self.told = Told(self)
+        self.resources = Resources(self)
+        self.source = SteppedSource(self._store_source(), self.steps)
+        self.difference = Difference(difference)
+        world = World(self.vault, self.source, self.told, self.resources, self.clock, self.difference)
+        self.progress: list[Any] = []
+        self.states: list[bool] = []
+        self.follower = Follower(
+            world,
+            Settings("n1", **settings),
+            on_progress=self.progress.append,
+            on_recovering=self.states.append,
+        )
+
+    def _store_source(self) -> StoreSource:
+        async def nothing(*_: Any) -> None:
+            await asyncio.sleep(0)
+
+        async def propose(command: Command) -> Any:
+            return self.cluster.do(command)
+
+        async def news(_: int) -> None:
+            await self.clock.sleep(1.0)
+
+        return StoreSource("n1", self.cluster.store, barrier=nothing, propose=propose, others=nothing, news=news)
+
+    async def recover(self, *, running: bool = False) -> RecoveryReport:
+        return await self.follower.recover(running=running)
+
+    def check(self) -> None:
+        """Vault, listeners and local resources are what the cluster says; nothing is left over."""
+        assert self.vault.recovering is None
+        assert self.vault.plan() is None
+        assert items_of(self.vault) == state_of(self.cluster, self.vault.revision)
+        assert self.vault.chain == self.cluster.store.chain_at(self.vault.revision)
+        assert self.told.state == {item.key: item for item in self.vault.range(b"")}
+        assert self.told.last_closed
+        assert self.shelf.there == self.assigned()
+        assert not self.shelf.half
+        assert list(self.disk.scan(Table.DIFFERENCE, b"", None)) == []
+
+    def assigned(self) -> dict[str, str]:
+        found = self.vault.range(PREFIX, PREFIX[:-1] + b"0")
+        return {item.key[len(PREFIX) :].decode(): item.value.decode() for item in found}
+
+
+def unavailable(times: int) -> Callable[[], None]:
+    """The meta storage has no majority for so many questions."""
+    left = [times]
+
+    def fail() -> None:
+        if left[0]:
+            left[0] -= 1
+            raise SourceUnavailable("no majority")
+
+    return fail
+
+
+__all__ = ["Crash", "Driver", "Node", "Outcome", "Shelf", "Steps", "full", "unavailable"]
