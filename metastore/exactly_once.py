@@ -9,8 +9,8 @@ it to the newest sequence of a client that was idle for long. The floor of a cli
 the price of never executing anything twice.
 
 CLIENT holds four kinds of entries, by their first letter and the hash of the client's id: what is known of an active
-client, the floor of a forgotten one, results, and *pages*. A page has the revisions of 32 successive sequences whose
-result was that of a plain put, which most are: one entry per 32 writes instead of one per write.
+client, the floor of a forgotten one, results, and *pages*. A page has the revisions of 128 successive sequences whose
+result was that of a plain put, which most are: one entry per 128 writes instead of one per write.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESULT = b"r"
 NUMBER = Struct(">Q")
 CLIENT = Struct(">QQQQ")
 SEQUENCE_MAX = (1 << 63) - 1
-PAGE_SLOTS = 32
+PAGE_SLOTS = 128
 PAGE_BYTES = PAGE_SLOTS * NUMBER.size
 SLOTS = [Struct(f">{count}Q") for count in range(PAGE_SLOTS + 1)]
 ENTRY_COST_BYTES = 64
@@ -184,7 +184,9 @@ class ResultBook:
             first = stop
 
     def _open_page(self, client: Client, number: int) -> bytearray:
-        stored = self._tables.get(Table.CLIENT, page_key(client, number))
+        stored = None
+        if number <= page_of(client.highest):
+            stored = self._tables.get(Table.CLIENT, page_key(client, number))
         if stored is None:
             self._grow(client, PAGE_BYTES + ENTRY_COST_BYTES)
         page = client.pages[number] = bytearray(stored or PAGE_BYTES)

@@ -64,13 +64,16 @@ class LmdbFile:
         return value if stored is key else long_keys.split(value)[1]
 
     def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, Any]:
-        """The values of those keys that exist."""
+        """The values of those keys that exist; one key at least."""
+        short = max(map(len, keys)) <= long_keys.PREFIX_BYTES
         try:
             with self.reader.cursor(self._tables[table]) as cursor:
-                stored = cursor.getmulti([long_keys.stored_key(key) for key in keys])
+                stored = cursor.getmulti(keys if short else list(map(long_keys.stored_key, keys)))
         except lmdb.Error as error:
             raise self.failure(error) from error
         items = unseal_all(table, stored)
+        if short:
+            return dict(items)
         return dict(long_keys.split(value) if long_keys.is_long(key) else (key, value) for key, value in items)
 
     def scan(self, table: Table, start: bytes, end: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
@@ -125,10 +128,10 @@ class LmdbFile:
         for key, value in items:
             if value is None:
                 deletes.append(long_keys.stored_key(key))
-            elif len(key) > long_keys.PREFIX_BYTES:
-                puts.append((long_keys.stored_key(key), long_keys.stored_value(key, value)))
-            else:
+            elif len(key) <= long_keys.PREFIX_BYTES:
                 puts.append((key, value))
+            else:
+                puts.append((long_keys.stored_key(key), long_keys.stored_value(key, value)))
         database = self._tables[table]
         with txn.cursor(database) as cursor:
             cursor.putmulti(seal_all(table, puts), append=append)

@@ -15,7 +15,7 @@ from typing import Any
 from metastore import mvcc
 from metastore.check import check
 from metastore.clock import StampClock
-from metastore.codec import decode_fields, encode_result, unpack_command
+from metastore.codec import decode_fields, encode_result, unpack, unpack_command
 from metastore.compaction import Compactor
 from metastore.control import Control
 from metastore.digest import BucketSums, Digest, digest_bytes
@@ -227,7 +227,7 @@ class MetaStore:
     # One command
 
     def _run(self, commands: Sequence[bytes]) -> list[Wire]:
-        values = [unpacked(command) for command in commands]
+        values = unpacked(commands)
         answers: list[Wire] = []
         done = 0
         while done < len(values):
@@ -287,8 +287,15 @@ class MetaStore:
             self._state.alarm = True
 
 
-def unpacked(command: bytes) -> Any:
-    """The msgpack value of a command, or the refusal of it."""
+def unpacked(commands: Sequence[bytes]) -> list[Any]:
+    """The msgpack values of the commands; the refusal of what is none."""
+    try:
+        return list(map(unpack, commands))
+    except Exception:
+        return [unpacked_or_refused(command) for command in commands]
+
+
+def unpacked_or_refused(command: bytes) -> Any:
     try:
         return unpack_command(command)
     except MetastoreError as error:

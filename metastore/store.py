@@ -98,11 +98,20 @@ class LmdbStore:
 
     def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         live, frozen = self._live[table].values, self._frozen[table].values
-        found = self.file.get_many(table, [key for key in keys if key not in live and key not in frozen])
-        for layer in (frozen, live):
-            if layer:
-                found.update((key, value) for key in keys if (value := layer.get(key, _ABSENT)) is not _ABSENT)
-        return {key: value for key, value in found.items() if value is not None}
+        found: dict[bytes, bytes] = {}
+        in_file: list[bytes] = []
+        for key in keys:
+            value = live.get(key, _ABSENT)
+            if value is _ABSENT:
+                value = frozen.get(key, _ABSENT)
+                if value is _ABSENT:
+                    in_file.append(key)
+                    continue
+            if value is not None:
+                found[key] = value
+        if in_file:
+            found.update(self.file.get_many(table, in_file))
+        return found
 
     def put_many(self, table: Table, items: Mapping[bytes, bytes]) -> None:
         layer = self._live[table]

@@ -167,7 +167,7 @@ def test_results_of_a_client_are_bounded_in_bytes() -> None:
     for sequence in range(1, 400):
         driver.do(read, rid(sequence))
     stored = sum(len(value) for key, value in contents_of(driver.tables)[Table.CLIENT].items() if key[:1] == b"r")
-    assert stored < 20_000 + 32 * 3_200
+    assert stored < 20_000 + 128 * 3_200
     with pytest.raises(ResultEvicted):
         driver.do(read, rid(1))
 
