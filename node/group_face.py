@@ -20,8 +20,8 @@ class GroupFace(Protocol):
         """Have `done` called exactly once, in a later turn of the loop. Raises RaftError where nothing began."""
         ...
 
-    def submit_all(self, proposals: Sequence[tuple[bytes, Done]], *, timeout_s: float = 5.0) -> None:
-        """As `submit`, for each command. Raises RaftError where none of them began."""
+    def submit_all(self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0) -> None:
+        """As `submit`, for commands that come to one end together."""
         ...
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied: ...

@@ -36,20 +36,20 @@ class Forwarding:
         for proposal in batch:
             self._number += 1
             self._underway[self._number] = (leader, proposal)
-            packed.append([self._number, proposal.command])
+            packed.append([self._number, list(proposal.commands)])
         if packed and not self._send(leader, Kind.FORWARD, packed):
             for number, _ in packed:
                 self._underway.pop(number)
             self._proposals.put_back(batch)
 
     def answered(self, member: str, answers: list[Any]) -> None:
-        for number, ended, index, term, result in answers:
+        for number, ended, index, term, results in answers:
             forwarded = self._underway.get(number)
             if forwarded is None or forwarded[0] != member:
                 continue
             proposal = self._underway.pop(number)[1]
-            if ended == _APPLIED:
-                proposal.end(Applied(index, term, result))
+            if ended == _APPLIED and len(results) == len(proposal.commands):
+                proposal.end(Applied(index, term, results))
             elif ended == _REFUSED:
                 self._proposals.put_back([proposal])
             else:
@@ -66,11 +66,11 @@ class Forwarding:
 
     def take(self, member: str, packed: list[Any], *, leads: bool) -> None:
         now = self._clock.now()
-        for number, command in packed:
-            if leads:
-                self._proposals.add(command, self._done(member, number), now=now, timeout_s=_PATIENCE_S)
+        for number, commands in packed:
+            if leads and all(type(command) is bytes for command in commands):
+                self._proposals.add(commands, self._done(member, number), now=now, timeout_s=_PATIENCE_S)
             else:
-                self._answer(member, [number, _REFUSED, 0, 0, None])
+                self._answer(member, [number, _REFUSED, 0, 0, []])
 
     def _done(self, member: str, number: int) -> Callable[[Applied | RaftError], None]:
         def done(outcome: Applied | RaftError) -> None:
@@ -78,7 +78,7 @@ class Forwarding:
                 self._answer(member, [number, _APPLIED, *outcome])
             else:
                 ended = _REFUSED if isinstance(outcome, Unavailable) else _UNKNOWN
-                self._answer(member, [number, ended, 0, 0, None])
+                self._answer(member, [number, ended, 0, 0, []])
 
         return done
 

@@ -158,12 +158,12 @@ class Group:
 
     def submit(self, command: bytes, done: Done, *, timeout_s: float = 5.0) -> None:
         """Propose, and have `done` called with the one end that it comes to."""
-        self.submit_all([(command, done)], timeout_s=timeout_s)
+        self.submit_all([command], done, timeout_s=timeout_s)
 
-    def submit_all(self, proposals: Sequence[tuple[bytes, Done]], *, timeout_s: float = 5.0) -> None:
-        """Propose each of these commands, in this order. Raises where none of them began."""
+    def submit_all(self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0) -> None:
+        """Propose these commands, in this order and as one: they come to one end. Raises where nothing began."""
         self._check_alive()
-        self._proposals.add_all(proposals, now=self._clock.now(), timeout_s=timeout_s)
+        self._proposals.add(commands, done, now=self._clock.now(), timeout_s=timeout_s)
         self._wake()
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied:
@@ -286,7 +286,7 @@ class Group:
             batch = self._proposals.take()
             if batch:
                 stamp = self._machine.stamp(self._clock.now(), self._clock.wall_ms())
-                commands = [proposal.command for proposal in batch]
+                commands = [command for proposal in batch for command in proposal.commands]
                 self._replica.propose([stamp, commands], lambda results, ok: self._end_batch(batch, results, ok))
         elif self.leader is not None and self.leader in self._peers.connected():
             self._forwarding.forward(self.leader, self._proposals.take())
@@ -297,8 +297,11 @@ class Group:
             self._wake()
             return
         index, term = self._machine.applied
-        for proposal, result in zip(batch, results, strict=True):
-            proposal.end(Applied(index, term, result))
+        first = 0
+        for proposal in batch:
+            stop = first + len(proposal.commands)
+            proposal.end(Applied(index, term, results[first:stop]))
+            first = stop
 
     def _after_tick(self) -> None:
         self._forwarding.send_answers()

@@ -32,9 +32,9 @@ class Kind(enum.IntEnum):
     CAMPAIGN_NOW = 24
     """[term]: the leader hands over (TimeoutNow)."""
     FORWARD = 25
-    """[[number, command], ...]: proposals for the leader."""
+    """[[number, [command, ...]], ...]: proposals for the leader."""
     FORWARD_REPLY = 26
-    """[[number, outcome, index, term, result], ...]"""
+    """[[number, outcome, index, term, [result, ...]], ...]"""
     REQUEST = 27
     """[number, name, arguments]: something that only the leader can do (read index, membership, hand-over)."""
     RESPONSE = 28
@@ -62,8 +62,8 @@ _SHAPES: dict[int, tuple[type | tuple[type, ...], ...]] = {
 }
 _ITEMS: dict[int, tuple[type | tuple[type, ...], ...]] = {
     Kind.APPEND: (bytes, int),
-    Kind.FORWARD: (int, bytes),
-    Kind.FORWARD_REPLY: (int, int, int, int, object),
+    Kind.FORWARD: (int, list),
+    Kind.FORWARD_REPLY: (int, int, int, int, list),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
@@ -21,29 +21,37 @@ BATCH_BYTES_MAX = 4 << 20
 
 
 class Applied(NamedTuple):
-    """A command was applied at (index, term); `result` is what the state machine returned."""
+    """Commands were applied at (index, term); `results` is what the state machine returned for each of them."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     term: int
-    result: Any
+    results: Sequence[Any]
+
+    @property
+    def result(self) -> Any:
+        """Of a proposal of one command."""
+        return self.results[0]
 
 
 Done = Callable[[Applied | RaftError], None]
 
 
 class Proposal:
-    """One command and whoever waits for it. `sent`: it has left the queue, so its outcome may be unknown."""
+    """Commands that come to one end together, and whoever waits for it.
 
-    __slots__ = ("command", "deadline", "done", "sent")
+    `sent`: it has left the queue, so its outcome may be unknown.
+    """
 
-    def __init__(self, command: bytes, deadline: float, done: Done) -> None:
-        self.command = command
+    __slots__ = ("commands", "deadline", "done", "sent")
+
+    def __init__(self, commands: Sequence[bytes], deadline: float, done: Done) -> None:
+        self.commands = commands
         self.deadline = deadline
         self.done: Done | None = done
         self.sent = False
 
     def end(self, outcome: Applied | RaftError) -> None:
-        """Tell whoever waits, once. A listener that throws harms nobody else: the command is applied all the same."""
+        """Tell whoever waits, once. A listener that throws harms nobody else: the commands are applied all the same."""
         done, self.done = self.done, None
         if done is None:
             return
@@ -81,18 +89,14 @@ class Proposals:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, command: bytes, done: Done, *, now: float, timeout_s: float) -> None:
-        """`done` is called once, with what the command came to."""
-        self.add_all([(command, done)], now=now, timeout_s=timeout_s)
-
-    def add_all(self, commands: Iterable[tuple[bytes, Done]], *, now: float, timeout_s: float) -> None:
-        deadline = now + timeout_s
-        proposals = [Proposal(command, deadline, done) for command, done in commands]
-        self._queue.extend(proposals)
+    def add(self, commands: Sequence[bytes], done: Done, *, now: float, timeout_s: float) -> None:
+        """They go into one entry of the log. `done` is called once, with what they came to."""
+        proposal = Proposal(commands, now + timeout_s, done)
+        self._queue.append(proposal)
         waiting = self._by_timeout.get(timeout_s)
         if waiting is None:
             waiting = self._by_timeout[timeout_s] = deque()
-        waiting.extend(proposals)
+        waiting.append(proposal)
 
     def put_back(self, proposals: Iterable[Proposal]) -> None:
         """They were refused before they reached any log: first in line again, until their deadline."""
@@ -104,14 +108,15 @@ class Proposals:
     def take(self) -> list[Proposal]:
         """The next batch, marked as sent."""
         batch: list[Proposal] = []
-        size = 0
+        count = size = 0
         queue = self._queue
-        while queue and len(batch) < BATCH_COMMANDS_MAX and size < BATCH_BYTES_MAX:
+        while queue and count < BATCH_COMMANDS_MAX and size < BATCH_BYTES_MAX:
             proposal = queue.popleft()
             if proposal.done is not None:
                 proposal.sent = True
                 batch.append(proposal)
-                size += len(proposal.command)
+                count += len(proposal.commands)
+                size += sum(map(len, proposal.commands))
         return batch
 
     def expire(self, now: float) -> None:

@@ -7,7 +7,7 @@ can make the node keep is bounded: see `IN_FLIGHT_MAX`; a client that does not r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -136,31 +136,36 @@ class StreamConnection(asyncio.Protocol):
 
     def _on_writes(self, body: Any) -> None:
         """What can be refused at once is; the rest of the frame is proposed together."""
-        limits, accepted = self._service.store.limits, []
+        limits, numbers, commands = self._service.store.limits, [], []
         for number, command in pairs_of(body):
             try:
                 check_command(command, limits)
-                accepted.append((number, command))
             except Exception as error:
                 self._tell_failure(number, error)
-        proposals = [(command, partial(self._done, number)) for number, command in accepted]
+            else:
+                numbers.append(number)
+                commands.append(command)
+        if not commands:
+            return
         try:
-            self._service.group.submit_all(proposals, timeout_s=self._timeout_s)
-            self._in_flight += len(proposals)
+            self._service.group.submit_all(commands, partial(self._done, numbers), timeout_s=self._timeout_s)
+            self._in_flight += len(commands)
         except Exception as error:
-            for number, _ in accepted:
+            for number in numbers:
                 self._tell_failure(number, error)
 
-    def _done(self, number: int, outcome: Outcome) -> None:
-        self._in_flight -= 1
-        if type(outcome) is Applied:
-            self._service.metrics.applied += 1
-            self._results += (number, outcome.result)
-            if not self._flushing:
-                self._flush_soon()
-        else:
-            self._service.metrics.failed(cast(Any, outcome))
-            self._tell_failure(number, cast(Exception, outcome))
+    def _done(self, numbers: Sequence[int], outcome: Outcome) -> None:
+        self._in_flight -= len(numbers)
+        if isinstance(outcome, Applied):
+            self._service.metrics.applied += len(numbers)
+            answers: list[Any] = [None] * (2 * len(numbers))
+            answers[::2], answers[1::2] = numbers, outcome.results
+            self._results += answers
+            self._flush_soon()
+            return
+        for number in numbers:
+            self._service.metrics.failed(outcome)
+            self._tell_failure(number, outcome)
 
     def _on_reads(self, body: Any) -> None:
         for number, fields in pairs_of(body):

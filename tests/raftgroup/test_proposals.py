@@ -12,16 +12,16 @@ from raftgroup.proposals import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, Applied, Pr
 
 def add(queue: Proposals, ends: list[Applied | RaftError], timeout_s: float = 10.0, command: bytes = b"x") -> None:
     """Proposed at time 0."""
-    queue.add(command, ends.append, now=0.0, timeout_s=timeout_s)
+    queue.add([command], ends.append, now=0.0, timeout_s=timeout_s)
 
 
 def test_a_proposal_ends_once() -> None:
     ends: list[Applied | RaftError] = []
-    one = Proposal(b"x", 10.0, ends.append)
-    one.end(Applied(1, 1, None))
+    one = Proposal([b"x"], 10.0, ends.append)
+    one.end(Applied(1, 1, [None]))
     one.end(Unavailable("too late"))
     end_late(one)
-    assert ends == [Applied(1, 1, None)]
+    assert ends == [Applied(1, 1, [None])]
 
 
 def test_what_never_left_the_queue_is_refused_at_its_deadline_and_what_did_is_unknown() -> None:
@@ -59,7 +59,7 @@ def test_what_was_refused_is_first_in_line_again_in_its_order() -> None:
     batch = queue.take()
     add(queue, [], command=b"d")
     queue.put_back(batch)
-    assert [each.command for each in queue.take()] == [b"a", b"b", b"c", b"d"]
+    assert [each.commands for each in queue.take()] == [[b"a"], [b"b"], [b"c"], [b"d"]]
 
 
 def test_a_batch_is_bounded_in_number_and_size() -> None:
@@ -76,7 +76,7 @@ def test_a_listener_that_throws_harms_nobody() -> None:
     def broken(_: object) -> None:
         raise ZeroDivisionError
 
-    Proposal(b"x", 1.0, broken).end(Applied(1, 1, None))
+    Proposal([b"x"], 1.0, broken).end(Applied(1, 1, [None]))
 
 
 def test_a_stop_refuses_the_queue_and_says_unknown_of_the_rest() -> None:
@@ -105,27 +105,27 @@ class Life(RuleBasedStateMachine):
     def propose(self, patience: float) -> None:
         ends: list[Applied | RaftError] = []
         self.ends[len(self.ends)] = ends
-        self.queue.add(str(len(self.ends) - 1).encode(), ends.append, now=self.now, timeout_s=patience)
+        self.queue.add([str(len(self.ends) - 1).encode()], ends.append, now=self.now, timeout_s=patience)
 
     @rule()
     def take(self) -> None:
         batch = self.queue.take()
         if batch:
             self.out.append(batch)
-            self.logged |= {int(each.command) for each in batch}
+            self.logged |= {int(each.commands[0]) for each in batch}
 
     @precondition(lambda self: self.out)
     @rule(which=st.randoms())
     def refuse(self, which: object) -> None:
         batch = self.out.pop()
-        self.logged -= {int(each.command) for each in batch}
+        self.logged -= {int(each.commands[0]) for each in batch}
         self.queue.put_back(batch)
 
     @precondition(lambda self: self.out)
     @rule()
     def apply(self) -> None:
         for each in self.out.pop(0):
-            each.end(Applied(1, 1, None))
+            each.end(Applied(1, 1, [None]))
 
     @rule(seconds=st.floats(0.0, 20.0))
     def wait(self, seconds: float) -> None:
@@ -152,6 +152,6 @@ TestLife.settings = settings(max_examples=100, deadline=None)
 def test_exactly_those_past_their_deadline_end(deadlines: list[float], now: float) -> None:
     queue, ended = Proposals(), []
     for deadline in deadlines:
-        queue.add(b"x", lambda _, at=deadline: ended.append(at), now=0.0, timeout_s=deadline)
+        queue.add([b"x"], lambda _, at=deadline: ended.append(at), now=0.0, timeout_s=deadline)
     queue.expire(now)
     assert sorted(ended) == sorted(deadline for deadline in deadlines if deadline <= now)

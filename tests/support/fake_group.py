@@ -52,7 +52,7 @@ class FakeGroup:
         self.held = False
         self.submitted = 0
         self.transfers: list[str | None] = []
-        self._waiting: list[tuple[bytes, Done]] = []
+        self._waiting: list[tuple[Sequence[bytes], Done]] = []
         self._due = False
         addresses = {"peer": "127.0.0.1:7501", "http": "127.0.0.1:7401", "stream": "127.0.0.1:7601"}
         self._members = Membership((Member(member, MemberRole.VOTER, "fake", addresses),))
@@ -69,19 +69,18 @@ class FakeGroup:
 
     # Proposals and reads.
 
-    def submit_all(self, proposals: Sequence[tuple[bytes, Done]], *, timeout_s: float = 5.0) -> None:
-        for command, done in proposals:
-            self.submit(command, done, timeout_s=timeout_s)
-
     def submit(self, command: bytes, done: Done, *, timeout_s: float = 5.0) -> None:
-        self.submitted += 1
+        self.submit_all([command], done, timeout_s=timeout_s)
+
+    def submit_all(self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0) -> None:
+        self.submitted += len(commands)
         loop = asyncio.get_running_loop()
         if not self.leading:
             loop.call_later(timeout_s, done, Unavailable("no leader with a majority was found before the deadline"))
         elif not self.majority:
             loop.call_later(timeout_s, done, OutcomeUnknown("the deadline passed after the command was proposed"))
         else:
-            self._waiting.append((command, done))
+            self._waiting.append((commands, done))
             if not self._due and not self.held:
                 self._due = True
                 loop.call_soon(self._apply)
@@ -99,15 +98,17 @@ class FakeGroup:
     def _apply(self) -> None:
         self._due = False
         batch, self._waiting = self._waiting, []
-        for outcome, (_, done) in zip(self.apply([command for command, _ in batch]), batch, strict=True):
-            done(outcome)
+        outcomes = self.apply([command for commands, _ in batch for command in commands])
+        for commands, done in batch:
+            mine, outcomes = outcomes[: len(commands)], outcomes[len(commands) :]
+            done(Applied(self._index, TERM, [outcome.result for outcome in mine]))
 
     def apply(self, commands: list[bytes]) -> list[Applied]:
         """Apply one batch at once."""
         self._index += 1
         index = self._index
         stamp = self.store.stamp(self.clock.now(), int(self.clock.now() * 1000))
-        return [Applied(index, TERM, result) for result in self.store.apply(index, TERM, stamp, commands)]
+        return [Applied(index, TERM, [result]) for result in self.store.apply(index, TERM, stamp, commands)]
 
     def try_read_barrier(self) -> bool:
         return self.leading and self.majority and self.lease_valid
