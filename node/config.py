@@ -70,6 +70,31 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerConnections:
+    """Of the connections between nodes. `strangers`: how many may be open on the peer port before they have greeted."""
+
+    handshake_timeout_s: float = 5.0
+    idle_timeout_s: float = 5.0
+    ping_s: float = 1.0
+    redial_max_s: float = 2.0
+    queue_bytes: int = 64 * 1024 * 1024
+    strangers: int = 256
+
+    def __post_init__(self) -> None:
+        _between("peer-handshake-timeout-s", self.handshake_timeout_s, 0.1, 300)
+        _between("peer-idle-timeout-s", self.idle_timeout_s, 0.2, 3600)
+        _between("peer-ping-s", self.ping_s, 0.05, 600)
+        _between("peer-redial-max-s", self.redial_max_s, 0.1, 300)
+        _between("peer-queue-bytes", self.queue_bytes, 64 * 1024 * 1024, 16 * GIB)
+        _between("peer-strangers", self.strangers, 8, 10_000)
+        if self.idle_timeout_s < 2 * self.ping_s:
+            raise ConfigError(
+                f"peer-idle-timeout-s: {self.idle_timeout_s} is less than two pings of {self.ping_s} s, so one late "
+                f"answer would break a connection; give at least {2 * self.ping_s}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Retention:
     """How much history stays readable: both bounds hold, so the one that is reached first compacts.
 
@@ -130,6 +155,7 @@ class NodeConfig:
     advertise_host: str | None = None
     insecure_listen: bool = False
     timing: Timing = field(default_factory=Timing)
+    peers: PeerConnections = field(default_factory=PeerConnections)
     retention: Retention = field(default_factory=Retention)
     limits: StoreLimits = field(default_factory=StoreLimits)
     log_level: str = "info"

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from node.address import Address, AddressError, parse_port, split_host
-from node.config import LOG_LEVELS, ConfigError, InitialMember, NodeConfig, Retention, StoreLimits, Timing
+from node.config import (
+    LOG_LEVELS,
+    ConfigError,
+    InitialMember,
+    NodeConfig,
+    PeerConnections,
+    Retention,
+    StoreLimits,
+    Timing,
+)
 
 UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 TRUE = {"1", "true", "yes", "on"}
@@ -128,6 +137,12 @@ OPTIONS = (
     Option("election-min-ms", "election_min_ms", read_int, "Shortest silence before an election.", Timing),
     Option("election-max-ms", "election_max_ms", read_int, "Longest silence before an election.", Timing),
     Option("request-deadline-s", "request_deadline_s", read_float, "Longest time a request may take.", Timing),
+    Option("peer-handshake-timeout-s", "handshake_timeout_s", read_float, "Time to greet a node.", PeerConnections),
+    Option("peer-idle-timeout-s", "idle_timeout_s", read_float, "Silence that breaks a connection.", PeerConnections),
+    Option("peer-ping-s", "ping_s", read_float, "Time between pings of a connection between nodes.", PeerConnections),
+    Option("peer-redial-max-s", "redial_max_s", read_float, "Longest time between two dials.", PeerConnections),
+    Option("peer-queue-bytes", "queue_bytes", read_bytes, "What may wait for a slow node.", PeerConnections),
+    Option("peer-strangers", "strangers", read_int, "Connections of nodes that have not greeted.", PeerConnections),
     Option("retention-s", "seconds", read_int, "Age in seconds up to which history stays readable.", Retention),
     Option("retention-revisions", "revisions", read_int, "Number of revisions that stay readable.", Retention),
     Option("log-retention-entries", "log_entries", read_int, "Entries of the log kept for absent nodes.", Retention),
@@ -138,7 +153,7 @@ OPTIONS = (
     Option("quota-bytes", "quota_bytes", read_bytes, "Size of the store at which writes are refused.", StoreLimits),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
-GROUPS: dict[type, str] = {Timing: "timing", Retention: "retention", StoreLimits: "limits"}
+GROUPS: dict[type, str] = {Timing: "timing", PeerConnections: "peers", Retention: "retention", StoreLimits: "limits"}
 
 
 def node_config(given: Mapping[str, Given]) -> NodeConfig:

@@ -46,6 +46,7 @@ from node.topology.seeds import ask_for_seeds, known_seeds
 from node.topology.view import logical_view, nodes_of
 from raftgroup.clock import SystemClock
 from raftgroup.compaction import LogRetention
+from raftgroup.connection import TransportLimits
 from raftgroup.group import Group
 from raftgroup.group_config import GroupConfig
 from raftgroup.lmdb_journal import LmdbJournal
@@ -108,7 +109,7 @@ class Node:
             ),
             journal=self._journal,
             machine=ReplicaState(self.store, self._disk),
-            peers=TcpPeers(str(config.peer), random.SystemRandom()),
+            peers=TcpPeers(str(config.peer), random.SystemRandom(), limits=transport_limits(config)),
             clock=self._clock,
             random=random.SystemRandom(),
         )
@@ -235,6 +236,19 @@ def _log_to_stderr(level: str) -> None:
         level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     logging.getLogger("pysyncobj").setLevel(logging.ERROR)
+
+
+def transport_limits(config: NodeConfig) -> TransportLimits:
+    peers = config.peers
+    return TransportLimits(
+        handshake_timeout_s=peers.handshake_timeout_s,
+        idle_timeout_s=peers.idle_timeout_s,
+        ping_interval_s=peers.ping_s,
+        redial_min_s=min(TransportLimits().redial_min_s, peers.redial_max_s),
+        redial_max_s=peers.redial_max_s,
+        queued_bytes_max=peers.queue_bytes,
+        strangers_max=peers.strangers,
+    )
 
 
 def _timing(config: NodeConfig) -> Timing:

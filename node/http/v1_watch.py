@@ -1,7 +1,8 @@
 """/v1/watch: changes as they happen, as lines of JSON or as server-sent events.
 
 One line or event per revision, in order, none missing, none twice. `{"progress": revision, "leader": "n1"}` says that
-nothing was missed up to it; where the leader is null, nothing new can come to this node at the moment. A watch that compaction overtakes ends with `{"problem": {...}}`, which names the oldest revision.
+nothing was missed up to it; where the leader is null, nothing new can come to this node at the moment. A watch that
+compaction overtakes ends with `{"problem": {...}}`, which names the oldest revision.
 """
 
 from __future__ import annotations

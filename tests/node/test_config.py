@@ -10,6 +10,8 @@ from node.address import Address, AddressError
 from node.config import ConfigError, InitialMember, NodeConfig, Retention, StoreLimits, Timing
 from node.config_sources import load_node_config
 from node.options import OPTIONS, read_bytes
+from node.server import transport_limits
+from raftgroup.connection import TransportLimits
 
 MINIMAL = {
     "id": "n1",
@@ -69,6 +71,8 @@ def test_members_of_a_new_cluster_may_name_all_their_ports() -> None:
         ("http", "127.0.0.1:7501", "two of them are the same"),
         ("id", "a/b", "id: 'a/b' is not a name"),
         ("id", "../x", "is not a name"),
+        ("peer_idle_timeout_s", "1.5", "less than two pings of 1.0 s"),
+        ("peer_queue_bytes", "1MiB", "peer-queue-bytes: 1048576 is out of range"),
         ("quota_bytes", "8GB!", "is not a size"),
         ("quota_bytes", "1", "quota-bytes: 1 is out of range"),
         ("limit_request_bytes", "4096", "less than one key and one value"),
@@ -141,6 +145,15 @@ def test_a_file_with_a_wrong_entry_is_refused(tmp_path: Path, text: str, says: s
         load(file)
     assert says in str(refusal.value)
     assert str(file) in str(refusal.value)
+
+
+def test_what_is_said_of_connections_between_nodes_reaches_them() -> None:
+    assert transport_limits(load()) == TransportLimits()
+    given = {"handshake_timeout_s": "1", "idle_timeout_s": "9", "ping_s": "3", "redial_max_s": "0.1"}
+    config = load(**{f"peer_{name}": text for name, text in given.items()}, peer_queue_bytes="1GiB", peer_strangers="9")
+    limits = transport_limits(config)
+    assert (limits.handshake_timeout_s, limits.idle_timeout_s, limits.ping_interval_s) == (1, 9, 3)
+    assert (limits.redial_max_s, limits.queued_bytes_max, limits.strangers_max) == (0.1, 1 << 30, 9)
 
 
 def test_sizes_may_have_units() -> None:
