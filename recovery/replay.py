@@ -21,6 +21,7 @@ async def tell_and_apply(vault: Vault, listeners: Listeners, clock: Clock, revis
     begin = 0
     while begin < len(revisions):
         begin += await _tell_some(vault, listeners, clock, revisions[begin:] if begin else revisions)
+        await clock.sleep(0)
 
 
 async def _tell_some(vault: Vault, listeners: Listeners, clock: Clock, revisions: Sequence[Revision]) -> int:

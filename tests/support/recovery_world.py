@@ -6,18 +6,19 @@ The source is the real `StoreSource` over the real state machine; between the tw
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from metastore.requests import Command
+from metastore.requests import Command, DeleteRange, Put
 from recovery.catchup import Difference
 from recovery.errors import SourceUnavailable
 from recovery.follow import Follower
 from recovery.recover import Settings, World
-from recovery.report import Outcome, RecoveryReport
+from recovery.report import RecoveryReport
 from recovery.store_source import StoreSource
 from tests.support.meta_driver import Driver
-from tests.support.vault_feed import full, items_of, state_of
+from tests.support.vault_feed import compact, full, items_of, state_of, write_some
 from vault.change import Event, Item, Revision, events_of
 from vault.memory_backend import MemoryBackend
 from vault.tables import Backend, Changes, Table
@@ -262,6 +263,37 @@ class Node:
         return {item.key[len(PREFIX) :].decode(): item.value.decode() for item in found}
 
 
+class Bench:
+    """A cluster, and a node's disks over its starts."""
+
+    def __init__(self, seed: int = 1, writes: int = 60) -> None:
+        self.rng = random.Random(seed)
+        self.cluster = full([])
+        self.disk, self.shelf = MemoryBackend(), Shelf()
+        self.write(writes)
+
+    def write(self, writes: int) -> None:
+        write_some(self.cluster, self.rng, writes)
+
+    def assign(self, **versions: str) -> None:
+        self.cluster.do(DeleteRange(b"/assigned/", b"/assigned0"))
+        for name, version in versions.items():
+            self.cluster.do(Put(b"/assigned/" + name.encode(), version.encode()))
+
+    def compact(self) -> None:
+        compact(self.cluster, self.cluster.store.revision)
+
+    def node(self, **options: Any) -> Node:
+        return Node(self.cluster, self.disk, self.shelf, **options)
+
+    async def once(self, **options: Any) -> Node:
+        """A start that is known to end well."""
+        node = self.node(**options)
+        await node.recover()
+        node.check()
+        return node
+
+
 def unavailable(times: int) -> Callable[[], None]:
     """The meta storage has no majority for so many questions."""
     left = [times]
@@ -272,6 +304,3 @@ def unavailable(times: int) -> Callable[[], None]:
             raise SourceUnavailable("no majority")
 
     return fail
-
-
-__all__ = ["Crash", "Driver", "Node", "Outcome", "Shelf", "Steps", "full", "unavailable"]

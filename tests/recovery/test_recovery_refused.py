@@ -1,0 +1,282 @@
+"""What a recovery refuses, waits for and gives up on (issue 3, R7, R8, M6; scenarios.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from metastore.lineage import Lineage as StoreLineage
+from metastore.requests import Compact, DeleteRange, Pin, Put
+from recovery.decide import Case, RefusalReason
+from recovery.errors import ChunkDamaged, RecoveryRefused
+from recovery.estimate import Rates
+from recovery.report import Outcome
+from tests.support.meta_driver import Driver
+from tests.support.recovery_world import Bench, unavailable
+from tests.support.vault_feed import follow
+from vault.errors import VaultDiverged
+from vault.memory_backend import MemoryBackend
+from vault.position import Lineage
+from vault.vault import Vault
+
+DEAR = Rates(replay_s=1.0, snapshot_s=0.0, advantage=1.0)
+"""Rates by which every replay costs more than a snapshot."""
+
+
+REFUSALS = {
+    RefusalReason.FOREIGN_CLUSTER: Lineage("another", 1, "n1"),
+    RefusalReason.NEWER_HISTORY: Lineage("", 2, "n1"),
+    RefusalReason.OLDER_HISTORY: Lineage("", 0, "n1"),
+    RefusalReason.FOREIGN_NODE: Lineage("", 1, "n7"),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSALS)
+async def test_a_vault_of_another_history_is_refused_and_left_as_it_is(reason: RefusalReason) -> None:
+    bench = Bench()
+    assert bench.cluster.store.lineage == StoreLineage("", 1)
+    Vault(bench.disk).claim(REFUSALS[reason])
+    node = bench.node()
+    before = node.disk.commits
+    with pytest.raises(RecoveryRefused, match="What to do:") as refused:
+        await node.recover()
+    assert refused.value.refusal.reason is reason
+    report = node.follower.reports[0]
+    assert (report.outcome, report.case, report.reason) == (Outcome.REFUSED, Case.D, reason.value)
+    assert node.disk.commits == before
+    assert node.told.state is None
+    assert [name for name, _ in node.source.asked] == ["state"]
+
+
+async def test_a_cluster_that_is_behind_the_vault_is_refused() -> None:
+    """Case d."""
+    bench = Bench(writes=60)
+    await bench.once()
+    bench.cluster = Bench(seed=1, writes=30).cluster
+    with pytest.raises(RecoveryRefused, match="the cluster has lost what it had acknowledged") as refused:
+        await bench.node().recover()
+    assert refused.value.refusal.reason is RefusalReason.AHEAD
+
+
+async def test_a_vault_with_another_digest_at_lv_is_refused() -> None:
+    bench = Bench(seed=1)
+    await bench.once()
+    bench.cluster = Bench(seed=2, writes=200).cluster
+    with pytest.raises(RecoveryRefused) as refused:
+        await bench.node().recover()
+    assert refused.value.refusal.reason is RefusalReason.DIVERGED
+
+
+async def test_standalone_starts_without_any_network() -> None:
+    """R8."""
+    bench = Bench()
+    lv = (await bench.once()).vault.revision
+    bench.write(10)
+    node = bench.node(standalone=True)
+    report = await node.recover()
+    assert (report.case, report.outcome, report.lv) == (Case.STANDALONE, Outcome.DONE, lv)
+    assert node.source.asked == []
+    assert node.told.state
+    bench.disk = MemoryBackend()
+    with pytest.raises(RecoveryRefused, match="never held a state"):
+        await bench.node(standalone=True).recover()
+
+
+@pytest.mark.parametrize("question", ["state", "changes", "pin", "sums", "rows", "fingerprints", "unpin"])
+async def test_recovery_goes_on_when_the_majority_is_back(question: str) -> None:
+    bench = Bench()
+    await bench.once()
+    bench.cluster.do(DeleteRange(b"/k/", b"/k0"))
+    bench.cluster.do(Put(b"/new", b""))
+    if question != "changes":
+        bench.compact()
+    node = bench.node()
+    node.source.before[question] = unavailable(20)
+    report = await node.recover()
+    node.check()
+    assert report.waits == (1 if question == "unpin" else 20)
+    assert (node.clock.time > 20) == (question != "unpin")
+
+
+async def test_a_recovery_that_waits_ends_at_once_when_the_node_is_stopped() -> None:
+    bench = Bench()
+    node = bench.node()
+    node.source.before["state"] = unavailable(10**9)
+    task = asyncio.create_task(node.recover())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert node.follower.reports[0].outcome is Outcome.FAILED
+
+
+async def test_a_damaged_chunk_is_asked_for_again_but_not_for_ever() -> None:
+    bench = Bench()
+    bench.compact()
+    node, spoiled = bench.node(), []
+
+    def spoil_some(chunk: Any) -> Any:
+        spoiled.append(chunk)
+        return chunk if len(spoiled) > 3 else type(chunk)(chunk.payload[:-1] + b"?", chunk.checksum, chunk.until)
+
+    node.source.spoil["rows"] = spoil_some
+    await node.recover()
+    node.check()
+    bench.disk = MemoryBackend()
+    node = bench.node()
+    node.source.spoil["rows"] = lambda chunk: type(chunk)(b"?" + chunk.payload, chunk.checksum, chunk.until)
+    with pytest.raises(ChunkDamaged, match="came damaged 5 times"):
+        await node.recover()
+
+
+async def test_a_listener_that_throws_leaves_lv_before_its_revision_and_the_next_start_retries() -> None:
+    bench = Bench()
+    lv = (await bench.once()).vault.revision
+    bench.write(40)
+    node = bench.node()
+
+    def fail_at(revision: Any) -> None:
+        if revision.number == lv + 17:
+            raise RuntimeError("this component can't")
+
+    node.told.on_revision = fail_at
+    with pytest.raises(RuntimeError, match="this component can't"):
+        await node.recover()
+    assert (node.vault.revision, node.told.revisions) == (lv + 16, list(range(lv + 1, lv + 17)))
+    assert node.follower.reports[0].outcome is Outcome.FAILED
+    assert node.follower.reports[0].revisions_replayed == 16
+    again = bench.node()
+    await again.recover()
+    again.check()
+    assert again.told.revisions[0] == lv + 17
+
+
+async def test_slow_listeners_have_their_revisions_committed_in_time() -> None:
+    """So that a death of the process repeats little."""
+    bench = Bench()
+    await bench.once()
+    bench.write(100)
+    node = bench.node()
+    behind = []
+
+    def slow(revision: Any) -> None:
+        node.clock.time += 0.05
+        behind.append(revision.number - node.vault.revision)
+
+    node.told.on_revision = slow
+    await node.recover()
+    node.check()
+    assert max(behind) <= 5
+
+
+async def test_a_change_that_does_not_fit_stops_the_node_before_anybody_is_told() -> None:
+    bench = Bench(seed=1, writes=60)
+    lv = (await bench.once()).vault.revision
+    bench.write(30)
+    node = bench.node()
+    node.source.spoil["changes"] = lambda found: [found[0]._replace(bodies=found[1].bodies), *found[1:]]
+    with pytest.raises(VaultDiverged):
+        await node.recover()
+    assert (node.vault.revision, node.told.revisions) == (lv, [])
+
+
+async def test_a_pin_keeps_compaction_from_chasing_a_recovery_and_ends_by_itself() -> None:
+    """M6: bounded on both sides."""
+    bench = Bench()
+    await bench.once()
+    bench.write(60)
+    node = bench.node(batch_revisions=5, difference=5)
+
+    def compact_all() -> None:
+        bench.cluster.do(Put(b"/more", b""))
+        bench.cluster.do(Compact(bench.cluster.store.revision))
+
+    node.source.before["changes"] = compact_all
+    report = await node.recover()
+    node.check()
+    assert (report.case, report.snapshots, report.pinned) == (Case.B, 0, True)
+    dead = bench.node()
+    bench.write(60)
+    dead.source.before["changes"] = unavailable(10**9)
+    task = asyncio.create_task(dead.recover())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert bench.cluster.store._compactor._live_pins()
+    bench.cluster.wait(60_001)
+    bench.cluster.do(Put(b"/more", b""))
+    bench.cluster.do(Compact(bench.cluster.store.revision))
+    assert bench.cluster.store.minimal_revision == bench.cluster.store.revision
+
+
+async def test_a_pin_is_renewed_while_a_snapshot_takes_long_and_not_for_ever() -> None:
+    bench = Bench(writes=300)
+    bench.compact()
+    node = bench.node(pin_life_s_max=100.0)
+    node.source.before["rows"] = lambda: setattr(node.clock, "time", node.clock.time + 30)
+    node.source.before["fingerprints"] = node.source.before["rows"]
+    await node.recover()
+    node.check()
+    pins = [arguments for name, arguments in node.source.asked if name == "pin"]
+    assert all(0 < life_s <= 60 for _, life_s in pins)
+
+
+async def test_without_a_pin_recovery_goes_on() -> None:
+    bench = Bench()
+    for number in range(bench.cluster.limits.pins_max):
+        bench.cluster.do(Pin(f"other {number}", bench.cluster.store.revision, 60_000))
+    node = bench.node()
+    report = await node.recover()
+    node.check()
+    assert not report.pinned
+
+
+async def test_a_snapshot_that_compaction_overtakes_goes_on_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metastore.feed.ROWS_PER_SLICE", 5)
+    monkeypatch.setattr("recovery.store_source.SLICES_PER_CHUNK", 1)
+    bench = Bench(writes=300)
+    bench.compact()
+    node = bench.node()
+    asked = []
+
+    def overtake() -> None:
+        asked.append(None)
+        if len(asked) in (4, 9):
+            bench.cluster.store._compactor._pins.clear()
+            bench.write(5)
+            bench.compact()
+
+    node.source.before["rows"] = overtake
+    report = await node.recover()
+    node.check()
+    assert report.snapshots == 1
+    newer = [arguments[2] for name, arguments in node.source.asked if name == "rows"]
+    assert len(set(newer)) > 2, "the keys that were there were asked for by their later revision"
+
+
+async def test_a_vault_that_is_not_what_it_says_is_mended_bucket_by_bucket() -> None:
+    """Third stage of the difference: keys that are in the vault and should not be, older versions, missing ones."""
+    bench = Bench(writes=300)
+    await bench.once()
+    bench.compact()
+    bench.write(5)
+    bench.compact()
+    other = Driver()
+    for number in range(150):
+        other.do(Put(b"/k/%04d" % number, b"never was"))
+    vault = Vault(bench.disk)
+    lineage, lv = vault.lineage, vault.revision
+    assert lineage is not None
+    bench.disk = MemoryBackend()
+    spoilt = Vault(bench.disk)
+    follow(spoilt, other)
+    spoilt.claim(lineage)
+    assert spoilt.revision < lv
+    node = bench.node()
+    report = await node.recover()
+    node.check()
+    assert report.case is Case.C
