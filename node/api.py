@@ -246,6 +246,11 @@ class StoreApi(ABC):
         members: list[dict[str, Any]] = await self._call("members")
         return members
 
+    async def topology(self) -> dict[str, Any]:
+        """Physical and logical topology, as the node that is asked sees them (docs/http-api.md has the shape)."""
+        topology: dict[str, Any] = await self._call("topology")
+        return topology
+
     async def member_add(self, member: str, incarnation: str, addresses: dict[str, str], *, voter: bool = True) -> None:
         """Add a learner; with `voter` it is promoted once it has caught up."""
         await self._call("member_add", member, incarnation, addresses, voter)

@@ -43,6 +43,7 @@ def status_view(service: Service, cluster: str) -> dict[str, Any]:
             "quorum_lease_ms": status.lease_remaining_ms,
         },
         "members": members_view(service),
+        "topology": service.topology.own_view() if service.topology is not None else None,
     }
 
 

@@ -38,11 +38,12 @@ from node.replica_state import ReplicaState
 from node.service import Service
 from node.stream.server import StreamServer
 from node.topology.face import Topology
-from node.topology.member import TopologyMember
+from node.topology.member import Door, TopologyMember
 from node.topology.physical import PhysicalTopology
 from node.topology.records import Role
 from node.topology.registrar import ClusterState, Registrar
-from node.topology.seeds import ask_for_seeds, known_seeds
+from node.topology.remote_door import RemoteDoor
+from node.topology.seeds import ask_for_seeds, http_of_voters, known_seeds
 from node.topology.view import logical_view, nodes_of
 from raftgroup.clock import SystemClock
 from raftgroup.compaction import LogRetention
@@ -119,8 +120,9 @@ class Node:
         physical = PhysicalTopology(config, Role.VOTER)
         physical.add_seeds(known_seeds(nodes_of(store.system)))
         self.registrar = Registrar(self.service, config.cluster, physical.presences, config.join_token)
+        self._remote = RemoteDoor(lambda: http_of_voters(physical.records(), config))
         member = TopologyMember(
-            self.registrar,
+            self._door,
             name=config.id,
             role=Role.VOTER,
             instance=physical.instance,
@@ -133,8 +135,15 @@ class Node:
         )
         return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
 
+    def _door(self) -> Door:
+        """Who is no member of the group yet has to ask one that is; it is let into the group after it was let in."""
+        member = self.group.members.get(self.config.id)
+        is_member = member is not None and member.incarnation == self.group.incarnation
+        return self.registrar if is_member or self.config.join is None else self._remote
+
     async def _recover(self, state: ClusterState) -> int:
         """A member of the group has the cluster's state by its log; it may serve when it has caught up with that."""
+        await join_cluster(self.config, self.group)
         while not_ready(self.service):  # noqa: ASYNC110
             await asyncio.sleep(READY_POLL_S)
         return self.store.revision
@@ -154,10 +163,7 @@ class Node:
         ]
         join = config.join
         if join is not None:
-            parts += [
-                Part("seeds", Background(lambda: ask_for_seeds(topology.physical, join)), ("physical",)),
-                Part("join", Background(lambda: join_cluster(config, self.group)), ("group", "http")),
-            ]
+            parts.append(Part("seeds", Background(lambda: ask_for_seeds(topology.physical, join)), ("physical",)))
         return [*parts, Part("topology", MemberPart(topology.member), ("registrar", "http", "stream"))]
 
     async def start(self) -> None:
@@ -180,6 +186,7 @@ class Node:
             await self._disk.flush()
         except Exception as error:
             log.warning("the store was not flushed, the journal has the rest: %s", error)
+        await self._remote.close()
         self._disk.close()
         self._journal.close()
 

@@ -18,6 +18,7 @@ COLUMNS = (
     ("commit", "commit_index"),
     ("applied", "applied_index"),
     ("ready", "ready"),
+    ("topology", "topology"),
     ("url", "url"),
 )
 NUMBERS = {"term", "revision", "minimal_revision", "commit_index", "applied_index"}
@@ -38,6 +39,7 @@ def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
         "minimal_revision": status.get("minimal_revision"),
         "commit_index": raft.get("commit_index"),
         "applied_index": raft.get("applied_index"),
+        "topology": (status.get("topology") or {}).get("phase"),
     }
 
 

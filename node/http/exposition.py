@@ -10,6 +10,8 @@ from prometheus_client.registry import Collector
 from node.cluster_view import not_ready
 from node.metrics import Histogram
 from node.service import Service
+from node.swim.wire import Drop
+from node.topology.view import standings_of, states_of
 from node.version import VERSION
 from raftgroup.role import Role
 
@@ -22,6 +24,7 @@ class Exposition(Collector):
         yield from self._node()
         yield from self._store()
         yield from self._requests()
+        yield from self._topology()
 
     def describe(self) -> Iterator[Metric]:
         return iter(())
@@ -55,6 +58,32 @@ class Exposition(Collector):
         yield _gauge("palisade_quota_bytes", "Quota of the store.", store.limits.quota_bytes)
         yield _gauge("palisade_quota_alarm", "1 while writes are refused because the store is full.", store.alarm)
         yield _gauge("palisade_leases", "Leases that live.", len(store.leases()))
+
+    def _topology(self) -> Iterator[Metric]:
+        topology = self._service.topology
+        if topology is None:
+            return
+        socket = topology.socket
+        physical = GaugeMetricFamily(
+            "palisade_physical_nodes", "Nodes in the physical topology as this node sees it.", labels=["state"]
+        )
+        for name, count in states_of(topology.physical.records()).items():
+            physical.add_metric([name], count)
+        yield physical
+        yield _gauge("palisade_in_topology", "1 while this node is in the logical topology.", topology.is_active)
+        if topology.registrar is not None:
+            logical = GaugeMetricFamily("palisade_logical_nodes", "Nodes by standing.", labels=["standing"])
+            for standing, count in standings_of(topology.logical()[0]).items():
+                logical.add_metric([standing], count)
+            yield logical
+            yield _counter("palisade_joins_rejected", "Nodes that were refused for good.", topology.registrar.rejected)
+            yield _counter("palisade_nodes_dropped", "Nodes dropped from the topology.", topology.registrar.drops)
+        yield _counter("palisade_swim_received", "Datagrams that came.", socket.received)
+        yield _counter("palisade_swim_sent", "Datagrams that went out.", socket.sent)
+        dropped = CounterMetricFamily("palisade_swim_dropped", "Datagrams that counted for nothing.", labels=["reason"])
+        for reason in Drop:
+            dropped.add_metric([reason.value], socket.dropped[reason])
+        yield dropped
 
     def _requests(self) -> Iterator[Metric]:
         metrics = self._service.metrics

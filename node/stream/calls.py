@@ -23,6 +23,7 @@ class Calls:
             "ping": self._ping,
             "status": self._status,
             "members": self._members,
+            "topology": self._topology,
             "lease_info": self._lease_info,
             "leases": self._leases,
             "digest": self._digest,
@@ -50,6 +51,11 @@ class Calls:
 
     async def _members(self) -> list[dict[str, Any]]:
         return members_view(self._service)
+
+    async def _topology(self) -> dict[str, Any]:
+        if self._service.topology is None:
+            raise InvalidRequest("this node stands alone: it belongs to no topology")
+        return self._service.topology.view()
 
     async def _lease_info(self, lease_id: int) -> list[Any]:
         info = await self._service.lease_info(lease_id)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.swim.udp import SwimSocket
+from node.topology.life import Phase
 from node.topology.member import TopologyMember
 from node.topology.physical import PhysicalTopology
 from node.topology.registrar import ClusterState, Registrar
@@ -26,6 +27,11 @@ class Topology:
     @property
     def socket(self) -> SwimSocket:
         return self.physical.socket
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is in the logical topology, as far as it knows."""
+        return self.member.life.phase is Phase.ACTIVE
 
     def view(self) -> dict[str, Any]:
         """As this node sees it: shape `Topology` of the API."""

@@ -45,14 +45,13 @@ Recover = Callable[[ClusterState], Awaitable[int]]
 
 
 class TopologyMember:
-    """`duplicate`: why this node's name is another's, as SWIM has found out; None as long as it is not.
-
-    `cluster_id`: of what this node holds, empty where it has never been in a cluster.
+    """`door`: the one to go through now. `duplicate`: why this node's name is another's, as SWIM has found out; None as
+    long as it is not. `cluster_id`: of what this node holds, empty where it has never been in a cluster.
     """
 
     def __init__(
         self,
-        door: Door,
+        door: Callable[[], Door],
         *,
         name: str,
         role: Role,
@@ -109,17 +108,17 @@ class TopologyMember:
 
     async def _step(self, life: Life) -> Life:
         if life.phase is Phase.SEEKING:
-            self.state = await self._door.state()
+            self.state = await self._door().state()
             return life.found() if self.state.initialized else life.told_to_wait("the cluster is not initialized yet")
         if life.phase is Phase.JOINING:
-            return life.validated(await self._door.join(self._request(life)))
+            return life.validated(await self._door().join(self._request(life)))
         if life.phase is Phase.RECOVERING:
-            self.state = await self._door.state()
+            self.state = await self._door().state()
             return life.has_recovered(await self._recover(self.state))
         if life.phase is Phase.FINISHING:
-            await self._door.recovered(self._name, self._instance, life.incarnation, life.recovered)
+            await self._door().recovered(self._name, self._instance, life.incarnation, life.recovered)
             return life.is_active()
-        return life.saw(await self._door.look(self._name), self._instance)
+        return life.saw(await self._door().look(self._name), self._instance)
 
     def _request(self, life: Life) -> JoinRequest:
         return JoinRequest(
@@ -133,6 +132,6 @@ class TopologyMember:
             return
         try:
             async with asyncio.timeout(LEAVE_S):
-                await self._door.leave(self._name, self._instance)
+                await self._door().leave(self._name, self._instance)
         except (RaftError, JoinRejected, JoinLater, TimeoutError) as error:
             log.info("%s goes without a good-bye: %s", self._name, error or type(error).__name__)

@@ -10,8 +10,10 @@ from typing import Any
 import aiohttp
 
 from node.address import Address
+from node.config import NodeConfig
+from node.swim.record import Record
 from node.topology.physical import PhysicalTopology
-from node.topology.records import NodeRecord
+from node.topology.records import NodeRecord, Role
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +25,13 @@ SEEDS_MAX = 16
 def known_seeds(records: Iterable[NodeRecord]) -> list[str]:
     """SWIM addresses of the nodes that the logical topology remembers."""
     return [address for record in records if (address := record.addresses.get("swim"))]
+
+
+def http_of_voters(records: Iterable[Record], config: NodeConfig) -> list[str]:
+    """HTTP addresses of the members of the Raft group that are there, and of the node that --join names."""
+    voters = [record for record in records if record.is_live and record.tag("role") == Role.VOTER.value]
+    known = [address for record in voters if (address := record.tag("http")) and record.name != config.id]
+    return list(dict.fromkeys([*known, *([str(config.join)] if config.join else [])]))
 
 
 async def ask_for_seeds(physical: PhysicalTopology, at: Address) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from metastore.system_records import SystemRecords
-from node.swim.record import Record
+from node.swim.record import Record, State
 from node.topology.records import NODE_PREFIX, RULES_NAME, ClusterRules, NodeRecord, Standing
 
 
@@ -55,3 +55,19 @@ def physical_view(records: Iterable[Record]) -> list[dict[str, Any]]:
         }
         for record in sorted(records, key=lambda each: each.name)
     ]
+
+
+def states_of(records: Iterable[Record]) -> dict[str, int]:
+    """How many nodes are in which state of the physical topology."""
+    counts = {state.name.lower(): 0 for state in State}
+    for record in records:
+        counts[record.state.name.lower()] += 1
+    return counts
+
+
+def standings_of(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """How many nodes stand where on their way into the logical topology."""
+    counts = {standing.value: 0 for standing in (Standing.VALIDATED, Standing.ACTIVE)}
+    for row in rows:
+        counts[row["standing"]] += 1
+    return counts

@@ -46,7 +46,7 @@ class World:
             "name": name, "role": Role.FOLLOWER, "instance": instance, "cluster": "c1", "token": "secret",
             "addresses": {}, "recover": recover, "cluster_id": lambda: "", "duplicate": lambda: self.duplicate, **other,
         }  # fmt: skip
-        return TopologyMember(self.registrar, **settings)  # type: ignore[arg-type]
+        return TopologyMember(lambda: self.registrar, **settings)  # type: ignore[arg-type]
 
     def standing(self, name: str = "n7") -> Standing | None:
         record = node_of(self.group.store.system, name)

@@ -1,0 +1,123 @@
+"""How a node that is no member of the Raft group asks the cluster about topology: over HTTP, at any node that answers.
+
+Every request bears to be sent twice, so one that breaks off is sent again, to the next node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import aiohttp
+
+from node.topology.errors import JoinLater, JoinRejected
+from node.topology.records import NodeRecord, Role, Standing
+from node.topology.registrar import ClusterState
+from node.topology.verdicts import JoinRequest, Reason, Reject
+from raftgroup.errors import Unavailable
+
+TIMEOUT_S = 10.0
+
+
+class RemoteDoor:
+    """`addresses`: HTTP addresses of nodes that may answer, the most likely first; asked again for every request."""
+
+    def __init__(self, addresses: Callable[[], Sequence[str]]) -> None:
+        self._addresses = addresses
+        self._session: aiohttp.ClientSession | None = None
+        self._answered: str | None = None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def state(self) -> ClusterState:
+        return state_from(await self._ask("GET", "/v1/cluster"))
+
+    async def join(self, request: JoinRequest) -> NodeRecord:
+        body = {
+            "cluster": request.cluster, "protocol": request.protocol, "token": request.token, "name": request.name,
+            "role": request.role.value, "instance": request.instance, "attempt": request.attempt,
+            "addresses": dict(request.addresses), "cluster_id": request.cluster_id or None,
+        }  # fmt: skip
+        given = {name: value for name, value in body.items() if value is not None}
+        return self._record(await self._ask("POST", "/v1/topology/join", given))
+
+    async def recovered(self, name: str, instance: str, incarnation: int, revision: int) -> NodeRecord:
+        body = {"name": name, "instance": instance, "incarnation": incarnation, "revision": revision}
+        return self._record(await self._ask("POST", "/v1/topology/recovered", body))
+
+    async def leave(self, name: str, instance: str) -> NodeRecord:
+        return self._record(await self._ask("POST", "/v1/topology/leave", {"name": name, "instance": instance}))
+
+    async def look(self, name: str) -> NodeRecord | None:
+        return node_from(await self._ask("GET", f"/v1/topology/nodes/{name}"))
+
+    @staticmethod
+    def _record(answer: Any) -> NodeRecord:
+        record = node_from(answer)
+        if record is None:
+            raise Unavailable("the cluster has answered without a record of this node: ask again")
+        return record
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer of the first node that has one. Raises JoinRejected, JoinLater, Unavailable."""
+        trouble = "no node of the cluster is known yet: is a seed, or the node that --join names, up?"
+        candidates = list(self._addresses())
+        candidates.sort(key=lambda each: each != self._answered)
+        for address in candidates:
+            try:
+                answer = await self._ask_one(address, method, path, body)
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                trouble = f"{address} does not answer: {error or type(error).__name__}"
+                continue
+            if isinstance(answer, Unavailable):
+                trouble = f"{address}: {answer}"
+                continue
+            self._answered = address
+            return answer
+        raise Unavailable(trouble)
+
+    async def _ask_one(self, address: str, method: str, path: str, body: Any) -> Any:
+        """Unavailable as a value: another node may know more."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+        async with self._session.request(method, f"http://{address}{path}", json=body) as response:
+            answer = await response.json(content_type=None)
+        if response.status == 200:
+            return answer
+        code = answer.get("code") if isinstance(answer, dict) else None
+        detail = str(answer.get("detail", answer)) if isinstance(answer, dict) else f"HTTP {response.status}"
+        if code == "join-rejected":
+            raise JoinRejected(Reject(reason_of(answer.get("reason")), detail))
+        if code == "join-later":
+            raise JoinLater(detail)
+        return Unavailable(detail)
+
+
+def reason_of(text: Any) -> Reason:
+    """One that a newer version has is taken for what can't be mended."""
+    return Reason(text) if text in {each.value for each in Reason} else Reason.WRONG_VERSION
+
+
+def state_from(answer: Any) -> ClusterState:
+    """Raises Unavailable for what is no cluster state message."""
+    try:
+        return ClusterState(**{name: answer[name] for name in ClusterState.__slots__})
+    except (KeyError, TypeError):
+        raise Unavailable("the answer is no state of a cluster: is the address that of a node?") from None
+
+
+def node_from(answer: Any) -> NodeRecord | None:
+    """Raises Unavailable for what is no record."""
+    try:
+        row = answer["node"]
+        if row is None:
+            return None
+        return NodeRecord(
+            row["id"], Role(row["role"]), Standing(row["standing"]), row["instance"], row["attempt"],
+            row["incarnation"], row["addresses"], row["recovered_revision"] or 0, row["reason"] or "",
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError):
+        raise Unavailable("the answer is no record of a node: is the address that of a node?") from None

@@ -1,0 +1,96 @@
+"""Physical and logical topology with real processes (R9; scenarios.md, "Recovery": join)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.processes import Cluster, NodeProcess, palisade, until
+
+pytestmark = pytest.mark.e2e
+
+REFUSED = 2
+
+
+async def logical(node: NodeProcess) -> dict[str, Any]:
+    answer = await node.get("/v1/topology")
+    return {row["id"]: row for row in answer["logical"]} if answer else {}
+
+
+async def active(node: NodeProcess, *names: str) -> bool:
+    rows = await logical(node)
+    return set(rows) == set(names) and all(row["standing"] == "active" for row in rows.values())
+
+
+async def all_active(cluster: Cluster, *names: str) -> None:
+    for node in cluster.running:
+        await until(lambda node=node: active(node, *names), f"{names} being active at {node.id}")
+
+
+async def test_a_lost_node_is_dropped_and_is_a_new_incarnation_when_it_is_back(cluster: Cluster) -> None:
+    """Killed, and paused: to be there again is not enough, it joins again."""
+    await all_active(cluster, "n1", "n2", "n3")
+    watcher, victim = cluster["n1"], cluster["n3"]
+    before = (await logical(watcher))["n3"]["incarnation"]
+    victim.pause()
+    await until(lambda: active(watcher, "n1", "n2"), "the paused node being dropped")
+    victim.resume()
+    await all_active(cluster, "n1", "n2", "n3")
+    paused = (await logical(watcher))["n3"]["incarnation"]
+    victim.kill()
+    await until(lambda: active(watcher, "n1", "n2"), "the killed node being dropped")
+    victim.start()
+    await all_active(cluster, "n1", "n2", "n3")
+    assert before < paused < (await logical(watcher))["n3"]["incarnation"]
+    code, out, _ = await palisade("topology", "--endpoints", watcher.stream)
+    assert code == 0
+    assert [line.split()[:3] for line in out.splitlines()][-1] == ["n3", "alive", "active"]
+
+
+async def test_who_has_no_token_a_wrong_one_or_a_wrong_tag_is_refused_and_the_cluster_undisturbed(
+    new_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = new_cluster(1, join_token="right-token")
+    cluster.start()
+    await cluster.ready()
+    await all_active(cluster, "n1")
+    for token in ("wrong-token", ""):
+        stranger = cluster.joining("n2", cluster["n1"], join_token=token)
+        if not token:
+            del stranger.options["join_token"]
+        stranger.start()
+        assert await stranger.ended() == REFUSED
+        assert "join token" in stranger.log().splitlines()[-1]
+        shutil.rmtree(stranger.data_dir)
+    stranger.cluster = "other"
+    stranger.options["join_token"] = "right-token"
+    stranger.start()
+    assert await stranger.ended() == REFUSED
+    assert "this is cluster e2e, and n2 wants to join other" in stranger.log().splitlines()[-1]
+    shutil.rmtree(stranger.data_dir)
+    members = await cluster["n1"].get("/v1/members")
+    assert members is not None
+    assert [member["id"] for member in members["members"]] == ["n1"]
+    stranger.cluster = "e2e"
+    stranger.start()
+    await all_active(cluster, "n1", "n2")
+
+
+async def test_a_second_process_with_a_name_stops_and_says_who_has_it(new_cluster: Callable[..., Cluster]) -> None:
+    cluster = new_cluster(1)
+    cluster.start()
+    await cluster.ready()
+    first = cluster["n1"]
+    second = NodeProcess(cluster.folder / "second", "n1", join=first.http)
+    second.log_file.parent.mkdir()
+    second.start()
+    try:
+        assert await second.ended() == REFUSED
+        assert "the name n1 is taken" in second.log().splitlines()[-1]
+    finally:
+        second.kill()
+    await all_active(cluster, "n1")
+    assert (await logical(first))["n1"]["incarnation"] == 1

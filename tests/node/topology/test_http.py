@@ -1,0 +1,155 @@
+"""Joining over HTTP: the node's side (`remote_door.py`) against the cluster's side (`v1_topology.py`) (R9)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from aiohttp import ClientSession
+
+import node
+from metastore.codec import encode_command
+from metastore.requests import FoundCluster
+from node.address import Address
+from node.config import NodeConfig
+from node.http.server import HttpServer
+from node.service import Service
+from node.topology.errors import JoinLater, JoinRejected
+from node.topology.face import Topology
+from node.topology.member import TopologyMember
+from node.topology.physical import PhysicalTopology
+from node.topology.records import Role, Standing
+from node.topology.registrar import Registrar
+from node.topology.remote_door import RemoteDoor
+from node.topology.rows import node_rows
+from node.topology.verdicts import JoinRequest, Presence, Reason
+from node.topology.view import logical_view
+from raftgroup.errors import Unavailable
+from tests.support.fake_group import fake_group
+
+REQUEST = JoinRequest("demo", 1, "right-token", "n7", Role.FOLLOWER, "i1", 1, {"http": "127.0.0.1:7407"})
+SCHEMAS: dict[str, Any] = json.loads((Path(node.__file__).parent / "openapi.json").read_text())
+
+
+def fits(answer: Any, schema: str) -> None:
+    jsonschema.validate(answer, {"$ref": f"#/components/schemas/{schema}", "components": SCHEMAS["components"]})
+
+
+class World:
+    def __init__(self) -> None:
+        self.group = fake_group()
+        self.group.apply([encode_command(FoundCluster("id-1"))])
+        self.service = Service(self.group, self.group.store, deadline_s=0.3)
+        self.physical: dict[str, Presence] = {"n7": Presence("i1", True)}
+        self.registrar = Registrar(self.service, "demo", lambda: self.physical, "right-token")
+        store = self.group.store
+        addresses = {name: Address("127.0.0.1", port) for name, port in (("http", 1), ("peer", 2), ("stream", 3))}
+        config = NodeConfig("n1", Path("unused"), "demo", **addresses)
+        physical = PhysicalTopology(config, Role.VOTER)
+
+        async def recover(_: object) -> int:
+            return store.revision
+
+        member = TopologyMember(
+            lambda: self.registrar,
+            name="n1", role=Role.VOTER, instance=physical.instance, cluster="demo", token=None, addresses={},
+            recover=recover, cluster_id=lambda: "", duplicate=lambda: None,
+        )  # fmt: skip
+        self.service.topology = Topology(
+            physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version)
+        )
+        self.server = HttpServer(self.service, "demo", "n1", progress_s=0.1)
+        self.door = RemoteDoor(lambda: ["127.0.0.1:9", f"127.0.0.1:{self.server.port}"])
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    await made.registrar._initialize()
+    await made.server.start("127.0.0.1", 0)
+    yield made
+    await made.door.close()
+    await made.server.close()
+
+
+async def test_the_whole_way_over_http_past_a_node_that_is_down(world: World) -> None:
+    state = await world.door.state()
+    assert (state.cluster, state.cluster_id, state.initialized, state.token_needed) == ("demo", "id-1", True, True)
+    record = await world.door.join(REQUEST)
+    assert (record.standing, record.incarnation, record.role) == (Standing.VALIDATED, 1, Role.FOLLOWER)
+    assert await world.door.look("n7") == record
+    active = await world.door.recovered("n7", "i1", 1, 5)
+    assert active == replace(record, standing=Standing.ACTIVE, recovered=5)
+    assert (await world.door.leave("n7", "i1")).standing is Standing.GONE
+    assert await world.door.look("n8") is None
+
+
+async def test_what_is_refused_is_refused_with_its_reason_and_what_is_early_is_asked_again(world: World) -> None:
+    with pytest.raises(JoinRejected, match="a wrong join token") as rejected:
+        await world.door.join(replace(REQUEST, token="wrong-token"))
+    assert rejected.value.verdict.reason is Reason.NO_PERMISSION
+    world.physical.clear()
+    with pytest.raises(JoinLater, match="physical topology"):
+        await world.door.join(REQUEST)
+
+
+async def test_without_a_leader_nothing_is_said(world: World) -> None:
+    world.group.leading = False
+    with pytest.raises(Unavailable):
+        await world.door.state()
+
+
+async def test_answers_have_the_documented_shapes(world: World) -> None:
+    await world.door.join(REQUEST)
+    async with ClientSession(f"http://127.0.0.1:{world.server.port}") as http:
+        for path, schema in (
+            ("/v1/topology", "Topology"),
+            ("/v1/cluster", "Cluster"),
+            ("/v1/topology/nodes/n7", "JoinedNode"),
+            ("/v1/topology/nodes/n8", "JoinedNode"),
+            ("/v1/status", "Status"),
+        ):
+            async with http.get(path) as answer:
+                assert answer.status == 200
+                fits(await answer.json(), schema)
+        async with http.get("/metrics") as answer:
+            text = await answer.text()
+        assert 'palisade_logical_nodes{standing="validated"} 1.0' in text
+        body = {"cluster": "other", "protocol": 1, "name": "n7", "role": "follower", "instance": "i", "attempt": 1}
+        async with http.post("/v1/topology/join", json=body) as answer:
+            assert answer.status == 403
+            problem = await answer.json()
+        fits(problem, "Problem")
+        assert (problem["code"], problem["reason"]) == ("join-rejected", "wrong-cluster")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        [],
+        {"cluster": "demo"},
+        {"name": "", "instance": "i"},
+        {"name": "n", "instance": "i" * 300, "incarnation": 1, "revision": 1},
+        {"name": "n", "instance": "i", "incarnation": "one", "revision": 1},
+        {"name": "n", "instance": "i", "incarnation": 1, "revision": 1, "more": 1},
+    ],
+)
+async def test_a_body_of_another_shape_is_a_bad_request(world: World, body: Any) -> None:
+    async with ClientSession(f"http://127.0.0.1:{world.server.port}") as http:
+        for path in ("/v1/topology/recovered", "/v1/topology/join"):
+            async with http.post(path, json=body) as answer:
+                assert answer.status == 400, await answer.text()
+
+
+async def test_a_row_per_node_for_people(world: World) -> None:
+    await world.door.join(REQUEST)
+    topology = world.service.topology
+    assert topology is not None
+    rows = node_rows(topology.view())
+    assert [row[:5] for row in rows] == [["n1", "alive", "-", "voter", "-"], ["n7", "-", "validated", "follower", "1"]]
