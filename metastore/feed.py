@@ -11,20 +11,19 @@ case c only.
 
 from __future__ import annotations
 
-from itertools import islice
 from zlib import crc32
 
 from metastore.digest import BUCKETS, SUM_MASK, BucketSums, digest_bytes
 from metastore.errors import FutureRevision
 from metastore.history import History, is_tombstone
 from metastore.mvcc import compacted
-from metastore.ordered_map import OrderedMap, Table
+from metastore.ordered_map import OrderedMap, Peeked, Table
 from metastore.record import LINK_BYTES, REVISION, leaf_of, unpack_row
 from metastore.state import FIRST_REVISION, State
-from vault.change import Revision, key_of
+from vault.change import Revision
 from vault.digest import NO_DIGEST, fingerprint_of, unpack_sums
 
-ROWS_PER_SLICE = 1_000
+ROWS_PER_SLICE = 2_000
 """About a millisecond."""
 REVISIONS_PER_SLICE = 200
 MOD = slice(LINK_BYTES, LINK_BYTES + REVISION.size)
@@ -83,28 +82,35 @@ class Feed:
 
         `buckets`: 4,096 bytes, 1 for those that are asked for. And where the next slice begins; None: that was all.
         """
-        return self._slice(revision, buckets, REVISION.pack(newer_than), start, end)
+        chosen, until = self._slice(revision, buckets, REVISION.pack(newer_than), start, end)
+        latest = self._tables.get_many(Table.KEY, [key for key, _ in chosen])
+        rows = [self._history.version_at(latest[key], revision) for key, _ in chosen if key in latest]
+        newer = REVISION.pack(newer_than)
+        return [row[LINK_BYTES:] for row in rows if row and row[MOD] > newer and not is_tombstone(row)], until
 
     def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> tuple[bytes, bytes | None]:
         """Of the keys of a slice that are live at `revision`, and where the next slice begins."""
-        bodies, until = self._slice(revision, buckets, bytes(REVISION.size), start, None)
-        return b"".join([fingerprint_of(key_of(body)) for body in bodies]), until
+        chosen, until = self._slice(revision, buckets, bytes(REVISION.size), start, None)
+        at = REVISION.pack(revision)
+        alive = [key for key, peeked in chosen if self._lives(key, peeked, revision, at)]
+        return b"".join(map(fingerprint_of, alive)), until
+
+    def _lives(self, key: bytes, peeked: bytes, revision: int, at: bytes) -> bool:
+        if peeked[MOD] <= at:
+            return not is_tombstone(peeked)
+        row = self._history.version_at(self._tables.get(Table.KEY, key) or b"", revision)
+        return bool(row) and not is_tombstone(row)
 
     def _slice(
         self, revision: int, buckets: bytes, newer_than: bytes, start: bytes, end: bytes | None
-    ) -> tuple[list[bytes], bytes | None]:
+    ) -> tuple[list[Peeked], bytes | None]:
+        """Keys that may be asked for, and their rows as `peek` gives them.
+
+        What a damaged byte rules out here by mistake is missed by the sum of its bucket, at the end of the snapshot.
+        """
         self.require(revision)
-        at, version_at = REVISION.pack(revision), self._history.version_at
-        rows = list(islice(self._tables.scan(Table.KEY, start, end), ROWS_PER_SLICE))
-        found = []
-        for key, latest in rows:
-            mod = latest[MOD]
-            if mod <= newer_than or not buckets[crc32(key) & (BUCKETS - 1)]:
-                continue
-            row = latest if mod <= at else version_at(latest, revision)
-            if row and row[MOD] > newer_than and not is_tombstone(row):
-                found.append(row[LINK_BYTES:])
-        return found, rows[-1][0] + b"\0" if len(rows) == ROWS_PER_SLICE else None
+        rows, until = self._tables.peek(Table.KEY, start, end, ROWS_PER_SLICE)
+        return [row for row in rows if row[1][MOD] > newer_than and buckets[crc32(row[0]) & (BUCKETS - 1)]], until
 
     def changes_of_sums(self, first: int, last: int) -> list[tuple[bytes, int]]:
         """(key, what each event has added to the sum of its bucket) of retained revisions above MM."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,20 @@ class LmdbFile:
     def scan(self, table: Table, start: bytes, end: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         items = self.stored_items(self.reader, table, long_keys.stored_start(start), long_keys.stored_end(end), reverse)
         return long_keys.in_order(items, start, end, reverse)
+
+    def peek(self, table: Table, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+        """Up to `limit` rows, fewer only at the end, their values still sealed or not; no checksum is looked at."""
+        try:
+            with self.reader.cursor(self._tables[table]) as cursor:
+                found = cursor.set_range(start) if len(start) <= long_keys.PREFIX_BYTES else False
+                rows = list(islice(cursor.iternext(), limit)) if found else []
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+        if len(start) > long_keys.PREFIX_BYTES or any(long_keys.is_long(key) for key, _ in rows):
+            return list(islice(self.scan(table, start, end, False), limit))
+        if end is not None and rows and rows[-1][0] >= end:
+            rows = [row for row in rows if row[0] < end]
+        return rows
 
     def stored_items(
         self, txn: Any, table: Table, start: bytes, end: bytes | None, reverse: bool = False

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
-from metastore.ordered_map import Table
+from metastore.ordered_map import Peeked, Table
 
 FEW_KEYS = 16
 
@@ -98,6 +99,10 @@ class MemoryMap:
             yield keys[number], content.values[keys[number]]
             if content.changes != changes:
                 raise RuntimeError(f"table {table.name} changed during a scan: collect the keys first")
+
+    def peek(self, table: Table, start: bytes, end: bytes | None, limit: int) -> tuple[list[Peeked], bytes | None]:
+        rows = list(islice(self.scan(table, start, end), limit))
+        return rows, rows[-1][0] + b"\0" if len(rows) == limit else None
 
     def content(self) -> list[dict[bytes, bytes]]:
         """A copy of every table, as it would be saved."""

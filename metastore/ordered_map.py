@@ -36,6 +36,9 @@ class Table(enum.IntEnum):
     CLIENT = 5
 
 
+Peeked = tuple[bytes, bytes]
+
+
 class OrderedMap(Protocol):
     before_save: Callable[[], None]
     """Called between two batches, before what was written is saved: what its owner only keeps in memory goes in now."""
@@ -55,6 +58,13 @@ class OrderedMap(Protocol):
         self, table: Table, start: bytes, end: bytes | None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """(key, value) with start <= key < end; the whole table is `scan(table, b"", None)`."""
+        ...
+
+    def peek(self, table: Table, start: bytes, end: bytes | None, limit: int) -> tuple[list[Peeked], bytes | None]:
+        """About `limit` rows as `scan` gives them, quickly, and where to go on; None: that was the end.
+
+        The values are not verified, and something may be behind them: to choose by, never to be served.
+        """
         ...
 
 

@@ -28,7 +28,7 @@ from metastore.errors import StoreCorrupt
 from metastore.flush import commit_layers
 from metastore.flush_policy import FlushPolicy
 from metastore.lmdb_file import MAP_BYTES_MIN, LmdbFile
-from metastore.ordered_map import APPLIED_KEY, Table, decode_applied
+from metastore.ordered_map import APPLIED_KEY, Peeked, Table, decode_applied
 from metastore.overlay import merged, new_layers
 from metastore.snapshot import SnapshotMeta, SnapshotReader
 from metastore.snapshot_source import open_source
@@ -142,6 +142,14 @@ class LmdbStore:
                 yield key, value
                 if live.bytes != written or self._generation != generation:
                     raise RuntimeError(f"table {Table(table).name} changed during a scan: collect the keys first")
+
+    def peek(self, table: Table, start: bytes, end: bytes | None, limit: int) -> tuple[list[Peeked], bytes | None]:
+        rows: list[tuple[bytes, Any]] = self.file.peek(table, start, end, limit)
+        behind = rows[-1][0] + b"\0" if len(rows) == limit else None
+        for layer in (self._frozen[table], self._live[table]):
+            if layer.values and layer.touches(start, behind or end):
+                rows = list(merged(layer.scan(start, behind or end, False), iter(rows), False))
+        return [row for row in rows if row[1] is not None], behind
 
     # What of it is on disk
 

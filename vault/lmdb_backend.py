@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,14 @@ class LmdbBackend:
                     if end is not None and key >= end:
                         return
                     yield key, unseal(table, key, sealed)
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+
+    def keys(self, table: Table, start: bytes, end: bytes | None) -> Iterator[bytes]:
+        try:
+            with self.env.begin(db=self._tables[table]) as txn, txn.cursor() as cursor:
+                found = cursor.iternext(values=False) if cursor.set_range(start) else iter(())
+                yield from found if end is None else takewhile(end.__gt__, found)
         except lmdb.Error as error:
             raise self.failure(error) from error
 

@@ -31,6 +31,9 @@ class MemoryBackend:
         stop = len(keys) if end is None else bisect_left(keys, end)
         return ((key, content[key]) for key in keys[bisect_left(keys, start) : stop])
 
+    def keys(self, table: Table, start: bytes, end: bytes | None) -> Iterator[bytes]:
+        return (key for key, _ in self.scan(table, start, end))
+
     def _sorted(self, table: Table) -> list[bytes]:
         if table not in self._keys:
             self._keys[table] = sorted(self._tables[table])

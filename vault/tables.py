@@ -47,6 +47,10 @@ class Backend(Protocol):
         """(key, value) with start <= key < end, in the order of the keys, of one moment."""
         ...
 
+    def keys(self, table: Table, start: bytes, end: bytes | None) -> Iterator[bytes]:
+        """As `scan`, quicker, without the values: so nothing of it is verified."""
+        ...
+
     def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
         """Empty the tables of `cleared`, then make the changes. Raises VaultUnusable, with nothing changed."""
         ...

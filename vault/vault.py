@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from vault.bucket_pages import load_sums, pages_of
-from vault.change import Event, Item, Revision, item_of
+from vault.change import Event, Item, Revision, item_of, key_of
 from vault.digest import Sums, pack_sums
 from vault.errors import RESET, VaultDiverged, VaultForeign, VaultRecovering
 from vault.position import (
@@ -28,7 +28,7 @@ from vault.position import (
     unpack_recovering,
 )
 from vault.projection import Projection, project
-from vault.stored_key import in_order, stored_end, stored_key, stored_start
+from vault.stored_key import LONG_BYTES, in_order, stored_end, stored_key, stored_start
 from vault.tables import Backend, Changes, Table
 
 POSITION, LINEAGE, RECOVERING = b"position", b"lineage", b"recovering"
@@ -97,6 +97,15 @@ class Vault:
     def entries(self, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """(key, entry) as they are kept, also while a snapshot is in the works."""
         return in_order(self.backend.scan(Table.ENTRY, stored_start(start), stored_end(end)), start, end)
+
+    def keys(self, start: bytes, end: bytes | None) -> Iterator[bytes]:
+        """Every key with start <= key < end, nearly in order, unverified, also while a snapshot is in the works."""
+        for stored in self.backend.keys(Table.ENTRY, stored_start(start), stored_end(end)):
+            key = stored
+            if len(stored) == LONG_BYTES:
+                key = key_of(self.backend.get(Table.ENTRY, stored) or b"")
+            if key >= start and (end is None or key < end):
+                yield key
 
     # What the node keeps of its own
 

@@ -179,6 +179,35 @@ async def test_a_value_of_a_whole_request(tested: Any) -> None:
     assert tested.map.get(Table.REVISION, b"r") == value
 
 
+def peeked(tables: Any, table: Table, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+    """Every page; what may be behind the values is left out."""
+    found: list[tuple[bytes, bytes]] = []
+    after: bytes | None = start
+    while after is not None:
+        rows, after = tables.peek(table, after, end, limit)
+        found += rows
+    return found
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+async def test_a_peek_shows_the_rows_of_a_scan_page_by_page(tested: Any, limit: int) -> None:
+    """With long keys among them, and rows that are not in the file yet, were overwritten or deleted since."""
+    short = [b"%02d" % number for number in range(30)]
+    long = [b"15" + b"x" * 500 + b"%d" % number for number in range(5)]
+    for key in [*short[::2], *long[::2]]:
+        tested.map.put(Table.KEY, key, b"old" + key)
+    await tested.flush()
+    for key in [*short[::3], *long[1::2]]:
+        tested.map.put(Table.KEY, key, b"new" + key)
+    for key in (short[4], short[15], long[2], b"never"):
+        tested.map.delete(Table.KEY, key)
+    for start, end in ((b"", None), (b"04", b"20"), (long[1], None), (b"", long[2]), (b"9", None)):
+        rows = peeked(tested.map, Table.KEY, start, end, limit)
+        expected = content(tested.map, Table.KEY, start, end)
+        assert [key for key, _ in rows] == [key for key, _ in expected]
+        assert all(row[1].startswith(value) for row, (_, value) in zip(rows, expected, strict=True))
+
+
 KEYS = st.one_of(
     st.binary(min_size=1, max_size=3),
     st.builds(

@@ -87,4 +87,6 @@ def test_it_answers_as_a_dict_would(reopen: Callable[[], Any]) -> None:
         start, end = sorted((b"%03d" % rng.randrange(80), b"%03d" % rng.randrange(80)))
         expected = [(key, model[key]) for key in sorted(model) if start <= key < end]
         assert list(backend.scan(Table.ENTRY, start, end)) == expected
+        assert list(backend.keys(Table.ENTRY, start, end)) == [key for key, _ in expected]
     assert content(backend, Table.ENTRY) == sorted(model.items())
+    assert list(backend.keys(Table.ENTRY, b"", None)) == sorted(model)

@@ -82,7 +82,8 @@ class SteppedBackend:
 
     def __init__(self, disk: MemoryBackend, steps: Steps) -> None:
         self._disk, self._steps = disk, steps
-        self.get, self.get_many, self.scan, self.close = disk.get, disk.get_many, disk.scan, disk.close
+        self.get, self.get_many, self.scan, self.keys = disk.get, disk.get_many, disk.scan, disk.keys
+        self.close = disk.close
 
     def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
         self._steps.take_now("commit", lambda: self._disk.commit(changes, cleared))
