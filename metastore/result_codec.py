@@ -85,6 +85,11 @@ def decode_result(wire: Numbered) -> Any:
     return DECODERS[number](*fields)
 
 
+def refusal_in(wire: Numbered) -> MetastoreError:
+    """The refusal in place of the result that was expected."""
+    return error_from(*wire[1:]) if wire[0] == REFUSED else MetastoreError(f"a result of another kind came: {wire[0]}")
+
+
 def error_from(code: str, message: str, minimal_revision: int) -> MetastoreError:
     """A code of a newer version becomes the root of the refusals, with its text."""
     kind = by_code().get(code, MetastoreError)

@@ -17,7 +17,6 @@ from catalog.demo import DONE_KEY, ROOT, CatalogEntry, demo_entries, done_entry
 from catalog.flights import find_data, read_rows, source_name
 from metastore.results import RangeResult
 
-PROGRESS_STEPS = 100
 Progress = Callable[[int, int], None]
 
 
@@ -63,11 +62,9 @@ async def load_entries(
     present = await read_prefix(store, prefix) if prefix is not None else {}
     missing = [entry for entry in entries if present.get(entry.key) != entry.value]
     done = len(entries) - len(missing)
-    step = max(1, len(entries) // PROGRESS_STEPS)
 
     def count(written: int) -> None:
-        if (done + written) % step == 0 or written == len(missing) - 1:
-            progress(done + written, len(entries))
+        progress(done + written, len(entries))
 
     progress(done, len(entries))
     await store.put_many(missing[:-1], progress=count)

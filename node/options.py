@@ -125,9 +125,7 @@ OPTIONS = (
     Option("stream", "stream", Address.parse, "Where to serve the msgpack stream, as host:port."),
     Option("initial-cluster", "initial_cluster", read_members, "Members of a new cluster: id=host:peer-port,..."),
     Option("join", "join", Address.parse, "HTTP address of a node of the running cluster to enter."),
-    Option(
-        "swim", "swim", Address.parse, "UDP address for finding other nodes (SWIM); that of --peer if not given."
-    ),
+    Option("swim", "swim", Address.parse, "UDP address for finding other nodes (SWIM); that of --peer if not given."),
     Option("seeds", "seeds", read_addresses, "SWIM addresses of nodes that may know the others: host:port,..."),
     Option("join-token", "join_token", str, "Permission to join; better given as PALISADE_JOIN_TOKEN."),
     Option("advertise-host", "advertise_host", str, "Host under which other machines reach this node."),

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from typing import Any, Protocol
 
 from node.stream.protocol import Kind
+
+
+class Slot(Protocol):
+    """Where an answer goes: a future, or what stands in for many (`many.py`)."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: Exception, /) -> None: ...
 
 
 class Operation:
@@ -15,7 +22,7 @@ class Operation:
     beside the number.
     """
 
-    __slots__ = ("content", "deadline", "future", "kind", "number", "repeatable", "sent", "writes")
+    __slots__ = ("content", "deadline", "kind", "number", "repeatable", "sent", "slot", "writes")
 
     def __init__(
         self,
@@ -23,7 +30,7 @@ class Operation:
         number: int,
         content: Any,
         deadline: float,
-        future: asyncio.Future[Any],
+        slot: Slot,
         *,
         repeatable: bool,
         writes: bool,
@@ -32,15 +39,15 @@ class Operation:
         self.number = number
         self.content = content
         self.deadline = deadline
-        self.future = future
+        self.slot = slot
         self.repeatable = repeatable
         self.writes = writes
         self.sent = False
 
     def succeed(self, value: Any) -> None:
-        if not self.future.done():
-            self.future.set_result(value)
+        if not self.slot.done():
+            self.slot.set_result(value)
 
     def fail(self, error: Exception) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
+        if not self.slot.done():
+            self.slot.set_exception(error)

@@ -16,7 +16,7 @@ from typing import Any
 from metastore.requests import WatchRequest
 from node.client.connecting import FAILURES, Connector, Whereabouts, whereabouts
 from node.client.link import Link
-from node.client.operation import Operation
+from node.client.operation import Operation, Slot
 from node.client.route import Route
 from node.client.watch import Watch
 from node.refusals import error_of
@@ -107,16 +107,30 @@ class Session:
         self, kind: Kind, content: Any, size: int, timeout_s: float | None, *, repeatable: bool, writes: bool
     ) -> asyncio.Future[Any]:
         """The answer, in its wire form. Call `admit` before."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.send_for(future, kind, content, size, timeout_s, repeatable=repeatable, writes=writes)
+        return future
+
+    def send_for(
+        self,
+        slot: Slot,
+        kind: Kind,
+        content: Any,
+        size: int,
+        timeout_s: float | None,
+        *,
+        repeatable: bool,
+        writes: bool,
+    ) -> None:
+        """As `send`; the answer goes to `slot`."""
         if self._closing or self._runner is None:
             raise Unavailable("the client is not open: use it inside of its 'async with'")
         self._numbers = number = self._numbers + 1
         deadline = self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        operation = Operation(kind, number, content, deadline, future, repeatable=repeatable, writes=writes)
+        operation = Operation(kind, number, content, deadline, slot, repeatable=repeatable, writes=writes)
         self._pending[number] = operation
         if self._link is not None:
             self._transmit(operation, self._link, size)
-        return future
 
     def _transmit(self, operation: Operation, link: Link, size: int = 0) -> None:
         operation.sent = True
@@ -134,9 +148,9 @@ class Session:
             for number, wire in zip(body[::2], body[1::2], strict=True):
                 operation = pop(number, None)
                 if operation is not None:
-                    future = operation.future
-                    if not future.done():
-                        future.set_result(wire)
+                    slot = operation.slot
+                    if not slot.done():
+                        slot.set_result(wire)
             self._admit_more()
         elif kind == Kind.FAILURES:
             for number, failure in zip(body[::2], body[1::2], strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,24 +33,16 @@ async def run_stream(
     exactly_once: bool = True,
 ) -> StreamFigures:
     """Put the keys, round and round, until the time is up."""
-    done = 0
     ends_at = time.monotonic() + duration_s
 
-    def until_time_is_up() -> Iterator[bytes]:
+    def until_time_is_up() -> Iterator[tuple[bytes, bytes]]:
         while True:
             for key in keys:
                 if time.monotonic() >= ends_at:
                     return
-                yield key
-
-    async def put_on(client: Client, source: Iterator[bytes]) -> None:
-        nonlocal done
-        for key in source:
-            await client.put(key, VALUE)
-            done += 1
+                yield key, VALUE
 
     async with Client(endpoints, timeout_s=TIMEOUT_S, exactly_once=exactly_once) as client:
-        source = until_time_is_up()
         began = time.monotonic()
-        await asyncio.gather(*(put_on(client, source) for _ in range(outstanding)))
+        done = await client.put_many(until_time_is_up(), outstanding=outstanding)
         return StreamFigures(done, time.monotonic() - began)
