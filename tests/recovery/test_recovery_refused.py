@@ -280,3 +280,4 @@ async def test_a_vault_that_is_not_what_it_says_is_mended_bucket_by_bucket() -> 
     report = await node.recover()
     node.check()
     assert report.case is Case.C
+    assert 0 in [arguments[2] for name, arguments in node.source.asked if name == "rows"], "whole buckets"

@@ -282,7 +282,8 @@ class Bench:
             self.cluster.do(Put(b"/assigned/" + name.encode(), version.encode()))
 
     def compact(self) -> None:
-        compact(self.cluster, self.cluster.store.revision)
+        if self.cluster.store.revision > self.cluster.store.minimal_revision:
+            compact(self.cluster, self.cluster.store.revision)
 
     def node(self, **options: Any) -> Node:
         return Node(self.cluster, self.disk, self.shelf, **options)

@@ -1,0 +1,72 @@
+"""A disk that is full in the middle of a snapshot or a batch: a clear error, and nothing lost (issue 3, bad input)."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.vault_feed import follow, full, items_of
+from vault.change import HEADER
+from vault.directory import DATA
+from vault.errors import VaultUnusable
+from vault.incoming import Incoming
+from vault.opening import open_vault
+from vault.verification import verify_at_rest
+
+
+@contextmanager
+def no_room_behind(size_bytes: int) -> Iterator[None]:
+    """No file of this process grows beyond so much: to LMDB it looks like a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+def body(number: int) -> bytes:
+    key = b"/big/%04d" % number
+    return HEADER.pack(2, 2, 1, 0, len(key), 20_000) + key + bytes(20_000)
+
+
+def test_a_batch_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "v"
+    driver = full([(b"a", b"1")])
+    vault = open_vault(path)
+    follow(vault, driver)
+    before = (items_of(vault), vault.position, vault.packed_sums())
+    large = full([(b"a", b"1"), *((b"k%03d" % n, bytes(10_000)) for n in range(100))])
+    with (
+        no_room_behind((path / DATA).stat().st_size + 8192),
+        pytest.raises(VaultUnusable, match="make room"),
+    ):
+        follow(vault, large)
+    assert (items_of(vault), vault.position, vault.packed_sums()) == before
+    follow(vault, large)
+    assert vault.revision == large.store.revision
+    vault.close()
+    assert verify_at_rest(path) == 101
+
+
+def test_a_snapshot_that_does_not_fit_keeps_its_chunks(tmp_path: Path) -> None:
+    path = tmp_path / "v"
+    vault = open_vault(path)
+    incoming = Incoming(vault, 2, tell=False)
+    incoming.put([body(0)], b"", b"/big/0001")
+    with no_room_behind((path / DATA).stat().st_size + 8192), pytest.raises(VaultUnusable, match="holds what it held"):
+        incoming.put([body(number) for number in range(1, 50)], b"/big/0001", None)
+    vault.close()
+    again = open_vault(path)
+    assert again.recovering is not None
+    assert again.recovering.next_stretch() == (b"/big/0001", None, 0)
+    assert again.key_count == 1
+    again.close()
+    assert verify_at_rest(path) == 1
