@@ -193,6 +193,8 @@ class LmdbBackend:
 
     def _open_tables(self) -> list[Any]:
         try:
+            if not self._read_only:
+                self.env.reader_check()
             if not self._read_only and self.env.stat()["entries"] == 0:
                 self._format()
             about = self.env.open_db(_ABOUT, create=False)
@@ -209,6 +211,7 @@ class LmdbBackend:
             raise
 
     def _format(self) -> None:
+        self.directory.mark_unsynced()
         with self.env.begin(write=True) as txn:
             about = self.env.open_db(_ABOUT, txn=txn)
             for table in Table:
@@ -216,7 +219,7 @@ class LmdbBackend:
             said = msgpack.packb([FORMAT_NAME, FORMAT_VERSION, os.urandom(8).hex()])
             txn.put(_FORMAT, seal_all(Table.META, [(_FORMAT, said)])[0][1], db=about)
         self.sync()
-        self.directory.sync()
+        self.directory.mark_synced()
 
     def _check_format(self, about: Any) -> None:
         with self.env.begin(db=about) as txn:

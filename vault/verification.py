@@ -1,9 +1,9 @@
 """Whether a vault is sound as a whole: what the checks of single reads can't see (R1, M7).
 
 A checksum tells that a value is right, not that one is missing. The sums of the buckets tell: they are added up again
-from every entry. So a vault that passes is, bit for bit, the cluster's state
-at LV, if its digests are the cluster's. `verify` goes in slices, beside reads and writes of other slices it would not
-be right: LV must stand still. `verify_at_rest` adds the structure of the pages, of a file that nobody has open.
+from every entry. So a vault that passes is, bit for bit, the cluster's state at LV, if its digests are the cluster's.
+`verify` looks at one moment, in slices, while the vault goes on. `verify_at_rest` adds the structure of the pages, of a
+file that nobody has open.
 """
 
 from __future__ import annotations
@@ -26,23 +26,28 @@ SLICE_ROWS = 500
 
 
 def verify(vault: Vault) -> Iterator[int]:
-    """How many entries were looked at so far, every `SLICE_ROWS` of them. Raises VaultDamaged at the first fault."""
+    """How many entries were looked at so far, every `SLICE_ROWS` of them. Raises VaultDamaged at the first fault.
+
+    Of the moment of the first step; the sums of a moment are never changed afterwards, only replaced.
+    """
+    then, said = vault.sums, vault.key_count
+    highest = vault.revision if vault.recovering is None else vault.recovering.highest
     sums: Sums = [0] * BUCKETS
     keys = 0
     for stored, entry in vault.backend.scan(Table.ENTRY, b"", None):
-        check_entry(stored, entry, vault.revision if vault.recovering is None else vault.recovering.highest)
+        check_entry(stored, entry, highest)
         replace_leaf(sums, item_of(entry).key, 0, leaf_of(entry))
         keys += 1
         if keys % SLICE_ROWS == 0:
             yield keys
-    wrong = [number for number in range(BUCKETS) if sums[number] != vault.sums[number]]
+    wrong = [number for number in range(BUCKETS) if sums[number] != then[number]]
     if wrong:
         raise VaultDamaged(
             f"{len(wrong)} buckets of the vault do not add up, the first is {wrong[0]}: a key is lost, added or "
             f"changed; {RESET}"
         )
-    if keys != vault.key_count:
-        raise VaultDamaged(f"the vault has {keys} keys and says {vault.key_count}: {RESET}")
+    if keys != said:
+        raise VaultDamaged(f"the vault has {keys} keys and says {said}: {RESET}")
     yield keys
 
 

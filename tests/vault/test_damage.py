@@ -146,6 +146,19 @@ def test_one_process_writes_and_others_look_on(tmp_path: Path) -> None:
     looked_at.close()
 
 
+def test_a_vault_is_verified_while_it_goes_on(tmp_path: Path) -> None:
+    """Of one moment: what is applied meanwhile neither helps nor disturbs."""
+    driver, vault = full([(b"k%04d" % n, b"") for n in range(1200)]), open_vault(tmp_path / "v")
+    follow(vault, driver, 1201)
+    steps = verify(vault)
+    assert next(steps) == 500
+    write_some(driver, random.Random(2), 50)
+    follow(vault, driver)
+    assert list(steps) == [1000, 1200]
+    assert max(verify(vault)) == vault.key_count
+    vault.close()
+
+
 def test_put_aside_loses_nothing(tmp_path: Path) -> None:
     items = filled(tmp_path / "v")
     assert VaultDirectory(tmp_path / "v").put_aside() == tmp_path / "v.aside-1"
