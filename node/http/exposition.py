@@ -101,6 +101,8 @@ class Exposition(Collector):
         yield _gauge("palisade_watchers", "Watches that are open.", metrics.watchers)
         yield _gauge("palisade_http_connections", "Open connections of HTTP.", metrics.http_connections)
         yield _gauge("palisade_stream_connections", "Open connections of the stream.", metrics.stream_connections)
+        refused = metrics.connections_refused
+        yield _counter("palisade_connections_refused", "Clients for whom there were no file descriptors.", refused)
         yield _histogram("palisade_write_seconds", "From request to result of a write.", metrics.write_latency)
         yield _histogram("palisade_fsync_seconds", "Syncs of the journal.", metrics.fsync_latency)
 

@@ -87,6 +87,8 @@ async def test_http_says_why_there_is_no_room(server: HttpServer, path: str, cod
     async with RawHttp(server.port) as later:
         later.post("/v3/kv/range", b'{"key": "YQ=="}')
         assert (await later.json())[0] == 200
+        later.send(b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n")
+        assert b"\npalisade_connections_refused_total 1.0\n" in (await later.answer())[1]
 
 
 async def test_the_stream_says_why_there_is_no_room(stream: StreamServer) -> None:
