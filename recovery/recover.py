@@ -107,6 +107,7 @@ class Recovery:
         await self._start()
 
     async def _catch_up(self) -> None:
+        await self._settle()
         while True:
             with self._recorder.phase(Phase.ASK):
                 state = await self._source.state(self._vault.revision)
@@ -210,23 +211,27 @@ class Recovery:
         self._recorder.note(lv=self._vault.revision)
         self._progress = after_snapshot(self._progress)
         self._moved = True
-        if self._running:
-            await self._tell_difference()
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """What a snapshot leaves to be done in a node that runs; also one of an earlier recovery that was cancelled."""
+        if self._running and self._vault.recovering is None:
+            if self._vault.has_difference:
+                await self._tell_difference()
             await self._evict()
 
     async def _tell_difference(self) -> None:
+        """Page by page: whoever interrupts it has the last page told again, and none skipped."""
         with self._recorder.phase(Phase.TELL):
-            after: bytes | None = None
+            until: bytes | None = b""
             told = 0
-            while True:
-                events, after = self._vault.difference(after, DIFFERENCE_EVENTS)
-                await self._listeners.difference(self._vault.revision, events, after is None)
+            while until is not None:
+                events, until = self._vault.difference(DIFFERENCE_EVENTS)
+                await self._listeners.difference(self._vault.revision, events, until is None)
+                self._vault.forget_difference(until)
                 told += len(events)
                 self._recorder.step(Phase.TELL, told, 0, "keys")
                 await self._hold_if_there()
-                if after is None:
-                    break
-            self._vault.forget_difference()
 
     async def _hold_if_there(self) -> None:
         """What is under way needs nothing of the cluster any more; what comes next finds out by itself."""

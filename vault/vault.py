@@ -178,13 +178,12 @@ class Vault:
 
     # What a difference has changed, for the listeners of a node that runs
 
-    def difference(self, after: bytes | None = None, limit: int = 1000) -> tuple[list[Event], bytes | None]:
-        """Up to `limit` keys that a difference has changed, as events, and where to go on; None: that was all.
+    def difference(self, limit: int = 1000) -> tuple[list[Event], bytes | None]:
+        """Up to `limit` keys that a difference has changed, as events, and how far that is; None: it is all there is.
 
-        `after`: where an earlier call has stopped. A key that came back to what it was is no event.
+        A key that came back to what it was is no event. `forget_difference` lets the next ones come.
         """
-        start = b"" if after is None else after + b"\0"
-        rows = list(islice(self.backend.scan(Table.DIFFERENCE, start, None), limit))
+        rows = list(islice(self.backend.scan(Table.DIFFERENCE, b"", None), limit))
         now = self.backend.get_many(Table.ENTRY, [stored for stored, _ in rows])
         events = [self._event(old, now.get(stored, b"")) for stored, old in rows if now.get(stored, b"") != old]
         return events, rows[-1][0] if len(rows) == limit else None
@@ -197,9 +196,17 @@ class Vault:
             raise VaultDiverged(f"the difference of the vault has a key that never was: {RESET}")
         return Event(known.key, after.mod_revision if after else self.revision, after, before)
 
-    def forget_difference(self) -> None:
-        """The listeners have been told all of it."""
-        if next(self.backend.scan(Table.DIFFERENCE, b"", None), None) is not None:
+    @property
+    def has_difference(self) -> bool:
+        """Whether listeners have still to be told of one."""
+        return next(self.backend.keys(Table.DIFFERENCE, b"", None), None) is not None
+
+    def forget_difference(self, until: bytes | None = None) -> None:
+        """The listeners have been told so far, as `difference` said; None: of all of it."""
+        if until is not None:
+            told = list(self.backend.keys(Table.DIFFERENCE, b"", until + b"\0"))
+            self.commit({Table.DIFFERENCE: dict.fromkeys(told)})
+        elif self.has_difference:
             self.commit({}, cleared=(Table.DIFFERENCE,))
 
     def close(self) -> None:

@@ -84,6 +84,45 @@ async def test_a_node_that_was_paused_past_mm_sees_every_change_of_the_differenc
         assert told.revisions[-1] == running.cluster.store.revision
 
 
+@pytest.mark.parametrize("place", ["difference", "evict", "rows"])
+async def test_a_recovery_that_is_cancelled_in_a_running_node_leaves_nothing_untold(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node was dropped from the topology meanwhile, say: the next recovery of the same process does the rest."""
+    monkeypatch.setattr("recovery.recover.DIFFERENCE_EVENTS", 3)
+    running = Running()
+    node, cluster = running.node, running.cluster
+    await node.recover()
+    node.shelf.there["left over"] = "1"
+    for number in range(10):
+        cluster.do(Put(b"/k/%02d" % number, b"changed"))
+    compact(cluster, cluster.store.revision)
+    told, evict = node.told.difference, node.resources.evict
+
+    async def told_once(revision: int, events: Any, last: bool) -> None:
+        if len(node.told.differences) > 5:
+            raise asyncio.CancelledError
+        await told(revision, events, last)
+
+    async def never(*_: Any) -> None:
+        raise asyncio.CancelledError
+
+    if place == "difference":
+        monkeypatch.setattr(node.told, "difference", told_once)
+    elif place == "evict":
+        monkeypatch.setattr(node.resources, "evict", never)
+    else:
+        node.source.before["rows"] = raiser(asyncio.CancelledError())
+    with pytest.raises(asyncio.CancelledError):
+        await node.recover(running=True)
+    monkeypatch.setattr(node.told, "difference", told)
+    monkeypatch.setattr(node.resources, "evict", evict)
+    node.source.before.clear()
+    await node.recover(running=True)
+    node.check()
+    assert [event.key for event in node.told.differences] == [b"/k/%02d" % number for number in range(10)]
+
+
 async def test_a_majority_that_is_lost_for_a_while_is_waited_for() -> None:
     async with Running() as running:
         running.node.source.before["changes"] = raiser(SourceUnavailable("no majority"))
