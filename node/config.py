@@ -138,6 +138,7 @@ class StoreLimits:
 class NodeConfig:
     """One process. Listening addresses are http, peer, stream and swim; `advertise_host` is what others call it by.
 
+    `follow`: no member of the Raft group; `peer` and `stream` are not listened to then.
     `swim` None: at the port of `peer`, by UDP. `seeds` empty: where the other founding members are by that rule.
     """
 
@@ -152,6 +153,8 @@ class NodeConfig:
     swim: Address | None = None
     seeds: tuple[Address, ...] = ()
     join_token: str | None = field(default=None, repr=False)
+    follow: bool = False
+    catch_up_difference: int = 100
     advertise_host: str | None = None
     insecure_listen: bool = False
     timing: Timing = field(default_factory=Timing)
@@ -170,9 +173,9 @@ class NodeConfig:
 
     def advertised(self) -> dict[str, str]:
         """Name -> 'host:port' under which other processes reach this node."""
-        listening = {"peer": self.peer, "http": self.http, "stream": self.stream}
         return {
-            name: str(Address(self.advertise_host or address.host, address.port)) for name, address in listening.items()
+            name: str(Address(self.advertise_host or address.host, address.port))
+            for name, address in self.listening().items()
         }
 
     def swim_listening(self) -> Address:
@@ -188,8 +191,14 @@ class NodeConfig:
         founders = (member.peer for member in self.initial_cluster if member.id != self.id)
         return tuple(map(str, self.seeds or founders))
 
+    def listening(self) -> dict[str, Address]:
+        """TCP ports by name."""
+        if self.follow:
+            return {"http": self.http}
+        return {"http": self.http, "peer": self.peer, "stream": self.stream}
+
     def _check_listening(self) -> None:
-        listening = {"http": self.http, "peer": self.peer, "stream": self.stream}
+        listening = self.listening()
         if len(set(listening.values())) < len(listening):
             raise ConfigError(
                 f"http {self.http}, peer {self.peer}, stream {self.stream}: two of them are the same; "
@@ -211,6 +220,14 @@ class NodeConfig:
                 )
 
     def _check_membership(self) -> None:
+        _between("catch-up-difference", self.catch_up_difference, 0, 10**12)
+        if self.follow and self.initial_cluster:
+            raise ConfigError(
+                "follow: a node that follows is no founding member; leave initial-cluster away, and name nodes of the "
+                "cluster with --seeds or --join"
+            )
+        if self.follow and not (self.seeds or self.join):
+            raise ConfigError("follow: no node of the cluster is named; give --seeds or --join")
         if self.initial_cluster and self.join:
             raise ConfigError(
                 f"join: {self.join} and initial-cluster exclude each other; give join to enter a running cluster, "

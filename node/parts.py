@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
 from node.address import Address
-from node.components.lifecycle import Component
+from node.components.lifecycle import Component, ComponentFailed
 from node.topology.member import TopologyMember
 from raftgroup.group import Group
+
+log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def cause_of_failure() -> Iterator[None]:
+    """The log names the component, and who started the node gets the cause: what to do depends on that alone."""
+    try:
+        yield
+    except ComponentFailed as failed:
+        log.error("%s", failed)
+        raise failed.cause from None
 
 
 class GroupPart(Component):

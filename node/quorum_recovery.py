@@ -20,6 +20,7 @@ from node.data_dir import MARKER
 from node.folder import FolderError, Marker
 from raftgroup.forced_cluster import Survivor, force_new_cluster, survey
 from raftgroup.lmdb_journal import LmdbJournal
+from vault.directory import VaultDirectory
 
 NO_TIME = [0, 0]
 """A stamp that moves neither clock of the store."""
@@ -68,6 +69,13 @@ async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
         if confirm is not None:
             command = encode_command(BeginGeneration(generation))
             await force_new_cluster(journal, survivor, generation, NO_TIME, [command])
+            _put_vault_aside(data_dir / "vault")
         return QuorumRecovery(survivor, state.revision, generation, confirm is not None)
     finally:
         journal.close()
+
+
+def _put_vault_aside(path: Path) -> None:
+    """It is of the history before, and the next start would refuse it: here the operator has decided already."""
+    if path.is_dir():
+        VaultDirectory(path).put_aside()

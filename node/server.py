@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import random
-import signal
 import sys
-from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import Any
 
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
@@ -26,14 +22,14 @@ from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig
 from node.connection_room import ConnectionRoom
 from node.data_dir import claim_data_dir
-from node.file_limit import raise_file_limit
+from node.feed.local import local_source
 from node.folder import FolderError
 from node.http.server import HttpServer
 from node.joining import join_cluster
 from node.leader_duties import do_leader_duties
 from node.metrics import Metrics
 from node.moving import announce_addresses
-from node.parts import Background, GroupPart, MemberPart, ServerPart
+from node.parts import Background, GroupPart, MemberPart, ServerPart, cause_of_failure
 from node.replica_state import ReplicaState
 from node.service import Service
 from node.stream.server import StreamServer
@@ -45,6 +41,7 @@ from node.topology.registrar import ClusterState, Registrar
 from node.topology.remote_door import RemoteDoor
 from node.topology.seeds import ask_for_seeds, http_of_voters, known_seeds
 from node.topology.view import logical_view, nodes_of
+from node.vault_keeper import VaultKeeper
 from raftgroup.clock import SystemClock
 from raftgroup.compaction import LogRetention
 from raftgroup.connection import TransportLimits
@@ -53,15 +50,13 @@ from raftgroup.group_config import GroupConfig
 from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.timing import Timing
 from raftgroup.transport import TcpPeers
+from recovery.catchup import Difference
 
 log = logging.getLogger(__name__)
 
 READY_POLL_S = 0.05
 SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep the interpreter's lock from the threads that commit."""
-CYCLES_SOUGHT_AFTER = 20_000
-"""New objects that could be part of a cycle. A thousand requests under way make a few thousand of them, which end by
-themselves; with the interpreter's default of 700 every batch would be searched several times."""
 
 
 class Node:
@@ -92,6 +87,15 @@ class Node:
         self.service.open_snapshot = self._disk.open_snapshot
         self._stream = StreamServer(self.service, config.cluster, room=room)
         self._http = HttpServer(self.service, config.cluster, config.id, room=room)
+        self.keeper = VaultKeeper(
+            config.data_dir / "vault",
+            config.id,
+            local_source(self.service, config.id),
+            Lifecycle([]),
+            self._clock,
+            Difference(config.catch_up_difference),
+        )
+        self.service.recoveries = lambda: self.keeper.reports
         self.topology = self._make_topology()
         self.service.topology = self.topology
         self._life = Lifecycle(self._parts())
@@ -142,11 +146,11 @@ class Node:
         return self.registrar if is_member or self.config.join is None else self._remote
 
     async def _recover(self, state: ClusterState) -> int:
-        """A member of the group has the cluster's state by its log; it may serve when it has caught up with that."""
+        """Into the group first: its own replica is what the vault of a member is fed from."""
         await join_cluster(self.config, self.group)
         while not_ready(self.service):  # noqa: ASYNC110
             await asyncio.sleep(READY_POLL_S)
-        return self.store.revision
+        return await self.keeper.catch_up()
 
     def _parts(self) -> list[Part]:
         """What needs what: the order of start and stop follows from it."""
@@ -156,6 +160,7 @@ class Node:
             Part("group", GroupPart(self.group), ("store",)),
             Part("duties", Background(lambda: do_leader_duties(self.group, self.store, self._clock)), ("group",)),
             Part("addresses", Background(lambda: announce_addresses(config, self.group)), ("group",)),
+            Part("vault", self.keeper, ("group",)),
             Part("physical", topology.physical),
             Part("registrar", Background(self.registrar.watch), ("group", "physical")),
             Part("stream", ServerPart(self._stream, config.stream), ("group", "registrar")),
@@ -164,18 +169,18 @@ class Node:
         join = config.join
         if join is not None:
             parts.append(Part("seeds", Background(lambda: ask_for_seeds(topology.physical, join)), ("physical",)))
-        return [*parts, Part("topology", MemberPart(topology.member), ("registrar", "http", "stream"))]
+        return [*parts, Part("topology", MemberPart(topology.member), ("registrar", "vault", "http", "stream"))]
 
     async def start(self) -> None:
         """Listen and take part. Raises when a port can't be had; `stop` is still to be called then."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        with _cause_of_failure():
+        with cause_of_failure():
             await self._life.start()
         log.info("%s serves http on %s and the stream on %s", self.config.id, self.config.http, self.config.stream)
 
     async def wait(self) -> None:
         """Until something fails; raises it."""
-        with _cause_of_failure():
+        with cause_of_failure():
             await self._life.wait()
 
     async def stop(self) -> None:
@@ -191,58 +196,12 @@ class Node:
         self._journal.close()
 
 
-@contextlib.contextmanager
-def _cause_of_failure() -> Iterator[None]:
-    """The log names the component, and who started the node gets the cause: what to do depends on that alone."""
-    try:
-        yield
-    except ComponentFailed as failed:
-        log.error("%s", failed)
-        raise failed.cause from None
-
-
 def _open_store(path: Path) -> LmdbStore:
     """Raises FolderError, StoreCorrupt."""
     try:
         return LmdbStore(path)
     except StoreFailed as error:
         raise FolderError(str(error)) from error
-
-
-async def run_node(config: NodeConfig) -> None:
-    """Run one node until SIGTERM or SIGINT. Raises what stopped it otherwise."""
-    _log_to_stderr(config.log_level)
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    node = Node(config, raise_file_limit())
-    try:
-        await node.start()
-        gc.freeze()
-        gc.set_threshold(CYCLES_SOUGHT_AFTER)
-        await _first(node.wait(), stopped.wait())
-    finally:
-        await node.stop()
-    log.info("%s has stopped", config.id)
-
-
-async def _first(*coroutines: Coroutine[Any, Any, Any]) -> None:
-    """Until one of them ends; the others are cancelled. Raises what it raised."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
-    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    for task in done:
-        task.result()
-
-
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
-    logging.getLogger("pysyncobj").setLevel(logging.ERROR)
 
 
 def transport_limits(config: NodeConfig) -> TransportLimits:

@@ -24,6 +24,7 @@ from node.group_face import Done, GroupFace, Outcome
 from node.metrics import Metrics
 from node.watching import Watching
 from raftgroup.proposals import Applied
+from recovery.report import RecoveryReport
 
 OpenSnapshot = Callable[[], Awaitable[SnapshotReader]]
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Service:
         self.deadline_s = deadline_s
         self.metrics = metrics or Metrics()
         self.open_snapshot: OpenSnapshot | None = None
+        self.recoveries: Callable[[], list[RecoveryReport]] = list
+        """Those of this process, the last one perhaps still under way."""
         self.topology: Topology | None = None
         """Set by a node that is one of a cluster's."""
         """The state that is on disk, for backups; None where there is no disk."""

@@ -18,6 +18,7 @@ from node.cli.member import member
 from node.cli.node_command import node
 from node.cli.restore import recover_quorum, restore
 from node.cli.status import status
+from node.cli.topology import topology
 from node.cli.txn import txn
 from node.cli.up import up
 from node.cli.watch import watch
@@ -40,5 +41,6 @@ def main() -> None:
 for command in (up, node, put, get, delete, range_, txn, watch, lease, compact, status, member, load, backup, restore):
     main.add_command(command)
 main.add_command(recover_quorum)
+main.add_command(topology)
 main.add_command(alarm)
 main.add_command(bench)

@@ -45,6 +45,8 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     palisade node --id n1 --cluster c1 --data-dir d1 --http 127.0.0.1:7401 --peer 127.0.0.1:7501 \\
         --stream 127.0.0.1:7601 --initial-cluster n1=127.0.0.1:7501
 
+    With --follow it is no member of the Raft group: it keeps a vault of the cluster that --seeds or --join names.
+
     Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder or ports.
     """
     from metastore.errors import StoreCorrupt
@@ -56,6 +58,8 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     from node.ports_in_use import PortUnavailable, check_free
     from node.topology.errors import NodeRefused
     from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
+    from recovery.errors import RecoveryError, RecoveryRefused
+    from vault.errors import VaultError, VaultUnusable
 
     refusals = (
         ConfigError,
@@ -65,12 +69,13 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         JournalCorrupt,
         NodeRefused,
         PortUnavailable,
+        RecoveryRefused,
         StoreCorrupt,
     )
     try:
         config_values = {name.replace("_", "-"): text for name, text in typed.items() if text is not None}
         settings = load_node_config(config_values, config)
-        for name, address in (("http", settings.http), ("peer", settings.peer), ("stream", settings.stream)):
+        for name, address in settings.listening().items():
             check_free(address, f"--{name}", f"give another --{name}")
         check_free(settings.swim_listening(), "--swim", "give another --swim", udp=True)
         if parent_pipe is not None:
@@ -78,8 +83,10 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         run(settings)
     except refusals as error:
         end(EXIT_REFUSED, error)
-    except (NodeFailed, StoreFailed) as error:
+    except (NodeFailed, RecoveryError, StoreFailed, VaultUnusable) as error:
         end(EXIT_FAILED, error)
+    except VaultError as error:
+        end(EXIT_REFUSED, error)
 
 
 def end(exit_code: int, error: Exception) -> None:
@@ -101,7 +108,7 @@ def run(settings: Any) -> None:
     """Run the node; returns when it was told to stop. Raises what stops it."""
     import uvloop
 
-    from node.server import run_node
+    from node.running import run_node
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_node(settings))

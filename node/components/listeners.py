@@ -1,4 +1,4 @@
-"""Who is told of each revision: the listeners of the components, in order, none before all components have started.
+"""Who is told of each change: the listeners of the components, in order, none before all components have started.
 
 What holds, and why:
 - Nobody is told anything before `open`, which the lifecycle calls when the last component has started. So a listener
@@ -13,15 +13,27 @@ What holds, and why:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from metastore.results import RevisionEvents
 from node.components.order import ComponentError
 from node.components.versioned_value import VersionedValue
+from vault.change import Event
 
-Listener = Callable[[RevisionEvents], Awaitable[None] | None]
-"""Told of one revision. A plain function that returns None is told without a turn of the loop."""
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one revision has changed. After a snapshot of a node that runs it is what has changed up to `revision`, by
+    key, in parts: each but the last of them has `last` False."""
+
+    revision: int
+    events: Sequence[Event]
+    last: bool = True
+
+
+Listener = Callable[[Told], Awaitable[None] | None]
+"""A plain function that returns None is told without a turn of the loop."""
 
 
 class NotStartedYet(ComponentError):
@@ -87,38 +99,41 @@ class Listeners:
             for value in values:
                 value.fail(reason)
 
-    async def tell(self, events: RevisionEvents) -> None:
+    async def tell(self, told: Told) -> None:
         """Return when every listener is done with the revision. Raises ListenerFailed, NotStartedYet."""
         if self._failure is not None:
             raise self._failure
         if not self._open:
-            raise NotStartedYet(f"revision {events.revision} is told before all components have started")
-        if events.revision <= self.handled:
-            raise ComponentError(f"revision {events.revision} is told after {self.handled}: each once, in order")
-        for component in self._values.keys() - self._listeners.keys():
-            self._complete(component, events.revision)
-        told = [self._tell_one(each, listeners, events) for each, listeners in self._listeners.items()]
-        if len(told) == 1:
-            await told[0]
+            raise NotStartedYet(f"revision {told.revision} is told before all components have started")
+        if told.revision <= self.handled:
+            raise ComponentError(f"revision {told.revision} is told after {self.handled}: each once, in order")
+        if told.last:
+            for component in self._values.keys() - self._listeners.keys():
+                self._complete(component, told.revision)
+        telling = [self._tell_one(each, listeners, told) for each, listeners in self._listeners.items()]
+        if len(telling) == 1:
+            await telling[0]
         else:
-            await asyncio.gather(*told)
+            await asyncio.gather(*telling)
         if self._failure is not None:
             raise self._failure
-        self.handled = events.revision
+        if told.last:
+            self.handled = told.revision
 
-    async def _tell_one(self, component: str, listeners: list[Listener], events: RevisionEvents) -> None:
+    async def _tell_one(self, component: str, listeners: list[Listener], told: Told) -> None:
         """One component's listeners, then its values. Components are told at the same time, so that one may wait for
         the value of another; values of components that listen to nothing are certain before.
         """
         try:
             for listener in listeners:
-                answer = listener(events)
+                answer = listener(told)
                 if answer is not None:
                     await answer
         except Exception as error:
-            self._failed(component, events.revision, error)
+            self._failed(component, told.revision, error)
         else:
-            self._complete(component, events.revision)
+            if told.last:
+                self._complete(component, told.revision)
 
     def _failed(self, component: str, revision: int, error: Exception) -> None:
         """The first one is what the node stops for; who waits for a value of this component is let go."""

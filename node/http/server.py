@@ -14,6 +14,7 @@ from node.connection_room import ConnectionRoom
 from node.http.body import HTTP_LIMITS, read_body
 from node.http.etcd_api import EtcdApi
 from node.http.etcd_stream import EtcdStreams
+from node.http.feed import Feed
 from node.http.front import FrontServer, HttpLimits
 from node.http.head import Unary
 from node.http.health import Health
@@ -97,6 +98,7 @@ class HttpServer:
         app.add_routes(Cluster(service, cluster).routes())
         app.add_routes(Backups(service, cluster).routes())
         app.add_routes(TopologyRoutes(service).routes())
+        app.add_routes(Feed(service).routes())
         app.add_routes(EtcdStreams(service, self.api, progress_s=ETCD_PROGRESS_S).routes())
         app.add_routes([web.post(path, unary_handler(call)) for path, call in self.api.unary.items()])
         return app

@@ -28,7 +28,8 @@ class PhysicalTopology(Component):
     def __init__(self, config: NodeConfig, role: Role) -> None:
         self.instance = secrets.token_hex(INSTANCE_BYTES)
         self._listening = config.swim_listening()
-        tags = {"role": role.value, "http": config.advertised()["http"], "stream": config.advertised()["stream"]}
+        clients = {name: address for name, address in config.advertised().items() if name != "peer"}
+        tags = {"role": role.value, **clients}
         own = Record(config.id, config.swim_advertised(), self.instance, tags=sorted_tags(tags))
         self.swim = Swim(
             own,

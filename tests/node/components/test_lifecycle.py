@@ -6,15 +6,14 @@ import asyncio
 
 import pytest
 
-from metastore.results import RevisionEvents
 from node.components.lifecycle import Component, ComponentFailed, Lifecycle, Part, Phase
-from node.components.listeners import ListenerFailed, Listeners, NotStartedYet
+from node.components.listeners import ListenerFailed, Listeners, NotStartedYet, Told
 from node.components.order import ComponentError
 from tests.support.waiting import until
 
 
-def revision(number: int) -> RevisionEvents:
-    return RevisionEvents(number, ())
+def revision(number: int, *, last: bool = True) -> Told:
+    return Told(number, (), last)
 
 
 class Noted(Component):
@@ -159,10 +158,10 @@ async def test_a_listener_waits_for_what_it_depends_on_whatever_the_order() -> N
     seen: list[tuple[int, str]] = []
     tables = listeners.value("tables", "none")
 
-    async def partitions(events: RevisionEvents) -> None:
+    async def partitions(events: Told) -> None:
         seen.append((events.revision, await tables.at(events.revision)))
 
-    async def schema(events: RevisionEvents) -> None:
+    async def schema(events: Told) -> None:
         await asyncio.sleep(0)
         tables.set(events.revision, f"tables of {events.revision}")
 
@@ -179,7 +178,7 @@ async def test_a_value_whose_owner_listens_to_nothing_is_certain_at_once() -> No
     fixed = listeners.value("settings", "s")
     seen: list[str] = []
 
-    async def user(events: RevisionEvents) -> None:
+    async def user(events: Told) -> None:
         seen.append(await fixed.at(events.revision))
 
     listeners.listen("user", user)
@@ -194,12 +193,12 @@ async def test_a_failing_listener_leaves_no_other_half_way_and_the_next_start_te
     broken = True
 
     def attach(listeners: Listeners) -> None:
-        async def slow(events: RevisionEvents) -> None:
+        async def slow(events: Told) -> None:
             for _ in range(5):
                 await asyncio.sleep(0)
             done.append(f"slow {events.revision}")
 
-        async def bad(events: RevisionEvents) -> None:
+        async def bad(events: Told) -> None:
             if broken:
                 raise RuntimeError("disk of the partitions")
             done.append(f"bad {events.revision}")
@@ -227,10 +226,10 @@ async def test_who_waits_for_a_value_of_a_failed_component_does_not_hang_and_the
     listeners = Listeners()
     tables = listeners.value("tables", "none")
 
-    async def user(events: RevisionEvents) -> None:
+    async def user(events: Told) -> None:
         await tables.at(events.revision)
 
-    async def schema(events: RevisionEvents) -> None:
+    async def schema(events: Told) -> None:
         await asyncio.sleep(0)
         raise RuntimeError("no schema")
 
@@ -259,3 +258,16 @@ async def test_registering_after_the_start_is_refused() -> None:
     with pytest.raises(ComponentError, match="registers after notifications have begun"):
         world.listeners.listen("late", lambda events: None)
     await world.life.stop()
+
+
+async def test_a_difference_in_parts_is_one_revision_which_is_handled_with_its_last_part() -> None:
+    """A running node that gets a snapshot: the changes come by key, and none is skipped."""
+    listeners = Listeners()
+    value = listeners.value("a", 0)
+    heard: list[bool] = []
+    listeners.listen("a", lambda told: heard.append(told.last))
+    listeners.open()
+    for last in (False, False, True):
+        assert (listeners.handled, value.completed) == (0, 0)
+        await listeners.tell(revision(5, last=last))
+    assert (listeners.handled, value.completed, heard) == (5, 5, [False, False, True])

@@ -1,0 +1,91 @@
+"""A member of the Raft group as a source of changes for another node, over HTTP (`node/http/feed.py` answers).
+
+Whichever answers is asked; a source keeps nothing between two questions, so the next one may go to another member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import aiohttp
+
+from node.feed import wire
+from recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
+from recovery.ports import BucketSums, Chunk, SourceState
+from vault.change import Revision
+
+TIMEOUT_S = 15.0
+
+T = TypeVar("T")
+
+
+class RemoteSource:
+    """A `recovery.ports.ClusterSource`. `addresses`: HTTP addresses of members, asked for again for every question."""
+
+    def __init__(self, node: str, addresses: Callable[[], Sequence[str]]) -> None:
+        self._node = node
+        self._addresses = addresses
+        self._session: aiohttp.ClientSession | None = None
+        self._last = ""
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def state(self, chain_at: int) -> SourceState:
+        return await self._ask("state", [chain_at], wire.to_state)
+
+    async def changes(self, first: int, last: int) -> Sequence[Revision]:
+        return await self._ask("changes", [first, last], wire.to_changes)
+
+    async def pin(self, revision: int, life_s: float) -> float:
+        remaining_ms: int = await self._ask("pin", [self._node, revision, max(1, int(life_s * 1000))], int)
+        return remaining_ms / 1000
+
+    async def unpin(self) -> None:
+        await self._ask("unpin", [self._node], lambda _: None)
+
+    async def sums(self, revision: int) -> BucketSums:
+        return await self._ask("sums", [revision], wire.to_sums)
+
+    async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:
+        return await self._ask("rows", [revision, buckets, newer_than, start, end], wire.to_chunk)
+
+    async def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> Chunk:
+        return await self._ask("fingerprints", [revision, buckets, start], wire.to_chunk)
+
+    async def _ask(self, name: str, question: list[Any], read: Callable[[Any], T]) -> T:
+        """Raises SourceUnavailable, SourceCompacted, PinRefused."""
+        trouble = "no member of the Raft group is known now"
+        for address in sorted(self._addresses(), key=lambda each: each != self._last):
+            try:
+                status, content = await self._send(address, name, wire.pack(question))
+                if status == 200:
+                    found = read(wire.unpack(content))
+                    self._last = address
+                    return found
+                trouble = f"{address}: {_refusal(wire.unpack(content))}"
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError, TypeError) as error:
+                trouble = f"{address}: {error or type(error).__name__}"
+        raise SourceUnavailable(trouble)
+
+    async def _send(self, address: str, name: str, body: bytes) -> tuple[int, bytes]:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+        headers = {"Content-Type": wire.CONTENT_TYPE}
+        async with self._session.post(f"http://{address}/v1/feed/{name}", data=body, headers=headers) as response:
+            if response.content_type != wire.CONTENT_TYPE:
+                raise OSError(f"HTTP {response.status}: {(await response.text())[:300]}")
+            return response.status, await response.read()
+
+
+def _refusal(answer: Any) -> str:
+    """Raises what no other member would answer otherwise."""
+    kind, text, minimal = answer
+    if kind == "compacted":
+        raise SourceCompacted(text, minimal)
+    if kind == "pin-refused":
+        raise PinRefused(text)
+    return str(text)

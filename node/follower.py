@@ -1,0 +1,103 @@
+"""A node that is no member of the Raft group: it finds the cluster, is let in, and keeps a vault of it.
+
+Any number of them may be there: what they cost the group is the feed of changes, which any member answers. A follower
+serves its own state over HTTP; data it hands to no one but readers of its vault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from node.components.lifecycle import ComponentFailed, Lifecycle, Part
+from node.config import NodeConfig
+from node.data_dir import claim_data_dir
+from node.feed.remote import RemoteSource
+from node.http.follower_server import FollowerServer
+from node.parts import Background, MemberPart, ServerPart, cause_of_failure
+from node.topology.face import Topology
+from node.topology.member import TopologyMember
+from node.topology.physical import PhysicalTopology
+from node.topology.records import Role
+from node.topology.registrar import ClusterState
+from node.topology.remote_door import RemoteDoor
+from node.topology.seeds import ask_for_seeds, http_of_voters
+from node.vault_keeper import VaultKeeper
+from raftgroup.clock import SystemClock
+from raftgroup.directory_lock import DirectoryLock
+from recovery.catchup import Difference
+
+log = logging.getLogger(__name__)
+
+
+class FollowerNode:
+    """`start`, then `wait` until it fails or is cancelled, then `stop`."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        """Raises FolderError, DataDirectoryError."""
+        self.config = config
+        claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
+        self._lock = DirectoryLock(config.data_dir)
+        physical = PhysicalTopology(config, Role.FOLLOWER)
+        self._door = RemoteDoor(self._members)
+        self._source = RemoteSource(config.id, self._members)
+        self.keeper = VaultKeeper(
+            config.data_dir / "vault",
+            config.id,
+            self._source,
+            Lifecycle([]),
+            SystemClock(),
+            Difference(config.catch_up_difference),
+        )
+        member = TopologyMember(
+            lambda: self._door,
+            name=config.id,
+            role=Role.FOLLOWER,
+            instance=physical.instance,
+            cluster=config.cluster,
+            token=config.join_token,
+            addresses={**config.advertised(), "swim": config.swim_advertised()},
+            recover=self._recover,
+            cluster_id=lambda: self.keeper.cluster_id,
+            duplicate=physical.duplicate,
+        )
+        self.topology = Topology(physical, None, member, lambda: ([], 0))
+        self._http = FollowerServer(config, self.topology, self.keeper)
+        self._life = Lifecycle(self._parts())
+
+    def _members(self) -> list[str]:
+        return http_of_voters(self.topology.physical.records(), self.config)
+
+    async def _recover(self, state: ClusterState) -> int:
+        return await self.keeper.catch_up()
+
+    def _parts(self) -> list[Part]:
+        config, physical = self.config, self.topology.physical
+        parts = [
+            Part("vault", self.keeper),
+            Part("physical", physical, ("vault",)),
+            Part("http", ServerPart(self._http, config.http), ("vault",)),
+        ]
+        join = config.join
+        if join is not None:
+            parts.append(Part("seeds", Background(lambda: ask_for_seeds(physical, join)), ("physical",)))
+        return [*parts, Part("topology", MemberPart(self.topology.member), ("vault", "physical", "http"))]
+
+    async def start(self) -> None:
+        """Raises when a port can't be had, or the vault is refused; `stop` is still to be called then."""
+        with cause_of_failure():
+            await self._life.start()
+        log.info("%s follows %s; http on %s", self.config.id, self.config.cluster, self.config.http)
+
+    async def wait(self) -> None:
+        """Until something fails; raises it."""
+        with cause_of_failure():
+            await self._life.wait()
+
+    async def stop(self) -> None:
+        """Safe to call in any state."""
+        with contextlib.suppress(ComponentFailed):
+            await self._life.stop()
+        await self._door.close()
+        await self._source.close()
+        self._lock.release()

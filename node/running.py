@@ -1,0 +1,72 @@
+"""Running a node as a process: logging, signals, and the one that its configuration asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from node.config import NodeConfig
+from node.file_limit import raise_file_limit
+from node.follower import FollowerNode
+from node.server import Node
+
+log = logging.getLogger(__name__)
+
+CYCLES_SOUGHT_AFTER = 20_000
+"""New objects that could be part of a cycle. A thousand requests under way make a few thousand of them, which end by
+themselves; with the interpreter's default of 700 every batch would be searched several times."""
+
+
+class Runnable(Protocol):
+    """`start`, then `wait` until it fails or is cancelled, then `stop`, which is safe in any state."""
+
+    async def start(self) -> None: ...
+    async def wait(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+def make_node(config: NodeConfig) -> Runnable:
+    """Opens the data folder. Raises what refuses it."""
+    files_max = raise_file_limit()
+    return FollowerNode(config) if config.follow else Node(config, files_max)
+
+
+async def run_node(config: NodeConfig) -> None:
+    """Run one node until SIGTERM or SIGINT. Raises what stopped it otherwise."""
+    _log_to_stderr(config.log_level)
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    node = make_node(config)
+    try:
+        await node.start()
+        gc.freeze()
+        gc.set_threshold(CYCLES_SOUGHT_AFTER)
+        await _first(node.wait(), stopped.wait())
+    finally:
+        await node.stop()
+    log.info("%s has stopped", config.id)
+
+
+async def _first(*coroutines: Coroutine[Any, Any, Any]) -> None:
+    """Until one of them ends; the others are cancelled. Raises what it raised."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+def _log_to_stderr(level: str) -> None:
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    logging.getLogger("pysyncobj").setLevel(logging.ERROR)

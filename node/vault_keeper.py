@@ -1,0 +1,153 @@
+"""The vault of this node: opened at the start, caught up with the cluster, and kept there as long as the node runs.
+
+The components that live on the vault (`inner`) start when it is whole, hear of every revision behind that, and stop
+before it is closed. A node that was dropped from the topology catches up again without starting them anew: they are
+told what they have missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from node.components.lifecycle import Component, Lifecycle
+from node.components.listeners import Told
+from raftgroup.ports import Clock
+from recovery.catchup import Difference
+from recovery.follow import Follower
+from recovery.ports import ClusterSource, NoResources
+from recovery.recover import Settings, World
+from recovery.report import RecoveryReport
+from vault.change import Event, Revision, events_of
+from vault.opening import open_vault
+from vault.vault import Vault
+
+log = logging.getLogger(__name__)
+
+
+class ComponentPort:
+    """What recovery calls its listeners: the inner lifecycle and those that listen in it."""
+
+    def __init__(self, inner: Lifecycle, vault: Callable[[], Vault]) -> None:
+        self._inner = inner
+        self._vault = vault
+        self.started = False
+
+    async def start(self) -> None:
+        if not self.started:
+            self._inner.listeners.begin_at(self._vault().revision)
+            await self._inner.start()
+            self.started = True
+
+    async def revision(self, revision: Revision) -> None:
+        await self._inner.listeners.tell(Told(revision.number, tuple(events_of(revision))))
+
+    async def difference(self, revision: int, events: Sequence[Event], last: bool) -> None:
+        await self._inner.listeners.tell(Told(revision, events, last))
+
+
+class RecoveryClock:
+    """Of the event loop for waiting, of the system for measuring."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.now = clock.now
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class VaultKeeper(Component):
+    """`catch_up` when the node has been let in; it follows by itself from then on."""
+
+    def __init__(
+        self, path: Path, node: str, source: ClusterSource, inner: Lifecycle, clock: Clock, difference: Difference
+    ) -> None:
+        self.difference = difference
+        self._path = path
+        self._node = node
+        self._source = source
+        self._inner = inner
+        self._clock = clock
+        self._vault: Vault | None = None
+        self._port = ComponentPort(inner, lambda: self.vault)
+        self._follower: Follower | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._trouble: asyncio.Future[None] | None = None
+
+    @property
+    def vault(self) -> Vault:
+        if self._vault is None:
+            raise RuntimeError("the vault is not open: the node has not started, or has stopped")
+        return self._vault
+
+    @property
+    def revision(self) -> int:
+        """LV; 0 while the vault is not open."""
+        return self._vault.revision if self._vault is not None else 0
+
+    @property
+    def cluster_id(self) -> str:
+        """Whose vault it is; empty for one that is nobody's."""
+        lineage = self._vault.lineage if self._vault is not None else None
+        return lineage.cluster_id if lineage is not None else ""
+
+    @property
+    def reports(self) -> list[RecoveryReport]:
+        """Of each recovery of this process; of one that is under way, too, as the last of them."""
+        if self._follower is None:
+            return []
+        running = self._follower.recorder.report
+        done = self._follower.reports
+        return done if done and done[-1] is running else [*done, running]
+
+    async def start(self) -> None:
+        """Raises what refuses the vault (VaultError)."""
+        self._trouble = asyncio.get_running_loop().create_future()
+        self._vault = open_vault(self._path)
+        world = World(self._vault, self._source, self._port, NoResources(), RecoveryClock(self._clock), self.difference)
+        self._follower = Follower(world, Settings(self._node))
+
+    async def catch_up(self) -> int:
+        """LV, when the difference to LM is small enough. Raises RecoveryRefused, and what a listener raises."""
+        follower = self._follower
+        if follower is None:
+            raise RuntimeError("the vault is not open: the node has not started, or has stopped")
+        await self._stop_following()
+        report = await follower.recover(running=self._port.started)
+        log.info("recovered: case %s, LV %d, LM %d, MM %d", _case(report), report.lv, report.lm, report.mm)
+        self._following = asyncio.get_running_loop().create_task(follower.follow(), name="follow")
+        self._following.add_done_callback(self._on_end)
+        return self.vault.revision
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._trouble is not None and not self._trouble.done():
+            self._trouble.set_exception(error)
+
+    async def run(self) -> None:
+        """Raises what following the cluster has come to: the next start goes on from LV."""
+        trouble = self._trouble
+        if trouble is not None:
+            await asyncio.wait({trouble})
+            trouble.result()
+
+    async def stop(self) -> None:
+        await self._stop_following()
+        try:
+            await self._inner.stop()
+        finally:
+            if self._vault is not None:
+                self._vault.close()
+                self._vault = None
+
+    async def _stop_following(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+            self._following = None
+
+
+def _case(report: RecoveryReport) -> str:
+    return report.case.value if report.case is not None else "-"

@@ -1,0 +1,122 @@
+"""Nodes beyond the voters: they join, follow the change feed and keep a vault (issue 3; seed 001, cases a, b and c)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.client import Client
+from tests.support.processes import Cluster, NodeProcess, until
+from vault.opening import open_vault
+
+pytestmark = pytest.mark.e2e
+
+
+class FollowerProcess(NodeProcess):
+    def command(self) -> list[str]:
+        given = [each for each in super().command() if not each.startswith(("--peer", "--stream"))]
+        return [*given, "--follow"]
+
+
+@pytest.fixture
+def follower(cluster: Cluster, tmp_path: Path) -> Iterator[FollowerProcess]:
+    made = FollowerProcess(tmp_path, "f1", join=cluster["n1"].http)
+    yield made
+    made.kill()
+
+
+async def follows(follower: NodeProcess, revision: int) -> bool:
+    status = await follower.status()
+    return bool(status.get("ready")) and status["revision"] >= revision
+
+
+async def last_recovery(follower: NodeProcess) -> dict[str, Any]:
+    answer = await follower.get("/v1/recovery")
+    assert answer is not None
+    last: dict[str, Any] = answer["recoveries"][-1]
+    return last
+
+
+async def write(cluster: Cluster, prefix: str, count: int) -> int:
+    """The last revision."""
+    async with Client(cluster.endpoints) as client:
+        await client.put_many((f"{prefix}/{number}", f"value {number}") for number in range(count))
+        return (await client.put(f"{prefix}/last", "x")).revision
+
+
+async def test_a_follower_joins_follows_and_comes_back_by_replay_and_by_snapshot(
+    cluster: Cluster, follower: FollowerProcess
+) -> None:
+    """Its vault is the cluster's state each time: the same bucket digests as a voter's."""
+    revision = await write(cluster, "first", 300)
+    follower.start()
+    await until(lambda: follows(follower, revision), f"f1 being at {revision}")
+    live = await write(cluster, "live", 50)
+    await until(lambda: follows(follower, live), f"f1 following to {live}")
+    topology = await cluster["n2"].get("/v1/topology")
+    assert topology is not None
+    row = next(row for row in topology["logical"] if row["id"] == "f1")
+    assert (row["role"], row["standing"]) == ("follower", "active")
+    members = await cluster["n1"].get("/v1/members")
+    assert members is not None
+    assert "f1" not in {member["id"] for member in members["members"]}
+    assert await follower.stop() == 0
+
+    revision = await write(cluster, "missed", 200)
+    follower.start()
+    await until(lambda: follows(follower, revision), f"f1 being at {revision} again")
+    assert (await last_recovery(follower))["case"] == "b"
+    assert await follower.stop() == 0
+
+    revision = await write(cluster, "compacted", 200)
+    async with Client(cluster.endpoints) as client:
+        await client.compact(revision)
+    follower.start()
+    await until(lambda: follows(follower, revision), f"f1 being at {revision} after a compaction")
+    report = await last_recovery(follower)
+    assert (report["case"], report["snapshots"]) == ("c", 1)
+    assert await follower.stop() == 0
+
+    async with Client(cluster.endpoints) as client:
+        digest = await client.digest()
+    vault = open_vault(follower.data_dir / "vault")
+    try:
+        assert (vault.revision, vault.chain, vault.packed_sums()) == (digest.revision, digest.chain, digest.buckets)
+    finally:
+        vault.close()
+
+
+async def test_a_follower_goes_on_at_another_member_when_the_one_it_asks_is_gone(
+    cluster: Cluster, follower: FollowerProcess
+) -> None:
+    follower.start()
+    revision = await write(cluster, "before", 20)
+    await until(lambda: follows(follower, revision), f"f1 being at {revision}")
+    for victim in [cluster["n1"], cluster["n2"]]:
+        victim.kill()
+        revision = await write(cluster, f"without {victim.id}", 20)
+        await until(lambda revision=revision: follows(follower, revision), f"f1 being at {revision}")
+        victim.start()
+        await cluster.ready()
+
+
+async def test_a_vault_of_another_cluster_is_refused_and_says_so(cluster: Cluster, follower: FollowerProcess) -> None:
+    """R7. The follower's folder is left as it is."""
+    follower.start()
+    revision = await write(cluster, "mine", 5)
+    await until(lambda: follows(follower, revision), f"f1 being at {revision}")
+    assert await follower.stop() == 0
+    other = Cluster(follower.data_dir.parent / "other", 1)
+    other.folder.mkdir()
+    try:
+        other.start()
+        await other.ready()
+        follower.options["join"] = other["n1"].http
+        follower.start()
+        assert await follower.ended() == 2
+        assert "belong to a cluster with id" in follower.log().splitlines()[-1]
+    finally:
+        other.kill()
