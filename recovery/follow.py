@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from recovery.errors import SourceCompacted
+from recovery.decide import Options, Refuse, decide
+from recovery.errors import RecoveryRefused, SourceCompacted
 from recovery.patience import PatientSource
-from recovery.recover import Recovery, Settings, World
+from recovery.recover import Recovery, Settings, World, cluster_state, vault_state
 from recovery.replay import tell_and_apply
 from recovery.report import Progress, Recorder, RecoveryReport
+
+LOOK_S = 5.0
+"""How often a node that follows asks whether the history is still its own."""
 
 
 class Follower:
@@ -49,7 +53,10 @@ class Follower:
         return self.recorder.report
 
     async def follow(self) -> None:
-        """For ever. Raises what a listener or the vault raises: the node stops, its next start goes on from LV."""
+        """For ever. Raises what a listener or the vault raises: the node stops, its next start goes on from LV.
+
+        Raises RecoveryRefused when the history of the cluster is another one by now (restored, forced, lost).
+        """
         while True:
             try:
                 await self._go_on()
@@ -59,7 +66,19 @@ class Follower:
     async def _go_on(self) -> None:
         world, vault = self._world, self._world.vault
         source = PatientSource(world.source, world.clock, self._new_recorder())
+        look_at = world.clock.now() + LOOK_S
         while True:
+            if world.clock.now() >= look_at:
+                await self._look(source)
+                look_at = world.clock.now() + LOOK_S
             last = vault.revision + self._settings.batch_revisions
             revisions = await source.changes(vault.revision + 1, last)
             await tell_and_apply(vault, world.listeners, world.clock, revisions)
+
+    async def _look(self, source: PatientSource) -> None:
+        """Whether it is still the same history: a cluster that was restored meanwhile may have nothing new for long."""
+        vault = self._world.vault
+        state = await source.state(vault.revision)
+        decision = decide(vault_state(vault), cluster_state(state), Options(self._settings.node_id))
+        if isinstance(decision, Refuse):
+            raise RecoveryRefused(decision)

@@ -49,6 +49,8 @@ class StoreSource:
     async def state(self, chain_at: int) -> SourceState:
         await self._barrier()
         store, lineage = self._store, self._store.lineage
+        if not lineage.cluster_id:
+            raise SourceUnavailable("the cluster has no id yet: its first leader is about to choose one")
         return SourceState(
             lineage.cluster_id,
             lineage.generation,
@@ -82,7 +84,8 @@ class StoreSource:
                 await self._others()
             chain = self._feed.chain_at(revision)
             if chain is None:
-                raise SourceUnavailable(f"revision {revision} has just been compacted: ask for the state again")
+                minimal = self._store.minimal_revision
+                raise SourceCompacted(f"revision {revision} has just been compacted, MM is {minimal}", minimal)
             return BucketSums(revision, chain, sums.sums)
 
     async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:

@@ -13,7 +13,7 @@ import pytest
 
 from metastore.requests import DeleteRange, Put
 from recovery.errors import RecoveryRefused
-from tests.support.recovery_world import Crash, Node, Resources, Shelf, Steps
+from tests.support.recovery_world import Crash, Node, Resources, Shelf, Steps, founded
 from tests.support.vault_feed import compact, full, items_of
 from vault.incoming import Incoming
 from vault.memory_backend import MemoryBackend
@@ -24,7 +24,7 @@ class Ground:
     """A cluster that has compacted past a node, and the node's disks as the node left them."""
 
     def __init__(self) -> None:
-        self.cluster = full((b"/k/%03d" % n, b"%d" % n) for n in range(60))
+        self.cluster = founded(full((b"/k/%03d" % n, b"%d" % n) for n in range(60)))
         for name, version in (("a", "1"), ("b", "1"), ("c", "1"), ("d", "1")):
             self.cluster.do(Put(b"/assigned/" + name.encode(), version.encode()))
         self.disk, self.shelf = MemoryBackend(), Shelf()

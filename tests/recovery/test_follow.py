@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import DeleteRange, Put
-from recovery.decide import Case
-from recovery.errors import SourceUnavailable
-from tests.support.recovery_world import Node, Shelf
+from metastore.requests import BeginGeneration, DeleteRange, Put
+from recovery.decide import Case, RefusalReason
+from recovery.errors import RecoveryRefused, SourceUnavailable
+from tests.support.recovery_world import Node, Shelf, founded
 from tests.support.vault_feed import compact, full
 from vault.memory_backend import MemoryBackend
 
@@ -28,7 +28,7 @@ class Running:
     """A node that follows, in the background."""
 
     def __init__(self) -> None:
-        self.cluster = full((b"/k/%02d" % n, b"") for n in range(30))
+        self.cluster = founded(full((b"/k/%02d" % n, b"") for n in range(30)))
         self.node = Node(self.cluster, MemoryBackend(), Shelf())
         self.task: asyncio.Task[None] | None = None
 
@@ -82,6 +82,23 @@ async def test_a_node_that_was_paused_past_mm_sees_every_change_of_the_differenc
         do(Put(b"/after", b""))
         await running.caught_up()
         assert told.revisions[-1] == running.cluster.store.revision
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+async def test_a_node_that_runs_notices_that_the_history_is_another_one(generation: int) -> None:
+    """A cluster restored from a backup has nothing new for a node that is ahead of it, perhaps for long."""
+    async with Running() as running:
+        await running.caught_up()
+        restored = founded(full([(b"/k/00", b"")]))
+        if generation > 1:
+            restored.do(BeginGeneration(generation))
+        running.node.cluster = restored
+        running.node.source.connect(restored)
+        assert running.task is not None
+        with pytest.raises(RecoveryRefused) as refused:
+            await running.task
+        expected = RefusalReason.AHEAD if generation == 1 else RefusalReason.OLDER_HISTORY
+        assert refused.value.refusal.reason is expected
 
 
 @pytest.mark.parametrize("place", ["difference", "evict", "rows"])

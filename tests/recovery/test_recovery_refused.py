@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from metastore.lineage import Lineage as StoreLineage
-from metastore.requests import Compact, DeleteRange, Pin, Put
+from metastore.requests import Compact, DeleteRange, FoundCluster, Pin, Put
 from recovery.decide import Case, RefusalReason
 from recovery.errors import ChunkDamaged, RecoveryRefused
 from recovery.estimate import Rates
 from recovery.report import Outcome
 from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Bench, unavailable
-from tests.support.vault_feed import follow
+from tests.support.vault_feed import follow, full
 from vault.errors import VaultDiverged
 from vault.memory_backend import MemoryBackend
 from vault.position import Lineage
@@ -27,16 +27,16 @@ DEAR = Rates(replay_s=1.0, snapshot_s=0.0, advantage=1.0)
 
 REFUSALS = {
     RefusalReason.FOREIGN_CLUSTER: Lineage("another", 1, "n1"),
-    RefusalReason.NEWER_HISTORY: Lineage("", 2, "n1"),
-    RefusalReason.OLDER_HISTORY: Lineage("", 0, "n1"),
-    RefusalReason.FOREIGN_NODE: Lineage("", 1, "n7"),
+    RefusalReason.NEWER_HISTORY: Lineage("c1", 2, "n1"),
+    RefusalReason.OLDER_HISTORY: Lineage("c1", 0, "n1"),
+    RefusalReason.FOREIGN_NODE: Lineage("c1", 1, "n7"),
 }
 
 
 @pytest.mark.parametrize("reason", REFUSALS)
 async def test_a_vault_of_another_history_is_refused_and_left_as_it_is(reason: RefusalReason) -> None:
     bench = Bench()
-    assert bench.cluster.store.lineage == StoreLineage("", 1)
+    assert bench.cluster.store.lineage == StoreLineage("c1", 1)
     Vault(bench.disk).claim(REFUSALS[reason])
     node = bench.node()
     before = node.disk.commits
@@ -281,3 +281,21 @@ async def test_a_vault_that_is_not_what_it_says_is_mended_bucket_by_bucket() -> 
     node.check()
     assert report.case is Case.C
     assert 0 in [arguments[2] for name, arguments in node.source.asked if name == "rows"], "whole buckets"
+
+
+async def test_a_cluster_that_has_no_id_yet_is_waited_for() -> None:
+    """A vault that was claimed for nobody's cluster would be refused by the same cluster a moment later."""
+    bench = Bench()
+    bench.cluster = full([(b"a", b"1")])
+    node = bench.node()
+    asked: list[None] = []
+
+    def found() -> None:
+        asked.append(None)
+        if len(asked) == 4:
+            bench.cluster.do(FoundCluster("late"))
+
+    node.source.before["state"] = found
+    report = await node.recover()
+    assert report.waits == 3
+    assert node.vault.lineage == Lineage("late", 1, "n1")

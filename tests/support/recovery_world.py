@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from metastore.requests import Command, DeleteRange, Put
+from metastore.requests import Command, DeleteRange, FoundCluster, Put
 from recovery.catchup import Difference
 from recovery.errors import SourceUnavailable
 from recovery.follow import Follower
@@ -92,13 +92,17 @@ class SteppedBackend:
 class SteppedSource:
     """A source, each question to which is a step. `faults`: what to do instead of the next questions, by name."""
 
-    def __init__(self, source: StoreSource, steps: Steps) -> None:
-        self._source, self._steps = source, steps
+    def __init__(self, make: Callable[[Driver], StoreSource], cluster: Driver, steps: Steps) -> None:
+        self._make, self._source, self._steps = make, make(cluster), steps
         self.before: dict[str, Callable[[], None]] = {}
         """Run before each question of that name: it may raise, write to the cluster, compact."""
         self.spoil: dict[str, Callable[[Any], Any]] = {}
         """What becomes of an answer."""
         self.asked: list[tuple[str, tuple[Any, ...]]] = []
+
+    def connect(self, cluster: Driver) -> None:
+        """From now on another one answers."""
+        self._source = self._make(cluster)
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         async def ask(*arguments: Any) -> Any:
@@ -220,7 +224,7 @@ class Node:
         self.vault = Vault(backend)
         self.told = Told(self)
         self.resources = Resources(self)
-        self.source = SteppedSource(self._store_source(), self.steps)
+        self.source = SteppedSource(self._store_source, cluster, self.steps)
         self.difference = Difference(difference)
         world = World(self.vault, self.source, self.told, self.resources, self.clock, self.difference)
         self.progress: list[Any] = []
@@ -232,17 +236,17 @@ class Node:
             on_recovering=self.states.append,
         )
 
-    def _store_source(self) -> StoreSource:
+    def _store_source(self, cluster: Driver) -> StoreSource:
         async def nothing(*_: Any) -> None:
             await asyncio.sleep(0)
 
         async def propose(command: Command) -> Any:
-            return self.cluster.do(command)
+            return cluster.do(command)
 
         async def news(_: int) -> None:
             await self.clock.sleep(1.0)
 
-        return StoreSource("n1", self.cluster.store, barrier=nothing, propose=propose, others=nothing, news=news)
+        return StoreSource("n1", cluster.store, barrier=nothing, propose=propose, others=nothing, news=news)
 
     async def recover(self, *, running: bool = False) -> RecoveryReport:
         return await self.follower.recover(running=running)
@@ -264,12 +268,18 @@ class Node:
         return {item.key[len(PREFIX) :].decode(): item.value.decode() for item in found}
 
 
+def founded(cluster: Driver) -> Driver:
+    """Its first leader has chosen its id."""
+    cluster.do(FoundCluster("c1"))
+    return cluster
+
+
 class Bench:
     """A cluster, and a node's disks over its starts."""
 
     def __init__(self, seed: int = 1, writes: int = 60) -> None:
         self.rng = random.Random(seed)
-        self.cluster = full([])
+        self.cluster = founded(full([]))
         self.disk, self.shelf = MemoryBackend(), Shelf()
         self.write(writes)
 
