@@ -96,6 +96,7 @@ class Node:
             Difference(config.catch_up_difference),
         )
         self.service.recoveries = lambda: self.keeper.reports
+        self.service.vault_revision = lambda: self.keeper.revision
         self.topology = self._make_topology()
         self.service.topology = self.topology
         self._life = Lifecycle(self._parts())

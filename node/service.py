@@ -51,6 +51,8 @@ class Service:
         self.open_snapshot: OpenSnapshot | None = None
         self.recoveries: Callable[[], list[RecoveryReport]] = list
         """Those of this process, the last one perhaps still under way."""
+        self.vault_revision: Callable[[], int] = int
+        """LV of this node's vault; 0 where it has none."""
         self.topology: Topology | None = None
         """Set by a node that is one of a cluster's."""
         """The state that is on disk, for backups; None where there is no disk."""

@@ -14,6 +14,7 @@ from node.swim.wire import Drop
 from node.topology.view import standings_of, states_of
 from node.version import VERSION
 from raftgroup.role import Role
+from recovery.decide import Case
 
 
 class Exposition(Collector):
@@ -25,6 +26,7 @@ class Exposition(Collector):
         yield from self._store()
         yield from self._requests()
         yield from self._topology()
+        yield from self._recovery()
 
     def describe(self) -> Iterator[Metric]:
         return iter(())
@@ -84,6 +86,25 @@ class Exposition(Collector):
         for reason in Drop:
             dropped.add_metric([reason.value], socket.dropped[reason])
         yield dropped
+
+    def _recovery(self) -> Iterator[Metric]:
+        reports = self._service.recoveries()
+        if not reports:
+            return
+        last = reports[-1]
+        yield _gauge(
+            "palisade_vault_revision", "LV: the revision that the vault holds.", self._service.vault_revision()
+        )
+        yield _counter("palisade_recoveries", "Recoveries of this process.", len(reports))
+        case = GaugeMetricFamily("palisade_recovery_case", "1 for the case of the last recovery.", labels=["case"])
+        for each in Case:
+            case.add_metric([each.value], float(each is last.case))
+        yield case
+        yield _gauge("palisade_recovery_seconds", "How long the last recovery took.", last.seconds)
+        yield _gauge(
+            "palisade_recovery_replayed", "Revisions that the last recovery replayed.", last.revisions_replayed
+        )
+        yield _gauge("palisade_recovery_bytes", "Bytes that the last recovery fetched.", last.bytes_fetched)
 
     def _requests(self) -> Iterator[Metric]:
         metrics = self._service.metrics
