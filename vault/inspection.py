@@ -6,7 +6,6 @@ from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vault.change import Item
 from vault.digest import DIGEST_BYTES
 from vault.position import Lineage
 from vault.vault import Vault
@@ -42,18 +41,7 @@ def summary_of(vault: Vault) -> Summary:
 def export_rows(vault: Vault) -> Iterator[dict[str, object]]:
     """One row per live key, in order; key and value as text where they are UTF-8, else in base64."""
     for item in vault.range(b""):
-        yield row_of(item)
-
-
-def row_of(item: Item) -> dict[str, object]:
-    return {
-        **_text("key", item.key),
-        **_text("value", item.value),
-        "create_revision": item.create_revision,
-        "mod_revision": item.mod_revision,
-        "version": item.version,
-        "lease": item.lease,
-    }
+        yield {**_text("key", item.key), **_text("value", item.value)}
 
 
 def _text(name: str, value: bytes) -> dict[str, object]:

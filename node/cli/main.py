@@ -21,6 +21,7 @@ from node.cli.status import status
 from node.cli.topology import topology
 from node.cli.txn import txn
 from node.cli.up import up
+from node.cli.vault import vault
 from node.cli.watch import watch
 from node.version import VERSION
 
@@ -43,4 +44,5 @@ for command in (up, node, put, get, delete, range_, txn, watch, lease, compact, 
 main.add_command(recover_quorum)
 main.add_command(topology)
 main.add_command(alarm)
+main.add_command(vault)
 main.add_command(bench)
