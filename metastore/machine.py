@@ -29,6 +29,7 @@ from metastore.limits import Limits, Retention
 from metastore.lineage import Lineage
 from metastore.ordered_map import OrderedMap
 from metastore.plain_put import PlainPuts
+from metastore.put_series import is_series, result_of, singles
 from metastore.range_read import read_range
 from metastore.requests import (
     Command,
@@ -39,7 +40,7 @@ from metastore.requests import (
     SystemWrite,
     Txn,
 )
-from metastore.result_codec import Wire, refusal
+from metastore.result_codec import PUT, SERIES, Wire, refusal
 from metastore.results import (
     DoneResult,
     KeyValue,
@@ -103,7 +104,7 @@ class MetaStore:
         before = state.revision
         self._clock.accept(stamp)
         state.index, state.term = index, term
-        results = self._run(commands)
+        results = self._run(unpacked(commands))
         self._results.save()
         self._watch_quota()
         if self._compactor.pending:
@@ -226,11 +227,15 @@ class MetaStore:
 
     # One command
 
-    def _run(self, commands: Sequence[bytes]) -> list[Wire]:
-        values = unpacked(commands)
+    def _run(self, values: Sequence[Any]) -> list[Wire]:
+        """`values`: what the bytes of the commands hold as msgpack, or the refusal of these bytes."""
         answers: list[Wire] = []
         done = 0
         while done < len(values):
+            if is_series(values[done]):
+                answers.append(self._series(values[done]))
+                done += 1
+                continue
             plain = self._plain_puts.run(values, done, answers)
             if plain == done:
                 answers.append(self._command(values[done]))
@@ -238,8 +243,16 @@ class MetaStore:
             done = plain
         return answers
 
+    def _series(self, fields: Sequence[Any]) -> Wire:
+        """As its puts one by one."""
+        revision = self._state.revision + 1
+        done = self._plain_puts.series(fields)
+        if done == len(fields[2]) // 2:
+            return (SERIES, revision, done)
+        wires: list[Wire] = [(PUT, revision + number) for number in range(done)]
+        return result_of(wires + self._run(singles(fields, done)))
+
     def _command(self, value: Any) -> Wire:
-        """`value`: what its bytes hold as msgpack, or the refusal of these bytes."""
         if isinstance(value, MetastoreError):
             return refusal(value)
         try:

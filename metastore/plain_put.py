@@ -17,6 +17,7 @@ from metastore.exactly_once import SEQUENCE_MAX, ResultBook
 from metastore.history import History
 from metastore.limits import Limits
 from metastore.ordered_map import OrderedMap, Table
+from metastore.put_series import are_bytes
 from metastore.record import JUMP_ROWS, LINK_BYTES, ROW, VERSION_OVERHEAD_BYTES, leaf_of
 from metastore.result_codec import PUT, Wire
 from metastore.state import State
@@ -60,10 +61,33 @@ class PlainPuts:
             return first
         run = commands[first:stop]
         revision = self._state.revision + 1
-        done = self._put(run, self._tables.get_many(Table.KEY, [key for _, _, key, _ in run]))
+        pairs = [(key, value) for _, _, key, value in run]
+        done = self._put(pairs, self._tables.get_many(Table.KEY, [key for key, _ in pairs]))
         self._remember(run[:done], revision)
         answers.extend(zip(repeat(PUT), range(revision, revision + done)))
         return first + done
+
+    def series(self, fields: Sequence[Any]) -> int:
+        """How many puts of a series were done. The others need the long way."""
+        _, request_id, contents = fields
+        keys, values = contents[::2], contents[1::2]
+        if self._state.alarm or not are_bytes(contents) or not self._fit(keys, values):
+            return 0
+        client = None
+        if request_id is not None:
+            client = self._results.active(request_id[0])
+            if client is None or request_id[1] <= client.highest:
+                return 0
+        revision = self._state.revision + 1
+        done = self._put(list(zip(keys, values, strict=True)), self._tables.get_many(Table.KEY, keys))
+        if client is not None and done:
+            sequence = request_id[1]
+            self._results.remember_puts(client, range(sequence, sequence + done), range(revision, revision + done))
+        return done
+
+    def _fit(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bool:
+        sizes = list(map(len, keys))
+        return min(sizes) > 0 and max(sizes) <= self._key_max and max(map(len, values)) <= self._value_max
 
     def _plain_until(self, commands: Sequence[Any], first: int) -> int:
         """Behind the last command, from `first` on, that is a put within its limits and no retry."""
@@ -98,7 +122,7 @@ class PlainPuts:
             highest[name] = sequence
         return len(commands)
 
-    def _put(self, run: Sequence[Any], rows: dict[bytes, bytes]) -> int:
+    def _put(self, pairs: Sequence[tuple[bytes, bytes]], rows: dict[bytes, bytes]) -> int:
         """How many were done: all, or those before a key that hangs on a lease, or up to the one that fills the quota.
 
         `rows`: the latest row of each key that has one. One loop without calls of our own, because this is what a
@@ -111,7 +135,7 @@ class PlainPuts:
         events: list[bytes] = []
         block, block_bytes = (revision + 1, garbage, chain), 0
         new_keys = 0
-        for _, _, key, value in run:
+        for key, value in pairs:
             key_bytes, value_bytes = len(key), len(value)
             cost = 2 * key_bytes + value_bytes + VERSION_OVERHEAD_BYTES
             create, version, jump, jump_sub, since, old_leaf = revision + 1, 0, 0, 0, 0, 0

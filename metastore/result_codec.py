@@ -24,6 +24,8 @@ from metastore.results import (
 )
 
 REFUSED, PUT, DELETE_RANGE, RANGE, TXN, COMPACT, LEASE, DONE, PIN = range(9)
+SERIES, EACH = 9, 10
+"""The results of a series of puts (`put_series.py`)."""
 
 Wire = tuple[Any, ...]
 Numbered = Sequence[Any]

@@ -20,8 +20,10 @@ class GroupFace(Protocol):
         """Have `done` called exactly once, in a later turn of the loop. Raises RaftError where nothing began."""
         ...
 
-    def submit_all(self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0) -> None:
-        """As `submit`, for commands that come to one end together."""
+    def submit_all(
+        self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0, weight: int | None = None
+    ) -> None:
+        """As `submit`, for commands that come to one end together. `weight`: as how many they count."""
         ...
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied: ...

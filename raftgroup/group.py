@@ -160,10 +160,15 @@ class Group:
         """Propose, and have `done` called with the one end that it comes to."""
         self.submit_all([command], done, timeout_s=timeout_s)
 
-    def submit_all(self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0) -> None:
-        """Propose these commands, in this order and as one: they come to one end. Raises where nothing began."""
+    def submit_all(
+        self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0, weight: int | None = None
+    ) -> None:
+        """Propose these commands, in this order and as one: they come to one end. Raises where nothing began.
+
+        `weight`: as how many they count, where one of them takes the time of many.
+        """
         self._check_alive()
-        self._proposals.add(commands, done, now=self._clock.now(), timeout_s=timeout_s)
+        self._proposals.add(commands, done, now=self._clock.now(), timeout_s=timeout_s, weight=weight)
         self._wake()
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied:

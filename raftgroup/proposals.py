@@ -39,13 +39,14 @@ Done = Callable[[Applied | RaftError], None]
 class Proposal:
     """Commands that come to one end together, and whoever waits for it.
 
-    `sent`: it has left the queue, so its outcome may be unknown.
+    `sent`: it has left the queue, so its outcome may be unknown. `weight`: as how many commands they count.
     """
 
-    __slots__ = ("commands", "deadline", "done", "sent")
+    __slots__ = ("commands", "deadline", "done", "sent", "weight")
 
-    def __init__(self, commands: Sequence[bytes], deadline: float, done: Done) -> None:
+    def __init__(self, commands: Sequence[bytes], deadline: float, done: Done, weight: int = 1) -> None:
         self.commands = commands
+        self.weight = weight
         self.deadline = deadline
         self.done: Done | None = done
         self.sent = False
@@ -89,9 +90,14 @@ class Proposals:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, commands: Sequence[bytes], done: Done, *, now: float, timeout_s: float) -> None:
-        """They go into one entry of the log. `done` is called once, with what they came to."""
-        proposal = Proposal(commands, now + timeout_s, done)
+    def add(
+        self, commands: Sequence[bytes], done: Done, *, now: float, timeout_s: float, weight: int | None = None
+    ) -> None:
+        """They go into one entry of the log. `done` is called once, with what they came to.
+
+        `weight`: as how many they count for the size of an entry, where it is not their number.
+        """
+        proposal = Proposal(commands, now + timeout_s, done, len(commands) if weight is None else weight)
         self._queue.append(proposal)
         waiting = self._by_timeout.get(timeout_s)
         if waiting is None:
@@ -115,7 +121,7 @@ class Proposals:
             if proposal.done is not None:
                 proposal.sent = True
                 batch.append(proposal)
-                count += len(proposal.commands)
+                count += proposal.weight
                 size += sum(map(len, proposal.commands))
         return batch
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import Any
 
-from metastore.codec import encode_command, encode_plain_put, operation_fields
+from metastore.codec import encode_command, operation_fields
 from metastore.requests import Command, Range, RequestId, WatchRequest
 from metastore.result_codec import decode_result
 from metastore.results import PutResult, RangeResult
@@ -65,8 +65,10 @@ class Client(StoreApi):
     async def _put(self, key: bytes, value: bytes, timeout_s: float | None) -> PutResult:
         if self._session.is_full():
             await self._session.admit()
-        command = encode_plain_put(key, value, self._next_request_id())
-        result: PutResult = decode_result(await self._propose(command, timeout_s))
+        once = self._exactly_once
+        content = (self._next_request_id(), key, value)
+        answer = self._session.send(Kind.WRITES, content, 0, timeout_s, repeatable=once, writes=True)
+        result: PutResult = decode_result(await answer)
         return result
 
     def _next_request_id(self) -> tuple[str, int] | None:
@@ -128,8 +130,8 @@ class Client(StoreApi):
     def _put_one_of(self, many: Many, key: Content, value: Content) -> bool:
         """Whether there is room for another one."""
         session, once = self._session, self._exactly_once
-        command = encode_plain_put(as_bytes(key), as_bytes(value), self._next_request_id())
-        session.send_for(many, Kind.WRITES, command, len(command), None, repeatable=once, writes=True)
+        content = (self._next_request_id(), as_bytes(key), as_bytes(value))
+        session.send_for(many, Kind.WRITES, content, 0, None, repeatable=once, writes=True)
         return many.begin() and not session.is_full()
 
     async def _room_for(self, many: Many) -> None:

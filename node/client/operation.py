@@ -19,7 +19,7 @@ class Operation:
     """`repeatable`: sending it twice does no harm (a read, or a write with a request id).
 
     `sent`: it has left this process at least once, so that a write may be applied. `content` is what its frame has
-    beside the number.
+    beside the number; of a plain put (request id, key, value).
     """
 
     __slots__ = ("content", "deadline", "kind", "number", "repeatable", "sent", "slot", "writes")

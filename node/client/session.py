@@ -13,6 +13,7 @@ import random
 from collections import deque
 from typing import Any
 
+from metastore.put_series import results_in
 from metastore.requests import WatchRequest
 from node.client.connecting import FAILURES, Connector, Whereabouts, whereabouts
 from node.client.link import Link
@@ -136,6 +137,8 @@ class Session:
         operation.sent = True
         if operation.kind is Kind.CALL:
             link.send(Kind.CALL, [operation.number, *operation.content])
+        elif operation.kind is Kind.WRITES and type(operation.content) is tuple:
+            link.gather_put(operation.number, *operation.content)
         else:
             content = operation.content
             link.gather(operation.kind, operation.number, content, size or len(content))
@@ -144,13 +147,13 @@ class Session:
 
     def _on_frame(self, kind: int, body: Any) -> None:
         if kind == Kind.RESULTS:
-            pop = self._pending.pop
             for number, wire in zip(body[::2], body[1::2], strict=True):
-                operation = pop(number, None)
-                if operation is not None:
-                    slot = operation.slot
-                    if not slot.done():
-                        slot.set_result(wire)
+                of_series = results_in(wire)
+                if of_series is None:
+                    self._succeeded(number, wire)
+                else:
+                    for place, each in enumerate(of_series, number):
+                        self._succeeded(place, each)
             self._admit_more()
         elif kind == Kind.FAILURES:
             for number, failure in zip(body[::2], body[1::2], strict=True):
@@ -167,6 +170,13 @@ class Session:
             watch = self._watches.get(body[0])
             if watch is not None:
                 watch.on_frame(kind, body)
+
+    def _succeeded(self, number: int, wire: Any) -> None:
+        operation = self._pending.pop(number, None)
+        if operation is not None:
+            slot = operation.slot
+            if not slot.done():
+                slot.set_result(wire)
 
     def _failed(self, number: int, error: Exception) -> None:
         operation = self._pending.get(number)

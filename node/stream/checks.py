@@ -5,12 +5,14 @@ A plain put, which most commands are, is checked without making a value of it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from metastore.codec import PLAIN_PUT, RANGE, decode_fields, decode_operation, unpack_command
+from metastore.codec import PLAIN_PUT, RANGE, decode_fields, decode_operation, pack, unpack_command
 from metastore.errors import InvalidRequest
 from metastore.exactly_once import SEQUENCE_MAX
 from metastore.limits import Limits
+from metastore.put_series import is_series, keeps_limits, singles
 from metastore.requests import (
     Compact,
     DeleteRange,
@@ -33,13 +35,50 @@ CLIENT_COMMANDS = (
 PLAIN_PUT_EXTRA_BYTES = 512
 
 
-def check_command(command: Any, limits: Limits) -> None:
-    """Raises the refusal of a command that a client may not propose, or that could not be applied."""
+class Checked(NamedTuple):
+    """A command; `number` and `puts`: the requests that it answers, successive ones. `refusal`: it is not proposed."""
+
+    number: int
+    puts: int
+    command: bytes
+    refusal: Exception | None
+
+
+def checked(number: int, command: Any, limits: Limits) -> Iterator[Checked]:
+    """What of it can be proposed, or why not: for each put of a series apart, if something is wrong with one."""
+    try:
+        fields = unpacked(command)
+    except InvalidRequest as error:
+        yield Checked(number, 1, command, error)
+        return
+    if not is_series(fields):
+        yield Checked(number, 1, command, refusal_of_fields(fields, limits))
+    elif keeps_limits(fields, limits):
+        yield Checked(number, len(fields[2]) // 2, command, None)
+    else:
+        for place, single in enumerate(singles(fields), number):
+            yield Checked(place, 1, pack(single), refusal_of_fields(single, limits))
+
+
+def unpacked(command: Any) -> Any:
+    """Raises InvalidRequest."""
     if type(command) is not bytes:
         raise InvalidRequest(f"a command is bytes, not {type(command).__name__}")
-    fields = unpack_command(command)
+    return unpack_command(command)
+
+
+def refusal_of_fields(fields: Any, limits: Limits) -> Exception | None:
     if type(fields) is list and len(fields) == 4 and fields[0] == PLAIN_PUT and is_plain(fields, limits):
-        return
+        return None
+    try:
+        check_fields(fields, limits)
+    except Exception as error:
+        return error
+    return None
+
+
+def check_fields(fields: Any, limits: Limits) -> None:
+    """Raises the refusal of a command that a client may not propose, or that could not be applied."""
     request, request_id = decode_fields(fields)
     if not isinstance(request, CLIENT_COMMANDS):
         raise InvalidRequest(f"{type(request).__name__} is proposed by the leader alone: clients can't send it")

@@ -18,7 +18,7 @@ from metastore.results import RangeResult
 from node.connection_room import Welcome
 from node.group_face import Outcome
 from node.service import size_of
-from node.stream.checks import check_command, read_range
+from node.stream.checks import Checked, checked, read_range
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
 from node.stream.shape import NUMBER_MAX, ProtocolError, a_number, pairs_of, told
 from node.stream.watches import Pump, read_watch
@@ -136,36 +136,39 @@ class StreamConnection(asyncio.Protocol):
 
     def _on_writes(self, body: Any) -> None:
         """What can be refused at once is; the rest of the frame is proposed together."""
-        limits, numbers, commands = self._service.store.limits, [], []
+        limits, accepted = self._service.store.limits, []
         for number, command in pairs_of(body):
-            try:
-                check_command(command, limits)
-            except Exception as error:
-                self._tell_failure(number, error)
-            else:
-                numbers.append(number)
-                commands.append(command)
-        if not commands:
+            for item in checked(number, command, limits):
+                if item.refusal is None:
+                    accepted.append(item)
+                else:
+                    self._tell_failure(item.number, item.refusal)
+        if not accepted:
             return
+        commands, puts = [item.command for item in accepted], sum(item.puts for item in accepted)
+        done = partial(self._done, accepted, puts)
         try:
-            self._service.group.submit_all(commands, partial(self._done, numbers), timeout_s=self._timeout_s)
-            self._in_flight += len(commands)
+            self._service.group.submit_all(commands, done, timeout_s=self._timeout_s, weight=puts)
+            self._in_flight += puts
         except Exception as error:
-            for number in numbers:
-                self._tell_failure(number, error)
+            self._tell_failures(accepted, error)
 
-    def _done(self, numbers: Sequence[int], outcome: Outcome) -> None:
-        self._in_flight -= len(numbers)
+    def _done(self, items: Sequence[Checked], puts: int, outcome: Outcome) -> None:
+        self._in_flight -= puts
         if isinstance(outcome, Applied):
-            self._service.metrics.applied += len(numbers)
-            answers: list[Any] = [None] * (2 * len(numbers))
-            answers[::2], answers[1::2] = numbers, outcome.results
+            self._service.metrics.applied += puts
+            answers: list[Any] = [None] * (2 * len(items))
+            answers[::2], answers[1::2] = [item.number for item in items], outcome.results
             self._results += answers
             self._flush_soon()
-            return
-        for number in numbers:
+        else:
             self._service.metrics.failed(outcome)
-            self._tell_failure(number, outcome)
+            self._tell_failures(items, outcome)
+
+    def _tell_failures(self, items: Sequence[Checked], error: Exception) -> None:
+        for item in items:
+            for number in range(item.number, item.number + item.puts):
+                self._tell_failure(number, error)
 
     def _on_reads(self, body: Any) -> None:
         for number, fields in pairs_of(body):

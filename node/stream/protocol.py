@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised when a frame changes its meaning. A node refuses what it does not speak, and says what it does."""
 
 FRAME_BYTES_EXTRA = 64 * 1024
@@ -35,7 +35,8 @@ class Kind(enum.IntEnum):
     REFUSED = 3
     """N {"reason": str}: the connection ends."""
     WRITES = 4
-    """C [number, command, ...]: commands as `metastore.codec` encodes them."""
+    """C [number, command, ...]: commands as `metastore.codec` encodes them. A series (`metastore.put_series`) takes as
+    many successive numbers as it has puts, and each of these may fail for itself."""
     READS = 5
     """C [number, range, ...]: ranges as lists, as `metastore.codec` writes them inside of transactions."""
     RESULTS = 6

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from metastore.codec import encode_command, operation_fields
+from metastore.put_series import encode_series
 from metastore.requests import Compact, EvictResults, LeaseExpire, Put, Range, RequestId, Tick
 from node.client import Client
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
@@ -199,6 +200,53 @@ async def test_a_node_that_has_stopped_says_so_to_every_write_of_a_frame(
         (1, "node-failed"),
         (2, "node-failed"),
     ]
+
+
+def pairs(flat: list[Any]) -> list[tuple[int, Any]]:
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+async def test_one_bad_put_of_a_series_harms_no_other(stream: StreamServer, group: FakeGroup) -> None:
+    contents = [b"a", b"1", b"k" * 5000, b"2", b"c", b"3"]
+    async with raw(stream) as connection:
+        connection.send(Kind.WRITES, [7, encode_series(("c", 1), contents)])
+        answers = dict([await connection.frame(), await connection.frame()])
+    assert [(number, code) for number, (code, _, _) in pairs(answers[Kind.FAILURES])] == [(8, "key-too-large")]
+    assert [number for number, _ in pairs(answers[Kind.RESULTS])] == [7, 9]
+    assert group.store.key_count == 2
+
+
+async def test_a_series_that_comes_to_no_end_is_told_for_each_of_its_puts(
+    stream: StreamServer, group: FakeGroup
+) -> None:
+    group.leading = False
+    async with raw(stream) as connection:
+        connection.send(Kind.WRITES, [7, encode_series(None, [b"a", b"1", b"b", b"2"])])
+        kind, failures = await connection.frame()
+    assert kind == Kind.FAILURES
+    assert [(number, code) for number, (code, _, _) in pairs(failures)] == [(7, "unavailable"), (8, "unavailable")]
+
+
+async def test_puts_that_follow_each_other_travel_as_a_series(
+    client: Client, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what comes in between keeps its place."""
+    await client.put("first", "1")
+    seen: list[int] = []
+    original = group.submit_all
+
+    def counted(commands: Sequence[bytes], *args: Any, **options: Any) -> None:
+        seen.append(len(commands))
+        original(commands, *args, **options)
+
+    monkeypatch.setattr(group, "submit_all", counted)
+    puts = [client.put(f"k{n}", b"v") for n in range(600)]
+    results = await asyncio.gather(*puts, client.delete("k1"), client.put("k1", "again"))
+    assert [result.revision for result in results] == list(range(3, 605))
+    assert sum(seen) == 5
+    found = await client.get("k1")
+    assert found is not None
+    assert (found.value, found.version) == (b"again", 1)
 
 
 async def test_a_bad_range_and_an_unknown_call_are_refused(stream: StreamServer) -> None:

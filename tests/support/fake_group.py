@@ -72,8 +72,10 @@ class FakeGroup:
     def submit(self, command: bytes, done: Done, *, timeout_s: float = 5.0) -> None:
         self.submit_all([command], done, timeout_s=timeout_s)
 
-    def submit_all(self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0) -> None:
-        self.submitted += len(commands)
+    def submit_all(
+        self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0, weight: int | None = None
+    ) -> None:
+        self.submitted += len(commands) if weight is None else weight
         loop = asyncio.get_running_loop()
         if not self.leading:
             loop.call_later(timeout_s, done, Unavailable("no leader with a majority was found before the deadline"))
