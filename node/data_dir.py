@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from node.folder import FolderError, Marker
+from node.topology.initialization import Participant
 
 MARKER = "node.json"
 
@@ -29,3 +30,20 @@ def claim_data_dir(path: Path, *, cluster: str, node: str) -> None:
         )
     if its_node != node:
         raise FolderError(f"{path} belongs to node {its_node!r}, not to {node!r}; correct --id, or give another folder")
+
+
+def kept_participant(path: Path) -> Participant:
+    """How far the initialization of a cluster is at this node. Raises FolderError."""
+    content = Marker(path, MARKER).read() or {}
+    if content.get("init") is None:
+        return Participant()
+    try:
+        return Participant.from_json(content["init"])
+    except (ValueError, KeyError, TypeError):
+        raise FolderError(f"{path / MARKER} has an initialization that can't be read; give a new folder") from None
+
+
+def keep_participant(path: Path, participant: Participant) -> None:
+    """On disk when this returns. Raises FolderError."""
+    marker = Marker(path, MARKER)
+    marker.write({**(marker.read() or {}), "init": participant.to_json()})

@@ -109,6 +109,9 @@ REFUSALS: dict[type[Exception], Refusal] = {
         "membership-refused", 409, "The membership can't change so now", Grpc.FAILED_PRECONDITION, None
     ),
     topology.JoinRejected: Refusal("join-rejected", 403, "The node may not join", Grpc.FAILED_PRECONDITION, None),
+    topology.AlreadyInitialized: Refusal(
+        "already-initialized", 409, "The cluster is initialized", Grpc.FAILED_PRECONDITION, None
+    ),
     topology.JoinLater: Refusal("join-later", 503, "The node can't join yet", _DOWN, None),
     group.NodeFailed: Refusal("node-failed", 503, "This node has stopped", _DOWN, "etcdserver: server stopped"),
 }

@@ -14,6 +14,7 @@ from node.config import NodeConfig
 from node.file_limit import raise_file_limit
 from node.follower import FollowerNode
 from node.server import Node
+from node.waiting_room import WaitingRoom, config_of
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,16 @@ async def run_node(config: NodeConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    node = make_node(config)
+    settled = config_of(config)
+    if settled is None:
+        await _run(WaitingRoom(config), stopped)
+        settled = config_of(config)
+    if settled is not None and not stopped.is_set():
+        await _run(make_node(settled), stopped)
+    log.info("%s has stopped", config.id)
+
+
+async def _run(node: Runnable, stopped: asyncio.Event) -> None:
     try:
         await node.start()
         gc.freeze()
@@ -51,7 +61,6 @@ async def run_node(config: NodeConfig) -> None:
         await _first(node.wait(), stopped.wait())
     finally:
         await node.stop()
-    log.info("%s has stopped", config.id)
 
 
 async def _first(*coroutines: Coroutine[Any, Any, Any]) -> None:

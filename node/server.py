@@ -21,7 +21,7 @@ from node.cluster_view import not_ready
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig
 from node.connection_room import ConnectionRoom
-from node.data_dir import claim_data_dir
+from node.data_dir import claim_data_dir, kept_participant
 from node.feed.local import local_source
 from node.folder import FolderError
 from node.http.server import HttpServer
@@ -95,6 +95,8 @@ class Node:
             self._clock,
             Difference(config.catch_up_difference),
         )
+        participant = kept_participant(config.data_dir)
+        self.service.participant = lambda: participant
         self.service.recoveries = lambda: self.keeper.reports
         self.service.vault_revision = lambda: self.keeper.revision
         self.topology = self._make_topology()

@@ -22,6 +22,7 @@ from metastore.snapshot import SnapshotReader
 from metastore.validation import check_request, check_request_id, is_read_only
 from node.group_face import Done, GroupFace, Outcome
 from node.metrics import Metrics
+from node.topology.initialization import Participant
 from node.watching import Watching
 from raftgroup.proposals import Applied
 from recovery.report import RecoveryReport
@@ -51,6 +52,8 @@ class Service:
         self.open_snapshot: OpenSnapshot | None = None
         self.recoveries: Callable[[], list[RecoveryReport]] = list
         """Those of this process, the last one perhaps still under way."""
+        self.participant: Callable[[], Participant] = Participant
+        """How far the initialization of the cluster is at this node, if it came to it so."""
         self.vault_revision: Callable[[], int] = int
         """LV of this node's vault; 0 where it has none."""
         self.topology: Topology | None = None

@@ -11,6 +11,7 @@ import click
 from node.cli.alarm import alarm
 from node.cli.backup import backup
 from node.cli.bench import bench
+from node.cli.init import init
 from node.cli.kv import compact, delete, get, put, range_
 from node.cli.lease import lease
 from node.cli.load import load
@@ -43,6 +44,7 @@ for command in (up, node, put, get, delete, range_, txn, watch, lease, compact, 
     main.add_command(command)
 main.add_command(recover_quorum)
 main.add_command(topology)
+main.add_command(init)
 main.add_command(alarm)
 main.add_command(vault)
 main.add_command(bench)

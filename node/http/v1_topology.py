@@ -7,15 +7,17 @@ from typing import Any
 from aiohttp import web
 
 from metastore.errors import InvalidRequest
-from node.http.body import a_number, a_text, fields_of, one_of, read_json, shown
+from node.http.body import a_flag, a_list, a_number, a_text, fields_of, one_of, read_json, shown
 from node.http.v1_keys import answer
 from node.refusals import BadRequest
 from node.service import Service
+from node.topology.errors import AlreadyInitialized
 from node.topology.face import Topology, cluster_view
 from node.topology.records import NodeRecord, Role
 from node.topology.registrar import Registrar
 from node.topology.verdicts import JoinRequest
-from node.topology.view import logical_row
+from node.topology.view import logical_row, rules_of
+from raftgroup.errors import Unavailable
 
 
 def addresses(value: Any, name: str) -> dict[str, str]:
@@ -41,6 +43,8 @@ class TopologyRoutes:
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/v1/cluster", self.cluster, allow_head=False),
+            web.get("/v1/init", self.init, allow_head=False),
+            web.post("/v1/cluster/init", self.initialize),
             web.get("/v1/topology", self.topology, allow_head=False),
             web.get("/v1/topology/nodes/{id}", self.node, allow_head=False),
             web.get("/v1/recovery", self.recovery, allow_head=False),
@@ -65,6 +69,23 @@ class TopologyRoutes:
 
     async def cluster(self, request: web.Request) -> web.Response:
         return answer(cluster_view(await self._registrar.state()))
+
+    async def init(self, request: web.Request) -> web.Response:
+        """How this node came to its cluster: for one that still initializes it."""
+        return answer(self._service.participant().to_json())
+
+    async def initialize(self, request: web.Request) -> web.Response:
+        """Of a cluster that is there: nothing is to be done, or too late."""
+        found = fields_of(await read_json(request), {"members": a_list, "cancel": a_flag})
+        rules = rules_of(self._service.store.system)
+        members = sorted({a_text(each, "members") for each in found.get("members", [])})
+        if rules is None:
+            raise Unavailable("the cluster is being founded: its members are waiting for each other; try again")
+        if list(rules.members) != members or found.get("cancel"):
+            raise AlreadyInitialized(
+                f"this cluster is initialized, with {', '.join(rules.members)}: other nodes join it with --join"
+            )
+        return answer({"initialized": True, "members": members})
 
     async def topology(self, request: web.Request) -> web.Response:
         return answer(self._topology.view())

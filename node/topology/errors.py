@@ -27,3 +27,7 @@ class JoinLater(TopologyError):
 
 class NodeRefused(TopologyError):
     """The cluster does not take this node: the text says why and what to do. The node stops."""
+
+
+class AlreadyInitialized(TopologyError):
+    """The cluster was initialized, with other members than are asked for now."""

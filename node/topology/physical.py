@@ -23,13 +23,14 @@ QUIET = {State.ALIVE: logging.INFO, State.SUSPECT: logging.DEBUG, State.DEAD: lo
 
 
 class PhysicalTopology(Component):
-    """`instance` names this process among all that ever had the node's name. Others learn `role` and addresses."""
+    """`instance` names this process among all that ever had the node's name. Others learn `role` and addresses, and of
+    one that waits to be initialized how a plan has to name it (`member`)."""
 
-    def __init__(self, config: NodeConfig, role: Role) -> None:
+    def __init__(self, config: NodeConfig, role: Role, member: str | None = None) -> None:
         self.instance = secrets.token_hex(INSTANCE_BYTES)
         self._listening = config.swim_listening()
         clients = {name: address for name, address in config.advertised().items() if name != "peer"}
-        tags = {"role": role.value, **clients}
+        tags = {"member": member} if member else {"role": role.value, **clients}
         own = Record(config.id, config.swim_advertised(), self.instance, tags=sorted_tags(tags))
         self.swim = Swim(
             own,

@@ -1,0 +1,56 @@
+"""palisade init."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from node.cli.printing import print_json
+from node.cli.session import REFUSED, UNAVAILABLE, Failure, Session
+
+TIMEOUT_S = 20.0
+
+
+@click.command()
+@click.argument("members", nargs=-1, required=True)
+@click.option(
+    "--at", default="127.0.0.1:7401", show_default=True, metavar="HOST:PORT", help="HTTP address of one of them."
+)
+@click.option("--cancel", is_flag=True, help="Take back what has begun, as long as nothing is committed.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def init(members: tuple[str, ...], at: str, cancel: bool, as_json: bool) -> None:
+    """Make a cluster out of the nodes MEMBERS, which were started without --initial-cluster and --join.
+
+    They find each other by --seeds. Repeating it changes nothing, and goes on with what was interrupted.
+
+    \b
+    palisade init n1 n2 n3 --at 127.0.0.1:7401
+    """
+    code, said = asyncio.run(ask(at, {"members": list(members), "cancel": cancel}))
+    if code == 200:
+        if as_json:
+            print_json(said)
+        else:
+            print(f"{'cancelled' if cancel else 'initialized'}: {', '.join(said['members'])}")
+        return
+    refused = 400 <= code < 500
+    failure = Failure(REFUSED if refused else UNAVAILABLE, said["code"], said["detail"], not refused)
+    Session([], 0, as_json).fail(failure)
+
+
+async def ask(at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """(status, answer); 503 where nobody answers."""
+    import aiohttp
+
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session,
+            session.post(f"http://{at}/v1/cluster/init", json=body) as response,
+        ):
+            answer = await response.json(content_type=None)
+            return response.status, {"code": "unavailable", "detail": str(answer), **answer}
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        detail = f"{at} does not answer: {error or type(error).__name__}; start it, or give another --at"
+        return 503, {"code": "unavailable", "detail": detail}
