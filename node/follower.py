@@ -22,7 +22,7 @@ from node.topology.records import Role
 from node.topology.registrar import ClusterState
 from node.topology.remote_door import RemoteDoor
 from node.topology.seeds import ask_for_seeds, http_of_voters
-from node.vault_keeper import VaultKeeper
+from node.vault_keeper import RecoveryClock, VaultKeeper
 from raftgroup.clock import SystemClock
 from raftgroup.directory_lock import DirectoryLock
 from recovery.catchup import Difference
@@ -46,7 +46,7 @@ class FollowerNode:
             config.id,
             self._source,
             Lifecycle([]),
-            SystemClock(),
+            RecoveryClock(SystemClock(), gentle=False),
             Difference(config.catch_up_difference),
         )
         member = TopologyMember(

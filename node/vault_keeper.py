@@ -48,21 +48,38 @@ class ComponentPort:
         await self._inner.listeners.tell(Told(revision, events, last))
 
 
-class RecoveryClock:
-    """Of the event loop for waiting, of the system for measuring."""
+PAUSE_S_MAX = 0.05
 
-    def __init__(self, clock: Clock) -> None:
+
+class RecoveryClock:
+    """Of the event loop for waiting, of the system for measuring.
+
+    `gentle`: each time that the recovery lets others have a turn it pauses for as long as it has worked since the last
+    time, so that a member of the Raft group goes on replicating: others depend on that, and on nobody's vault.
+    """
+
+    def __init__(self, clock: Clock, *, gentle: bool) -> None:
         self.now = clock.now
+        self._gentle = gentle
+        self._rested = clock.now()
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        worked_s = self.now() - self._rested
+        await asyncio.sleep(max(seconds, min(worked_s, PAUSE_S_MAX)) if self._gentle else seconds)
+        self._rested = self.now()
 
 
 class VaultKeeper(Component):
     """`catch_up` when the node has been let in; it follows by itself from then on."""
 
     def __init__(
-        self, path: Path, node: str, source: ClusterSource, inner: Lifecycle, clock: Clock, difference: Difference
+        self,
+        path: Path,
+        node: str,
+        source: ClusterSource,
+        inner: Lifecycle,
+        clock: RecoveryClock,
+        difference: Difference,
     ) -> None:
         self.difference = difference
         self._path = path
@@ -106,7 +123,7 @@ class VaultKeeper(Component):
         """Raises what refuses the vault (VaultError)."""
         self._trouble = asyncio.get_running_loop().create_future()
         self._vault = open_vault(self._path)
-        world = World(self._vault, self._source, self._port, NoResources(), RecoveryClock(self._clock), self.difference)
+        world = World(self._vault, self._source, self._port, NoResources(), self._clock, self.difference)
         self._follower = Follower(world, Settings(self._node))
 
     async def catch_up(self) -> int:
