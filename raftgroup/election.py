@@ -26,16 +26,26 @@ def log_is_current(candidacy: Candidacy, last_index: int, last_term: int) -> boo
     return (candidacy.last_term, candidacy.last_index) >= (last_term, last_index)
 
 
-def split_vote_patience_s(attempt: int, timing: Timing) -> tuple[float, float]:
-    """From when until when a candidate that was not elected tries again; `attempt` counts its elections since it last
-    heard a leader, from 1.
+SHORT_ATTEMPTS = 5
+PATIENCE_MAX = 8
+"""In election timeouts."""
+
+
+def election_patience_s(attempt: int, timing: Timing) -> tuple[float, float]:
+    """From when until when a candidate that was not elected tries again; `attempt` counts the elections that this node
+    had a part in since it last heard a leader, from 1.
 
     Two candidates that split the votes have waited a whole election timeout already, and nobody leads whom they could
     disturb: so the first retry comes soon, spread over several round trips. Later ones come as late as any election,
-    so that votes that are slow to come (a slow disk) are waited for in the end.
+    and where that does not help either, later and later: votes have to be on disk before they are sent, and an fsync
+    may take seconds. Who has voted waits as long as its candidate, or it would end the election in which it votes.
     """
-    soonest = min(2 * timing.heartbeat_s * 2 ** (attempt - 1), timing.election_timeout_min_s)
-    return soonest, min(3 * soonest, timing.election_timeout_max_s)
+    shortest, longest = timing.election_timeout_min_s, timing.election_timeout_max_s
+    if attempt > SHORT_ATTEMPTS:
+        times = min(2 ** (attempt - SHORT_ATTEMPTS), PATIENCE_MAX)
+        return times * shortest, times * longest
+    soonest = min(2 * timing.heartbeat_s * 2 ** (attempt - 1), shortest)
+    return soonest, min(3 * soonest, longest)
 
 
 class StandBack:

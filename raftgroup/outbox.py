@@ -28,12 +28,20 @@ class Outbox:
         self._term_writes_covered = 0
         self._term_writes_synced = 0
 
-    def send_durable(self, member: str, kind: int, body: Any) -> None:
-        """Send once everything that was written until now is on disk."""
+    def send_durable(self, member: str, kind: int, body: Any) -> bool:
+        """Send once everything that was written until now is on disk; False when that has to be waited for."""
         if self._syncing or self._journal.dirty:
             self._held.append((member, kind, body))
-        else:
+            return False
+        self._send(member, kind, body)
+        return True
+
+    def send_in_term(self, member: str, kind: int, body: Any) -> None:
+        """Send once term and vote are on disk: a message that says nothing of entries."""
+        if self.term_is_durable:
             self._send(member, kind, body)
+        else:
+            self.send_durable(member, kind, body)
 
     def term_written(self) -> None:
         """Term or vote were written to the journal."""

@@ -78,6 +78,7 @@ class Replica:
         """A snapshot is about to become the state: apply nothing, and do not campaign."""
         self._wants_tick = False
         self._lease_until = 0.0
+        self._sign_of_life_due = 0.0
         self._known: dict[str, str] | None = None
         self._memberships = MembershipLog(membership)
         self._log_limit = LogLimit()
@@ -305,7 +306,17 @@ class Replica:
 
     def _answer(self, leader: str, next_index: int, success: bool, sent_at: float) -> None:
         body = [self.engine.term, next_index, success, sent_at, self.identity.incarnation]
-        self.outbox.send_durable(leader, Kind.APPEND_REPLY, body)
+        if not self.outbox.send_durable(leader, Kind.APPEND_REPLY, body):
+            self._give_sign_of_life(leader, sent_at)
+
+    def _give_sign_of_life(self, leader: str, sent_at: float) -> None:
+        """The answer waits for the disk, perhaps for seconds: a leader must not take that for silence, since where it
+        needs this follower for its majority it would fall back, again and again. It says that this node follows, and
+        nothing of entries."""
+        now = self._clock.now()
+        if now >= self._sign_of_life_due and self.outbox.term_is_durable:
+            self._sign_of_life_due = now + self._timing.heartbeat_s
+            self._send(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
 
     def apply(self, index: int, term: int, command: bytes) -> Any:
         kind = command[:1]
@@ -393,7 +404,7 @@ class Replica:
         if term >= self.engine.term:
             self._hear(leader, term)
             self.engine.deliver_heartbeat(leader, term)
-        self.outbox.send_durable(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
+        self.outbox.send_in_term(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
 
     # Leaders.
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from raftgroup.election import Candidacy, PreVote, StandBack, log_is_current, split_vote_patience_s
+from raftgroup.election import (
+    SHORT_ATTEMPTS,
+    Candidacy,
+    PreVote,
+    StandBack,
+    election_patience_s,
+    log_is_current,
+)
 from raftgroup.engine import Engine
 from raftgroup.membership import Membership
 from raftgroup.messages import Kind
@@ -65,7 +72,8 @@ class Voting:
         self._pre_vote = PreVote(own_id)
         self._stand_back = StandBack(2 * timing.heartbeat_s, timing.election_timeout_min_s)
         self._votes: set[tuple[int, str]] = set()
-        self._campaigned_in = -1
+        self._took_part_in = -1
+        self._asked = False
         self._attempts = 0
         self.handlers: dict[int, Callable[[str, Any], None]] = {
             Kind.PRE_VOTE: self._on_pre_vote,
@@ -109,11 +117,22 @@ class Voting:
         return False
 
     def ticked(self) -> None:
-        """After each tick: an election that has just begun may have to be repeated."""
-        if self.engine.role is Role.CANDIDATE and self.engine.term != self._campaigned_in:
-            self._campaigned_in = self.engine.term
-            self._attempts += 1
-            self.engine.retry_election(*split_vote_patience_s(self._attempts, self._timing))
+        """After each tick: an election may have to be repeated, so long after its questions have left."""
+        if self.engine.role is not Role.CANDIDATE:
+            return
+        if self._takes_part_anew():
+            self._asked = False
+        if not self._asked:
+            self._asked = self._outbox.term_is_durable
+            self.engine.retry_election(*election_patience_s(self._attempts, self._timing))
+
+    def _takes_part_anew(self) -> bool:
+        """Whether this is the first that this node does in an election, as a candidate or as a voter."""
+        if self.engine.term == self._took_part_in:
+            return False
+        self._took_part_in = self.engine.term
+        self._attempts += 1
+        return True
 
     def ask_for_vote(self, member: str, term: int, last_index: int, last_term: int) -> None:
         handover = term == self._handover_term
@@ -164,6 +183,8 @@ class Voting:
         )
 
     def give_vote(self, candidate: str, term: int) -> None:
+        if self._takes_part_anew() and self._attempts > SHORT_ATTEMPTS:
+            self.engine.retry_election(*election_patience_s(self._attempts, self._timing))
         self._outbox.send_durable(candidate, Kind.VOTE, [term, True, self._incarnation])
 
     def _on_pre_vote(self, candidate: str, body: Any) -> None:

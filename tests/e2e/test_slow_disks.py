@@ -19,6 +19,8 @@ pytestmark = pytest.mark.e2e
 FSYNC_S = 2.0
 WRITES = 400
 AT_ONCE = 16
+ELECTION_S = 60.0
+"""What elects somebody with such disks, and how long it takes: raftgroup/test_slow_disks.py."""
 
 
 class SlowDisks:
@@ -121,6 +123,28 @@ async def test_leadership_moves_away_from_a_slow_disk_when_it_is_asked_to(disks:
         assert median_s < FSYNC_S / 10
         disks.quick(leader)
         await check_all(cluster, load)
+
+
+async def test_a_follower_with_a_slow_disk_is_enough_for_a_majority(disks: SlowDisks) -> None:
+    """The leader dies, and every vote and every acknowledgement of the one that is left takes two seconds."""
+    cluster = disks.cluster
+    leader, (slow, quick) = await cluster.leader(), await cluster.followers()
+    async with Load(cluster.endpoints, "majority", timeout_s=30.0) as load:
+        await load.writes(50)
+        disks.slow(slow)
+        leader.kill()
+        await until(lambda: leads(quick), "the one with the quick disk leading", ELECTION_S)
+        term = (await quick.status())["term"]
+        for _ in range(3):
+            await load.writes_sent_after(time.monotonic())
+        assert (await quick.status())["term"] == term
+        disks.quick(slow)
+        leader.start()
+        await cluster.ready()
+        await load.writes(100)
+        record = await load.stop()
+    await check_record(record, load.prefix, cluster.endpoints)
+    await cluster.equal_digests()
 
 
 async def leads(node: NodeProcess) -> bool:

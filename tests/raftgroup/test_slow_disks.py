@@ -1,0 +1,89 @@
+"""Disks whose fsync takes seconds, in simulated time (scenarios.md, "Everywhere"): a leader that needs them stays, and
+where it dies another one is elected, although every vote has to be on disk before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from raftgroup import voting
+from raftgroup.election import SHORT_ATTEMPTS, election_patience_s
+from raftgroup.errors import RaftError
+from raftgroup.replica import Replica
+from raftgroup.timing import Timing
+from tests.support.raft_cluster import Cluster, Node, settled
+from tests.support.simulation import Stuck
+
+MakeCluster = Callable[..., Cluster]
+
+FSYNC_S = 2.0
+SEEDS = range(8)
+
+
+def slow(nodes: Iterable[Node], fsync_s: float = FSYNC_S) -> None:
+    for node in nodes:
+        node.disk.fsync_s = fsync_s
+
+
+def stays(cluster: Cluster) -> bool:
+    """Whether the leader leads on, and writes go on, for half a minute with one follower dead and one slow."""
+    leader = settled(cluster)
+    dead, slow_one = cluster.followers()
+    term = leader.group.term
+    cluster.crash(dead.id)
+    slow([slow_one])
+    try:
+        for number in range(4):
+            cluster.put(leader.id, "a", str(number), timeout_s=10.0)
+            cluster.run_for(5.0)
+    except RaftError:
+        return False
+    return {node.group.term for node in cluster.healthy} == {term}
+
+
+def test_a_leader_stays_whose_majority_needs_a_slow_disk(make_cluster: MakeCluster) -> None:
+    """The acknowledgement waits for the disk; word that the follower lives does not."""
+    assert all(stays(make_cluster(seed)) for seed in SEEDS)
+
+
+def test_planted_without_a_sign_of_life_such_a_leader_falls_back(
+    make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Replica, "_give_sign_of_life", lambda *_: None)
+    assert not any(stays(make_cluster(seed)) for seed in SEEDS)
+
+
+def elect_with_slow_disks(cluster: Cluster, how_many: int, fsync_s: float, within_s: float) -> Node:
+    leader = settled(cluster)
+    slow(cluster.followers()[:how_many], fsync_s)
+    cluster.run_for(1.0)
+    cluster.crash(leader.id, power=False)
+    return cluster.leader(within_s)
+
+
+@pytest.mark.parametrize(("how_many", "fsync_s", "within_s"), [(1, 2.0, 30.0), (2, 1.0, 30.0), (2, 2.0, 60.0)])
+def test_a_leader_is_elected_by_votes_that_take_seconds_and_stays(
+    make_cluster: MakeCluster, how_many: int, fsync_s: float, within_s: float
+) -> None:
+    for seed in SEEDS:
+        cluster = make_cluster(seed)
+        leader = elect_with_slow_disks(cluster, how_many, fsync_s, within_s)
+        term = leader.group.term
+        cluster.run_for(20.0)
+        assert (leader.group.leads, leader.group.term) == (True, term)
+        slow(cluster.healthy, 0.0005)
+        cluster.run_for(4.0)
+        assert cluster.put(leader.id, "a", "after")
+
+
+def impatient(attempt: int, timing: Timing) -> tuple[float, float]:
+    return election_patience_s(min(attempt, SHORT_ATTEMPTS), timing)
+
+
+def test_planted_without_patience_the_votes_of_slow_disks_come_too_late(
+    make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(voting, "election_patience_s", impatient)
+    with pytest.raises(Stuck):
+        max(elect_with_slow_disks(make_cluster(seed), 2, 2.0, 60.0).id for seed in SEEDS)
