@@ -82,6 +82,8 @@ class LmdbStore:
         self._flushing = asyncio.Lock()
         self.thread = DiskThread("store")
         self.before_save: Callable[[], None] = _nothing
+        self.on_flushed: Callable[[Sequence[bytes], Mapping[bytes, bytes | None]], None] = _nothing_with
+        """Told after each flush which rows of KEY it had: their keys in order, and rows, None for those removed."""
         self.on_replaced: Callable[[], None] = _nothing
         """Called when a received snapshot has become the content of this store: whoever caches it reads it again."""
 
@@ -319,8 +321,9 @@ class LmdbStore:
             except lmdb.Error as error:
                 raise self.file.failure(error) from error
         self.file.renew()
-        self._frozen = new_layers()
+        flushed, self._frozen = self._frozen[Table.KEY], new_layers()
         self._generation += 1
+        self.on_flushed(flushed.keys(), flushed.values)
 
     def _grow(self) -> None:
         self._generation += 1
@@ -331,4 +334,8 @@ class LmdbStore:
 
 
 def _nothing() -> None:
+    return
+
+
+def _nothing_with(_keys: Sequence[bytes], _rows: Mapping[bytes, bytes | None]) -> None:
     return

@@ -50,6 +50,7 @@ from raftgroup.group_config import GroupConfig
 from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.timing import Timing
 from raftgroup.transport import TcpPeers
+from recovery.beside import Beside
 from recovery.catchup import Difference
 
 log = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class Node:
             Lifecycle([]),
             RecoveryClock(self._clock, gentle=True),
             Difference(config.catch_up_difference),
+            Beside(self.store, self._disk),
         )
         participant = kept_participant(config.data_dir)
         self.service.participant = lambda: participant

@@ -15,6 +15,7 @@ from pathlib import Path
 from node.components.lifecycle import Component, Lifecycle
 from node.components.listeners import Told
 from raftgroup.ports import Clock
+from recovery.beside import Beside
 from recovery.catchup import Difference
 from recovery.follow import Follower
 from recovery.ports import ClusterSource, NoResources
@@ -80,7 +81,10 @@ class VaultKeeper(Component):
         inner: Lifecycle,
         clock: RecoveryClock,
         difference: Difference,
+        beside: Beside | None = None,
     ) -> None:
+        """`beside`: of a member of the group, whose vault moves with its store."""
+        self._beside = beside
         self.difference = difference
         self._path = path
         self._node = node
@@ -134,9 +138,15 @@ class VaultKeeper(Component):
         await self._stop_following()
         report = await follower.recover(running=self._port.started)
         log.info("recovered: case %s, LV %d, LM %d, MM %d", _case(report), report.lv, report.lm, report.mm)
-        self._following = asyncio.get_running_loop().create_task(follower.follow(), name="follow")
+        self._following = asyncio.get_running_loop().create_task(self._follow(follower), name="follow")
         self._following.add_done_callback(self._on_end)
         return self.vault.revision
+
+    async def _follow(self, follower: Follower) -> None:
+        if self._beside is None:
+            await follower.follow()
+        else:
+            await self._beside.follow(follower, self.vault, self._clock, lambda: bool(self._inner.listeners))
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

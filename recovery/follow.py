@@ -35,6 +35,8 @@ class Follower:
         self._on_recovering, self._on_progress = on_recovering, on_progress
         self.reports: list[RecoveryReport] = []
         self.recorder = self._new_recorder()
+        self._source = PatientSource(world.source, world.clock, self._new_recorder())
+        self._look_at = world.clock.now() + LOOK_S
 
     def _new_recorder(self) -> Recorder:
         return Recorder(self._settings.node_id, self._world.clock.now, self._on_progress)
@@ -58,22 +60,24 @@ class Follower:
         Raises RecoveryRefused when the history of the cluster is another one by now (restored, forced, lost).
         """
         while True:
-            try:
-                await self._go_on()
-            except SourceCompacted:
-                await self.recover(running=True)
+            await self.step()
 
-    async def _go_on(self) -> None:
-        world, vault = self._world, self._world.vault
-        source = PatientSource(world.source, world.clock, self._new_recorder())
-        look_at = world.clock.now() + LOOK_S
-        while True:
-            if world.clock.now() >= look_at:
-                await self._look(source)
-                look_at = world.clock.now() + LOOK_S
+    async def step(self) -> None:
+        """The next revisions, or a recovery where they are gone; waits a bounded time where there are none yet."""
+        try:
+            await self.look()
+            vault = self._world.vault
             last = vault.revision + self._settings.batch_revisions
-            revisions = await source.changes(vault.revision + 1, last)
-            await tell_and_apply(vault, world.listeners, world.clock, revisions)
+            revisions = await self._source.changes(vault.revision + 1, last)
+            await tell_and_apply(vault, self._world.listeners, self._world.clock, revisions)
+        except SourceCompacted:
+            await self.recover(running=True)
+
+    async def look(self) -> None:
+        """Now and then, whether the history of the cluster is still the vault's: nothing new may come for long."""
+        if self._world.clock.now() >= self._look_at:
+            await self._look(self._source)
+            self._look_at = self._world.clock.now() + LOOK_S
 
     async def _look(self, source: PatientSource) -> None:
         """Whether it is still the same history: a cluster that was restored meanwhile may have nothing new for long."""

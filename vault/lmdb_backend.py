@@ -9,8 +9,8 @@ The file is never mapped for writing: a full disk is an error then, not a signal
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,14 @@ import msgpack
 from vault.directory import DATA, VaultDirectory, check_head
 from vault.errors import RESET, VaultDamaged, VaultError, VaultForeign, VaultNewer, VaultUnusable
 from vault.seal import seal_all, unseal
-from vault.tables import Changes, Table
+from vault.tables import Changes, Pause, Table
 
 FORMAT_NAME = "palisade-vault"
 FORMAT_VERSION = 1
 MAP_BYTES = 64 << 30
 """Address space; the file is as large as what it holds. It doubles should that ever be full."""
 READERS_MAX = 256
+SLICE_ROWS = 500
 TABLES_SPARE = 16
 DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
 _ABOUT, _FORMAT = b"ABOUT", b"format"
@@ -55,6 +56,7 @@ class LmdbBackend:
             self.directory.release()
             raise
         self._marked = False
+        self._slicing = False
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         try:
@@ -93,9 +95,7 @@ class LmdbBackend:
             raise self.failure(error) from error
 
     def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
-        if not self._marked:
-            self.directory.mark_unsynced()
-            self._marked = True
+        self._begin_to_write()
         while True:
             try:
                 self._commit(changes, cleared)
@@ -105,20 +105,58 @@ class LmdbBackend:
             except lmdb.Error as error:
                 raise self.failure(error) from error
 
+    async def commit_in_slices(self, changes: Changes, pause: Pause) -> None:
+        self._begin_to_write()
+        self._slicing = True
+        try:
+            while True:
+                try:
+                    await self._commit_in_slices(changes, pause)
+                    return
+                except lmdb.MapFullError:
+                    self._grow()
+                except lmdb.Error as error:
+                    raise self.failure(error) from error
+        finally:
+            self._slicing = False
+
+    async def _commit_in_slices(self, changes: Changes, pause: Pause) -> None:
+        txn = self.env.begin(write=True)
+        try:
+            for table, rows in changes.items():
+                items = iter(rows.items())
+                while part := dict(islice(items, SLICE_ROWS)):
+                    self._put(txn, table, part)
+                    await pause()
+        except BaseException:
+            txn.abort()
+            raise
+        txn.commit()
+
+    def _begin_to_write(self) -> None:
+        if self._slicing:
+            raise RuntimeError("a commit in slices is under way: nothing else may be committed meanwhile")
+        if not self._marked:
+            self.directory.mark_unsynced()
+            self._marked = True
+
     def _commit(self, changes: Changes, cleared: Sequence[Table]) -> None:
         with self.env.begin(write=True) as txn:
             for table in cleared:
                 txn.drop(self._tables[table], delete=False)
             for table, rows in changes.items():
-                database = self._tables[table]
-                puts = [(key, value) for key, value in rows.items() if value is not None]
-                puts.sort()
-                with txn.cursor(database) as cursor:
-                    cursor.putmulti(seal_all(table, puts))
-                if len(puts) != len(rows):
-                    for key, value in rows.items():
-                        if value is None:
-                            txn.delete(key, db=database)
+                self._put(txn, table, rows)
+
+    def _put(self, txn: Any, table: Table, rows: Mapping[bytes, bytes | None]) -> None:
+        database = self._tables[table]
+        puts = [(key, value) for key, value in rows.items() if value is not None]
+        puts.sort()
+        with txn.cursor(database) as cursor:
+            cursor.putmulti(seal_all(table, puts))
+        if len(puts) != len(rows):
+            for key, value in rows.items():
+                if value is None:
+                    txn.delete(key, db=database)
 
     def sync(self) -> None:
         """Everything committed is on the disk afterwards."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from vault.tables import Changes, Table
+from vault.tables import Changes, Pause, Table
 
 Content = dict[Table, dict[bytes, bytes]]
 
@@ -51,6 +51,10 @@ class MemoryBackend:
                     content[key] = value
         self._keys.clear()
         self.commits += 1
+
+    async def commit_in_slices(self, changes: Changes, pause: Pause) -> None:
+        await pause()
+        self.commit(changes)
 
     def sync(self) -> None:
         self._synced = {table: dict(content) for table, content in self._tables.items()}

@@ -11,7 +11,7 @@ Both pass tests/contracts/test_vault_backends.py. A backend promises:
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 KEY_BYTES_MAX = 511
@@ -36,6 +36,9 @@ Changes = Mapping[Table, Mapping[bytes, bytes | None]]
 """None removes the key."""
 
 
+Pause = Callable[[], Awaitable[None]]
+
+
 class Backend(Protocol):
     def get(self, table: Table, key: bytes) -> bytes | None: ...
 
@@ -53,6 +56,10 @@ class Backend(Protocol):
 
     def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
         """Empty the tables of `cleared`, then make the changes. Raises VaultUnusable, with nothing changed."""
+        ...
+
+    async def commit_in_slices(self, changes: Changes, pause: Pause) -> None:
+        """As `commit`; `pause` is awaited every millisecond or so. Nothing else may be committed meanwhile."""
         ...
 
     def close(self) -> None:

@@ -10,13 +10,13 @@ One event loop owns a vault; nothing here waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from vault.bucket_pages import load_sums, pages_of
 from vault.change import Event, Item, Revision, item_of, key_of
-from vault.digest import Sums, pack_sums
-from vault.errors import RESET, VaultDiverged, VaultForeign, VaultRecovering
+from vault.digest import BUCKETS, Sums, pack_sums
+from vault.errors import RESET, VaultDiverged, VaultForeign, VaultGap, VaultRecovering
 from vault.position import (
     Lineage,
     Position,
@@ -29,7 +29,7 @@ from vault.position import (
 )
 from vault.projection import Projection, project
 from vault.stored_key import LONG_BYTES, in_order, stored_end, stored_key, stored_start
-from vault.tables import Backend, Changes, Table
+from vault.tables import Backend, Changes, Pause, Table
 
 POSITION, LINEAGE, RECOVERING = b"position", b"lineage", b"recovering"
 PLAN, PLAN_DONE = b"plan", b"plan-done"
@@ -171,6 +171,25 @@ class Vault:
 
     def _find(self, stored: Sequence[bytes]) -> dict[bytes, bytes]:
         return self.backend.get_many(Table.ENTRY, stored)
+
+    async def leap(self, entries: Mapping[bytes, bytes | None], position: Position, sums: Sums, pause: Pause) -> None:
+        """To a later revision in one commit, in slices; reads see LV as it is until then.
+
+        `entries`: by stored key, what every key that has changed since LV is at that revision; others may be among
+        them. `sums` and `position`: those of the cluster there.
+        """
+        self._require_readable()
+        if position.revision <= self.revision:
+            raise VaultGap(
+                f"revision {position.revision} is not after revision {self.revision}, which the vault is at"
+            )
+        changes: Changes = {
+            Table.ENTRY: entries,
+            Table.BUCKET: pages_of(sums, range(BUCKETS)),
+            META: {POSITION: pack_position(position)},
+        }
+        await self.backend.commit_in_slices(changes, pause)
+        self.sums, self.position = sums, position
 
     def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
         """For the writers of this package; whoever calls it brings the attributes up to date afterwards."""

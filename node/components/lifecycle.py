@@ -73,7 +73,7 @@ class Lifecycle:
             names = sorted(part.name for part in parts)
             raise ComponentError(f"two components have the same name among {', '.join(names)}: rename one")
         self.order = start_order({part.name: part.needs for part in parts})
-        self.listeners = listeners or Listeners()
+        self.listeners = listeners if listeners is not None else Listeners()
         self.started: list[str] = []
         self._parts = by_name
         self._running: dict[str, asyncio.Task[None]] = {}

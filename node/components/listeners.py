@@ -63,6 +63,10 @@ class Listeners:
         self._open = False
         self._failure: ListenerFailed | None = None
 
+    def __bool__(self) -> bool:
+        """Whether anybody listens, or waits for a revision."""
+        return bool(self._listeners or self._values)
+
     def listen(self, component: str, listener: Listener) -> None:
         """From within the component's start. Raises ComponentError once notifications have begun."""
         self._refuse_late(component)

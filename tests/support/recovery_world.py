@@ -84,6 +84,7 @@ class SteppedBackend:
         self._disk, self._steps = disk, steps
         self.get, self.get_many, self.scan, self.keys = disk.get, disk.get_many, disk.scan, disk.keys
         self.close = disk.close
+        self.commit_in_slices = disk.commit_in_slices
 
     def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
         self._steps.take_now("commit", lambda: self._disk.commit(changes, cleared))

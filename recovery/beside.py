@@ -1,0 +1,119 @@
+"""The vault of a member of the group: it moves with the member's own store, flush by flush.
+
+A member applies every revision anyway; to do it all again for its vault, one by one, would double what a write costs on
+every member. What the store flushes is the row of every key that has changed since the flush before. So with these
+rows, and with what the store said of itself when the flush began, the vault goes from any revision in between to that
+one, in one commit: a *leap*. A leap tells nobody of single revisions. Where somebody listens, and while there are
+only few, the vault takes them one by one, as everywhere else (`follow.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from metastore.history import is_tombstone
+from metastore.machine import MetaStore
+from metastore.record import LINK_BYTES
+from recovery.follow import Follower
+from recovery.ports import Clock
+from vault.digest import Sums, unpack_sums
+from vault.position import Position
+from vault.stored_key import stored_key
+from vault.vault import Vault
+
+FEW_REVISIONS = 200
+LOOK_S = 0.05
+LEAPS_MAX = 8
+"""How many flushes may wait for the vault. Beyond that it finds out by itself what it has missed."""
+
+Rows = Mapping[bytes, bytes | None]
+
+
+class Tables(Protocol):
+    """What is needed of the store: `metastore.store.LmdbStore`."""
+
+    before_save: Callable[[], None]
+    on_flushed: Callable[[Sequence[bytes], Rows], None]
+    on_replaced: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Leap:
+    """To `position`, from any revision that is not before `first`."""
+
+    first: int
+    position: Position
+    sums: Sums
+    keys: Sequence[bytes]
+    rows: Rows
+
+
+class Beside:
+    """Hears of the flushes of the store. Make it before anything is written, and after the store has its hooks."""
+
+    def __init__(self, store: MetaStore, tables: Tables) -> None:
+        self._store = store
+        self._known_from = store.revision
+        self._mark: tuple[Position, Sums] | None = None
+        self._leaps: deque[Leap] = deque(maxlen=LEAPS_MAX)
+        self._before_save, self._on_replaced = tables.before_save, tables.on_replaced
+        tables.before_save, tables.on_flushed, tables.on_replaced = self._saving, self._flushed, self._replaced
+
+    def _saving(self) -> None:
+        self._before_save()
+        digest = self._store.digest()
+        self._mark = Position(digest.revision, digest.chain, self._store.key_count), unpack_sums(digest.buckets)
+
+    def _flushed(self, keys: Sequence[bytes], rows: Rows) -> None:
+        mark, self._mark = self._mark, None
+        if mark is None:
+            return
+        position, sums = mark
+        if position.revision > self._known_from:
+            self._leaps.append(Leap(self._known_from, position, sums, keys, rows))
+        self._known_from = position.revision
+
+    def _replaced(self) -> None:
+        """By a snapshot of the group: nobody knows what has changed."""
+        self._on_replaced()
+        self._leaps.clear()
+        self._mark = None
+        self._known_from = self._store.revision
+
+    async def follow(self, follower: Follower, vault: Vault, clock: Clock, listens: Callable[[], bool]) -> None:
+        """For ever, as `Follower.follow`. `listens`: whether anybody wants to hear of every revision."""
+
+        async def pause() -> None:
+            await clock.sleep(0)
+
+        while True:
+            leap = None if listens() else self._next_leap(vault.revision)
+            behind = self._store.revision - vault.revision
+            if leap is not None:
+                await take(leap, vault, pause)
+            elif behind and (listens() or behind <= FEW_REVISIONS or vault.revision < self._known_from):
+                await follower.step()
+            else:
+                await clock.sleep(LOOK_S)
+                await follower.look()
+
+    def _next_leap(self, revision: int) -> Leap | None:
+        """The next one that can be taken from `revision`; those before it are of no use any more."""
+        while self._leaps and self._leaps[0].first <= revision:
+            leap = self._leaps.popleft()
+            if leap.position.revision > revision:
+                return leap
+        return None
+
+
+async def take(leap: Leap, vault: Vault, pause: Callable[[], Awaitable[None]]) -> None:
+    entries: dict[bytes, bytes | None] = {}
+    for number, key in enumerate(leap.keys):
+        row = leap.rows[key]
+        entries[stored_key(key)] = None if row is None or is_tombstone(row) else row[LINK_BYTES:]
+        if number % 1000 == 999:
+            await pause()
+    await vault.leap(entries, leap.position, leap.sums, pause)

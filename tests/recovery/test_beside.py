@@ -1,0 +1,237 @@
+"""The vault of a member moves with its store, by whole flushes, and is then what the store was (issue 3, R1)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from metastore.machine import MetaStore
+from metastore.ordered_map import Table
+from metastore.requests import Put
+from metastore.store import LmdbStore
+from recovery.beside import FEW_REVISIONS, Beside, take
+from tests.support.meta_driver import Driver
+from tests.support.recovery_world import Node, Shelf, SimulatedClock, founded
+from tests.support.vault_feed import full, items_of, state_of, write_some
+from vault.digest import unpack_sums
+from vault.errors import VaultGap
+from vault.lmdb_backend import LmdbBackend
+from vault.memory_backend import MemoryBackend
+from vault.position import Position
+from vault.vault import Vault
+
+
+class Member:
+    """A store on disk, driven as by the log, and the vault beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.disk = LmdbStore(path / "store")
+        self.driver = Driver.__new__(Driver)
+        self.driver.tables = self.disk  # type: ignore[assignment]
+        self.driver.store = MetaStore(self.disk)
+        self.driver.clock_ms, self.driver.log = 0, []
+        self.beside = Beside(self.driver.store, self.disk)
+        self.backend = LmdbBackend(path / "vault")
+        self.vault = Vault(self.backend)
+        self.pauses = 0
+
+    async def pause(self) -> None:
+        self.pauses += 1
+        await asyncio.sleep(0)
+
+    async def leap(self) -> bool:
+        leap = self.beside._next_leap(self.vault.revision)
+        if leap is not None:
+            await take(leap, self.vault, self.pause)
+        return leap is not None
+
+    def assert_equal(self) -> None:
+        store, vault = self.driver.store, self.vault
+        digest = store.digest()
+        assert (vault.revision, vault.chain, vault.key_count) == (digest.revision, digest.chain, store.key_count)
+        assert vault.sums == unpack_sums(digest.buckets)
+        assert items_of(vault) == state_of(self.driver)
+
+
+@pytest.fixture
+async def member(tmp_path: Path) -> AsyncIterator[Member]:
+    made = Member(tmp_path)
+    yield made
+    made.vault.close()
+    made.disk.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_after_each_flush_the_vault_is_what_the_store_was(member: Member, seed: int) -> None:
+    rng = random.Random(seed)
+    member.beside._known_from = 0
+    for _ in range(6):
+        write_some(member.driver, rng, rng.randrange(1, 300))
+        await member.disk.flush()
+        assert await member.leap()
+        member.assert_equal()
+    assert member.pauses > 0
+
+
+async def test_what_is_written_during_a_flush_comes_with_the_next_one(member: Member) -> None:
+    member.beside._known_from = 0
+    write_some(member.driver, random.Random(1), 300)
+    flush = asyncio.ensure_future(member.disk.flush())
+    while not flush.done():
+        write_some(member.driver, random.Random(2), 3)
+        await asyncio.sleep(0)
+    assert await member.leap()
+    assert member.vault.revision < member.driver.store.revision
+    await member.disk.flush()
+    assert await member.leap()
+    member.assert_equal()
+
+
+async def test_a_vault_that_has_missed_a_flush_does_not_leap(member: Member) -> None:
+    member.driver.do(Put(b"before", b"1"))
+    member.beside._known_from = member.driver.store.revision
+    member.driver.do(Put(b"after", b"1"))
+    await member.disk.flush()
+    assert not await member.leap()
+    assert member.vault.revision == 0
+
+
+async def test_after_a_snapshot_of_the_group_nothing_is_known(member: Member) -> None:
+    member.beside._known_from = 0
+    member.driver.do(Put(b"a", b"1"))
+    await member.disk.flush()
+    member.disk.on_replaced()
+    assert not await member.leap()
+    assert member.beside._known_from == member.driver.store.revision
+
+
+async def test_readers_see_the_revision_before_until_the_leap_is_done(member: Member) -> None:
+    member.beside._known_from = 0
+    write_some(member.driver, random.Random(3), 300)
+    await member.disk.flush()
+    seen: list[int] = []
+
+    async def look() -> None:
+        seen.append(len(items_of(member.vault)) + member.vault.revision)
+        await asyncio.sleep(0)
+
+    leap = member.beside._next_leap(0)
+    assert leap is not None
+    await take(leap, member.vault, look)
+    assert set(seen) == {0}
+    member.assert_equal()
+
+
+async def test_a_leap_that_is_cancelled_changes_nothing(member: Member) -> None:
+    member.beside._known_from = 0
+    write_some(member.driver, random.Random(3), 300)
+    await member.disk.flush()
+    leap = member.beside._next_leap(0)
+    assert leap is not None
+    going = asyncio.ensure_future(take(leap, member.vault, member.pause))
+    await asyncio.sleep(0)
+    going.cancel()
+    await asyncio.gather(going, return_exceptions=True)
+    assert (member.vault.revision, items_of(member.vault)) == (0, [])
+    await take(leap, member.vault, member.pause)
+    member.assert_equal()
+
+
+async def test_a_leap_never_goes_back(member: Member) -> None:
+    with pytest.raises(VaultGap, match="is not after revision 0"):
+        await member.vault.leap({}, Position(0, bytes(16), 0), [0] * 4096, member.pause)
+
+
+async def test_planted_a_leap_over_a_flush_that_was_missed_is_seen(member: Member) -> None:
+    write_some(member.driver, random.Random(1), 50)
+    await member.disk.flush()
+    member.beside._leaps.clear()
+    write_some(member.driver, random.Random(2), 50)
+    member.beside._known_from = 0
+    await member.disk.flush()
+    assert await member.leap()
+    with pytest.raises(AssertionError):
+        member.assert_equal()
+
+
+# What it does when.
+
+
+class Following:
+    """A node that follows beside a store whose flushes are said, not made."""
+
+    def __init__(self, *, listens: bool) -> None:
+        self.cluster = founded(full((b"/k/%02d" % n, b"") for n in range(30)))
+        self.node = Node(self.cluster, MemoryBackend(), Shelf())
+        self.listens = listens
+        self.beside = Beside(self.cluster.store, self)
+        self.task: asyncio.Task[None] | None = None
+
+    def before_save(self) -> None: ...
+
+    def on_flushed(self, *_: object) -> None: ...
+
+    def on_replaced(self) -> None: ...
+
+    async def __aenter__(self) -> Following:
+        await self.node.recover()
+        clock = SimulatedClock()
+        following = self.beside.follow(self.node.follower, self.node.vault, clock, lambda: self.listens)
+        self.task = asyncio.create_task(following)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def turns(self, count: int = 50) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    def put(self, count: int) -> None:
+        for number in range(count):
+            self.cluster.do(Put(b"/k/%02d" % (number % 35), b"%d" % number))
+
+    def flush(self) -> None:
+        self.before_save()
+        rows = dict(self.cluster.tables.scan(Table.KEY, b"", None))
+        self.on_flushed(sorted(rows), rows)
+
+
+async def test_a_few_revisions_are_taken_at_once_one_by_one() -> None:
+    async with Following(listens=False) as following:
+        following.put(20)
+        await following.turns()
+        following.node.check()
+        assert following.node.vault.revision == following.cluster.store.revision
+        assert len(following.node.told.revisions) >= 20
+
+
+async def test_many_wait_for_the_flush_and_are_passed_over() -> None:
+    async with Following(listens=False) as following:
+        await following.turns()
+        lv = following.node.vault.revision
+        following.put(FEW_REVISIONS + 1)
+        await following.turns()
+        assert following.node.vault.revision == lv
+        following.flush()
+        await following.turns()
+        assert following.node.vault.revision == following.cluster.store.revision
+        assert items_of(following.node.vault) == state_of(following.cluster)
+        assert max(following.node.told.revisions, default=0) <= lv
+
+
+async def test_where_somebody_listens_nothing_is_passed_over() -> None:
+    async with Following(listens=True) as following:
+        following.put(FEW_REVISIONS + 100)
+        following.flush()
+        await following.turns(200)
+        following.node.check()
+        assert following.node.told.revisions[-FEW_REVISIONS:] == list(
+            range(following.cluster.store.revision - FEW_REVISIONS + 1, following.cluster.store.revision + 1)
+        )
