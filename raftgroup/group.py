@@ -26,7 +26,7 @@ from raftgroup.leader_calls import LeaderCalls
 from raftgroup.membership import Member, Membership
 from raftgroup.messages import Kind, is_well_formed
 from raftgroup.ports import Clock, Journal, Peers, Random, SnapshotMeta, StateMachine
-from raftgroup.proposals import Applied, Done, Proposal, Proposals, into_future
+from raftgroup.proposals import Applied, Done, Proposal, Proposals, end_applied, into_future
 from raftgroup.replica import Identity, Replica
 from raftgroup.role import Role
 from raftgroup.snapshots import Snapshots
@@ -301,12 +301,7 @@ class Group:
             self._proposals.put_back(batch)
             self._wake()
             return
-        index, term = self._machine.applied
-        first = 0
-        for proposal in batch:
-            stop = first + len(proposal.commands)
-            proposal.end(Applied(index, term, results[first:stop]))
-            first = stop
+        end_applied(batch, *self._machine.applied, results)
 
     def _after_tick(self) -> None:
         self._forwarding.send_answers()

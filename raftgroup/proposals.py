@@ -149,6 +149,15 @@ def _lost_from_sight() -> OutcomeUnknown:
     )
 
 
+def end_applied(batch: Iterable[Proposal], index: int, term: int, results: Sequence[Any]) -> None:
+    """Their commands went into one entry, one after the other; `results` has one for each command."""
+    first = 0
+    for proposal in batch:
+        stop = first + len(proposal.commands)
+        proposal.end(Applied(index, term, results[first:stop]))
+        first = stop
+
+
 def end_late(proposal: Proposal) -> None:
     """Its deadline has passed."""
     if proposal.done is None:
