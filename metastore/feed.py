@@ -27,6 +27,8 @@ ROWS_PER_SLICE = 2_000
 """About a millisecond."""
 REVISIONS_PER_SLICE = 200
 MOD = slice(LINK_BYTES, LINK_BYTES + REVISION.size)
+VERSION = slice(LINK_BYTES + 2 * REVISION.size, LINK_BYTES + 3 * REVISION.size)
+NO_VERSION = bytes(REVISION.size)
 
 
 class Feed:
@@ -92,12 +94,12 @@ class Feed:
         """Of the keys of a slice that are live at `revision`, and where the next slice begins."""
         chosen, until = self._slice(revision, buckets, bytes(REVISION.size), start, None)
         at = REVISION.pack(revision)
-        alive = [key for key, peeked in chosen if self._lives(key, peeked, revision, at)]
+        alive = [key for key, row in chosen if row[MOD] <= at and row[VERSION] != NO_VERSION]
+        alive += [key for key, row in chosen if row[MOD] > at and self._was_there(key, revision)]
         return b"".join(map(fingerprint_of, alive)), until
 
-    def _lives(self, key: bytes, peeked: bytes, revision: int, at: bytes) -> bool:
-        if peeked[MOD] <= at:
-            return not is_tombstone(peeked)
+    def _was_there(self, key: bytes, revision: int) -> bool:
+        """Of a key that was written after that."""
         row = self._history.version_at(self._tables.get(Table.KEY, key) or b"", revision)
         return bool(row) and not is_tombstone(row)
 
