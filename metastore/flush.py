@@ -16,8 +16,8 @@ from metastore.lmdb_file import LmdbFile
 from metastore.ordered_map import Table
 from metastore.overlay import Layer
 
-SLICE_ITEMS = 512
-SLICE_BYTES = 256 * 1024
+SLICE_ITEMS = 1024
+SLICE_BYTES = 512 * 1024
 
 Item = tuple[bytes, bytes | None]
 

@@ -88,14 +88,15 @@ class Node:
         self.service.open_snapshot = self._disk.open_snapshot
         self._stream = StreamServer(self.service, config.cluster, room=room)
         self._http = HttpServer(self.service, config.cluster, config.id, room=room)
+        beside = Beside(self.store, self._disk)
         self.keeper = VaultKeeper(
             config.data_dir / "vault",
             config.id,
             local_source(self.service, config.id),
             Lifecycle([]),
             RecoveryClock(self._clock, gentle=True),
-            Difference(config.catch_up_difference),
-            Beside(self.store, self._disk),
+            Difference(config.catch_up_difference, beside.reach),
+            beside,
         )
         participant = kept_participant(config.data_dir)
         self.service.participant = lambda: participant

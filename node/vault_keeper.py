@@ -146,7 +146,11 @@ class VaultKeeper(Component):
         if self._beside is None:
             await follower.follow()
         else:
-            await self._beside.follow(follower, self.vault, self._clock, lambda: bool(self._inner.listeners))
+            await self._beside.follow(follower, self.vault, self._clock, self._listens, _others)
+
+    def _listens(self) -> bool:
+        """Whether anybody has to hear of every single revision."""
+        return bool(self._inner.listeners)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -178,3 +182,7 @@ class VaultKeeper(Component):
 
 def _case(report: RecoveryReport) -> str:
     return report.case.value if report.case is not None else "-"
+
+
+async def _others() -> None:
+    await asyncio.sleep(0)

@@ -10,24 +10,28 @@ only few, the vault takes them one by one, as everywhere else (`follow.py`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from metastore.history import is_tombstone
 from metastore.machine import MetaStore
 from metastore.record import LINK_BYTES
+from metastore.state import FIRST_REVISION
 from recovery.follow import Follower
 from recovery.ports import Clock
 from vault.digest import Sums, unpack_sums
 from vault.position import Position
 from vault.stored_key import stored_key
+from vault.tables import Pause
 from vault.vault import Vault
 
 FEW_REVISIONS = 200
 LOOK_S = 0.05
-LEAPS_MAX = 8
+LEAPS_MAX = 4
 """How many flushes may wait for the vault. Beyond that it finds out by itself what it has missed."""
+SLICE_ROWS = 2_000
+"""Three milliseconds or so. With less a busy loop takes longer for a leap than its store between two flushes."""
 
 Rows = Mapping[bytes, bytes | None]
 
@@ -56,11 +60,15 @@ class Beside:
 
     def __init__(self, store: MetaStore, tables: Tables) -> None:
         self._store = store
-        self._known_from = store.revision
+        self._known_from = store.revision if store.revision > FIRST_REVISION else 0
         self._mark: tuple[Position, Sums] | None = None
         self._leaps: deque[Leap] = deque(maxlen=LEAPS_MAX)
         self._before_save, self._on_replaced = tables.before_save, tables.on_replaced
         tables.before_save, tables.on_flushed, tables.on_replaced = self._saving, self._flushed, self._replaced
+
+    def reach(self) -> int:
+        """How far a vault may be behind LM for the next leap to bring it along."""
+        return self._store.revision - self._known_from
 
     def _saving(self) -> None:
         self._before_save()
@@ -83,11 +91,13 @@ class Beside:
         self._mark = None
         self._known_from = self._store.revision
 
-    async def follow(self, follower: Follower, vault: Vault, clock: Clock, listens: Callable[[], bool]) -> None:
-        """For ever, as `Follower.follow`. `listens`: whether anybody wants to hear of every revision."""
+    async def follow(
+        self, follower: Follower, vault: Vault, clock: Clock, listens: Callable[[], bool], pause: Pause
+    ) -> None:
+        """For ever, as `Follower.follow`. `listens`: whether anybody wants to hear of every revision.
 
-        async def pause() -> None:
-            await clock.sleep(0)
+        `pause` lets others have a turn, and no more: a leap that takes its time falls behind the flushes.
+        """
 
         while True:
             leap = None if listens() else self._next_leap(vault.revision)
@@ -101,19 +111,31 @@ class Beside:
                 await follower.look()
 
     def _next_leap(self, revision: int) -> Leap | None:
-        """The next one that can be taken from `revision`; those before it are of no use any more."""
-        while self._leaps and self._leaps[0].first <= revision:
+        """From `revision` over all flushes that wait, as one; those before it are of no use any more."""
+        found: Leap | None = None
+        while self._leaps and self._leaps[0].first <= max(revision, found.position.revision if found else 0):
             leap = self._leaps.popleft()
             if leap.position.revision > revision:
-                return leap
-        return None
+                found = leap if found is None else joined(found, leap)
+        return found
 
 
-async def take(leap: Leap, vault: Vault, pause: Callable[[], Awaitable[None]]) -> None:
-    entries: dict[bytes, bytes | None] = {}
-    for number, key in enumerate(leap.keys):
-        row = leap.rows[key]
-        entries[stored_key(key)] = None if row is None or is_tombstone(row) else row[LINK_BYTES:]
-        if number % 1000 == 999:
-            await pause()
-    await vault.leap(entries, leap.position, leap.sums, pause)
+def joined(one: Leap, other: Leap) -> Leap:
+    """Two that follow each other. What both have changed is written once."""
+    rows = {**one.rows, **other.rows}
+    return Leap(one.first, other.position, other.sums, list(rows), rows)
+
+
+async def take(leap: Leap, vault: Vault, pause: Pause) -> None:
+    await vault.leap(lambda: entries_of(leap), leap.position, leap.sums, pause)
+
+
+def entries_of(leap: Leap) -> Iterator[dict[bytes, bytes | None]]:
+    rows = leap.rows
+    for start in range(0, len(leap.keys), SLICE_ROWS):
+        keys = leap.keys[start : start + SLICE_ROWS]
+        yield {stored_key(key): body_of(rows[key]) for key in keys}
+
+
+def body_of(row: bytes | None) -> bytes | None:
+    return None if row is None or is_tombstone(row) else row[LINK_BYTES:]

@@ -8,6 +8,7 @@ snapshot. After it the acceptable difference grows fourfold with each further on
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 
 DIFFERENCE = 100
@@ -17,17 +18,21 @@ STUCK_ROUNDS_MAX = 8
 
 
 class Difference:
-    """The acceptable LM - LV. Whoever changes it changes it for the recovery that is under way, too."""
+    """The acceptable LM - LV. Whoever changes it changes it for the recovery that is under way, too.
 
-    __slots__ = ("_value",)
+    `reach`: of a member whose vault goes on in leaps, how far behind LM the next leap can start (`beside.py`).
+    """
 
-    def __init__(self, value: int = DIFFERENCE) -> None:
+    __slots__ = ("_reach", "_value")
+
+    def __init__(self, value: int = DIFFERENCE, reach: Callable[[], int] = lambda: 0) -> None:
         self._value = 0
+        self._reach = reach
         self.value = value
 
     @property
     def value(self) -> int:
-        return self._value
+        return max(self._value, self._reach())
 
     @value.setter
     def value(self, value: int) -> None:

@@ -9,8 +9,8 @@ The file is never mapped for writing: a full disk is an error then, not a signal
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, takewhile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ FORMAT_VERSION = 1
 MAP_BYTES = 64 << 30
 """Address space; the file is as large as what it holds. It doubles should that ever be full."""
 READERS_MAX = 256
-SLICE_ROWS = 500
 TABLES_SPARE = 16
 DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
 _ABOUT, _FORMAT = b"ABOUT", b"format"
@@ -105,13 +104,13 @@ class LmdbBackend:
             except lmdb.Error as error:
                 raise self.failure(error) from error
 
-    async def commit_in_slices(self, changes: Changes, pause: Pause) -> None:
+    async def commit_in_slices(self, slices: Callable[[], Iterator[Changes]], pause: Pause) -> None:
         self._begin_to_write()
         self._slicing = True
         try:
             while True:
                 try:
-                    await self._commit_in_slices(changes, pause)
+                    await self._commit_in_slices(slices(), pause)
                     return
                 except lmdb.MapFullError:
                     self._grow()
@@ -120,14 +119,13 @@ class LmdbBackend:
         finally:
             self._slicing = False
 
-    async def _commit_in_slices(self, changes: Changes, pause: Pause) -> None:
+    async def _commit_in_slices(self, slices: Iterator[Changes], pause: Pause) -> None:
         txn = self.env.begin(write=True)
         try:
-            for table, rows in changes.items():
-                items = iter(rows.items())
-                while part := dict(islice(items, SLICE_ROWS)):
-                    self._put(txn, table, part)
-                    await pause()
+            for part in slices:
+                for table, rows in part.items():
+                    self._put(txn, table, rows)
+                await pause()
         except BaseException:
             txn.abort()
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from vault.tables import Changes, Pause, Table
 
@@ -52,9 +52,13 @@ class MemoryBackend:
         self._keys.clear()
         self.commits += 1
 
-    async def commit_in_slices(self, changes: Changes, pause: Pause) -> None:
-        await pause()
-        self.commit(changes)
+    async def commit_in_slices(self, slices: Callable[[], Iterator[Changes]], pause: Pause) -> None:
+        gathered: dict[Table, dict[bytes, bytes | None]] = {}
+        for part in slices():
+            for table, rows in part.items():
+                gathered.setdefault(table, {}).update(rows)
+            await pause()
+        self.commit(gathered)
 
     def sync(self) -> None:
         self._synced = {table: dict(content) for table, content in self._tables.items()}

@@ -58,8 +58,11 @@ class Backend(Protocol):
         """Empty the tables of `cleared`, then make the changes. Raises VaultUnusable, with nothing changed."""
         ...
 
-    async def commit_in_slices(self, changes: Changes, pause: Pause) -> None:
-        """As `commit`; `pause` is awaited every millisecond or so. Nothing else may be committed meanwhile."""
+    async def commit_in_slices(self, slices: Callable[[], Iterator[Changes]], pause: Pause) -> None:
+        """As one `commit`; `pause` is awaited behind each slice. Nothing else may be committed meanwhile.
+
+        `slices` may be called more than once, should it have to begin anew.
+        """
         ...
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ One event loop owns a vault; nothing here waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from vault.bucket_pages import load_sums, pages_of
@@ -172,23 +172,28 @@ class Vault:
     def _find(self, stored: Sequence[bytes]) -> dict[bytes, bytes]:
         return self.backend.get_many(Table.ENTRY, stored)
 
-    async def leap(self, entries: Mapping[bytes, bytes | None], position: Position, sums: Sums, pause: Pause) -> None:
+    async def leap(
+        self,
+        entries: Callable[[], Iterator[Mapping[bytes, bytes | None]]],
+        position: Position,
+        sums: Sums,
+        pause: Pause,
+    ) -> None:
         """To a later revision in one commit, in slices; reads see LV as it is until then.
 
-        `entries`: by stored key, what every key that has changed since LV is at that revision; others may be among
-        them. `sums` and `position`: those of the cluster there.
+        `entries`: in slices and by stored key, what every key that has changed since LV is at that revision; others may
+        be among them. `sums` and `position`: those of the cluster there.
         """
         self._require_readable()
         if position.revision <= self.revision:
-            raise VaultGap(
-                f"revision {position.revision} is not after revision {self.revision}, which the vault is at"
-            )
-        changes: Changes = {
-            Table.ENTRY: entries,
-            Table.BUCKET: pages_of(sums, range(BUCKETS)),
-            META: {POSITION: pack_position(position)},
-        }
-        await self.backend.commit_in_slices(changes, pause)
+            raise VaultGap(f"revision {position.revision} is not after revision {self.revision}, which the vault is at")
+
+        def slices() -> Iterator[Changes]:
+            for rows in entries():
+                yield {Table.ENTRY: rows}
+            yield {Table.BUCKET: pages_of(sums, range(BUCKETS)), META: {POSITION: pack_position(position)}}
+
+        await self.backend.commit_in_slices(slices, pause)
         self.sums, self.position = sums, position
 
     def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:

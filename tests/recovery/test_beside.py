@@ -91,6 +91,16 @@ async def test_what_is_written_during_a_flush_comes_with_the_next_one(member: Me
     member.assert_equal()
 
 
+async def test_flushes_that_wait_are_taken_as_one(member: Member) -> None:
+    member.beside._known_from = 0
+    for seed in range(3):
+        write_some(member.driver, random.Random(seed), 100)
+        await member.disk.flush()
+    assert await member.leap()
+    member.assert_equal()
+    assert not member.beside._leaps
+
+
 async def test_a_vault_that_has_missed_a_flush_does_not_leap(member: Member) -> None:
     member.driver.do(Put(b"before", b"1"))
     member.beside._known_from = member.driver.store.revision
@@ -143,7 +153,7 @@ async def test_a_leap_that_is_cancelled_changes_nothing(member: Member) -> None:
 
 async def test_a_leap_never_goes_back(member: Member) -> None:
     with pytest.raises(VaultGap, match="is not after revision 0"):
-        await member.vault.leap({}, Position(0, bytes(16), 0), [0] * 4096, member.pause)
+        await member.vault.leap(lambda: iter(()), Position(0, bytes(16), 0), [0] * 4096, member.pause)
 
 
 async def test_planted_a_leap_over_a_flush_that_was_missed_is_seen(member: Member) -> None:
@@ -171,6 +181,9 @@ class Following:
         self.beside = Beside(self.cluster.store, self)
         self.task: asyncio.Task[None] | None = None
 
+    async def pause(self) -> None:
+        await asyncio.sleep(0)
+
     def before_save(self) -> None: ...
 
     def on_flushed(self, *_: object) -> None: ...
@@ -180,7 +193,7 @@ class Following:
     async def __aenter__(self) -> Following:
         await self.node.recover()
         clock = SimulatedClock()
-        following = self.beside.follow(self.node.follower, self.node.vault, clock, lambda: self.listens)
+        following = self.beside.follow(self.node.follower, self.node.vault, clock, lambda: self.listens, self.pause)
         self.task = asyncio.create_task(following)
         return self
 
