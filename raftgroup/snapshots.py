@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from raftgroup.compaction import Arrivals
 from raftgroup.membership import Membership
 from raftgroup.messages import Kind
 from raftgroup.ports import Clock, Journal, SnapshotInvalid, SnapshotMeta, SnapshotReader, SnapshotWriter, StateMachine
@@ -83,6 +84,7 @@ class Snapshots:
         self._opening: set[str] = set()
         self._connected: set[str] = set()
         self._not_before: dict[str, float] = {}
+        self._arrivals = Arrivals()
         self._receiver = Receiver(self._timing)
         self._writer: SnapshotWriter | None = None
 
@@ -96,10 +98,13 @@ class Snapshots:
         return self._receiver.receiving
 
     def oldest_index(self) -> int | None:
-        """What the log must still hold behind: the state that the oldest snapshot under way stands for."""
+        """What the log must still hold behind: the state that the oldest snapshot under way, or just there, is of."""
+        arrived = self._arrivals.needed(self._replica.engine.match_index, self._clock.now())
         indexes = [sending.sender.meta.index for sending in self._sending.values()]
         if self._opening:
             indexes.append(self._machine.durable[0])
+        if arrived is not None:
+            indexes.append(arrived)
         return min(indexes, default=None)
 
     # What happens.
@@ -199,6 +204,7 @@ class Snapshots:
         elif self._replica.engine.leads:
             log.info("%s holds the snapshot of index %d (%s)", member, sender.meta.index, sender.outcome)
             self._replica.follower_holds(member, sender.meta.index)
+            self._arrivals.note(member, self._journal.last.index, self._clock.now())
 
     def _abort_all(self, reason: str) -> None:
         for member, sending in list(self._sending.items()):
