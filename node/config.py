@@ -139,6 +139,8 @@ class NodeConfig:
     """One process. Listening addresses are http, peer, stream and swim; `advertise_host` is what others call it by.
 
     `follow`: no member of the Raft group; `peer` and `stream` are not listened to then.
+    `standalone`: only `http` is listened to, and nobody is spoken to; what names other nodes is not looked at.
+    `scenarios`: run scenarios that are asked for over HTTP also where that listens beyond loopback.
     `swim` None: at the port of `peer`, by UDP. `seeds` empty: where the other founding members are by that rule.
     """
 
@@ -154,6 +156,8 @@ class NodeConfig:
     seeds: tuple[Address, ...] = ()
     join_token: str | None = field(default=None, repr=False)
     follow: bool = False
+    standalone: bool = False
+    scenarios: bool = False
     catch_up_difference: int = 100
     advertise_host: str | None = None
     insecure_listen: bool = False
@@ -193,7 +197,7 @@ class NodeConfig:
 
     def listening(self) -> dict[str, Address]:
         """TCP ports by name."""
-        if self.follow:
+        if self.follow or self.standalone:
             return {"http": self.http}
         return {"http": self.http, "peer": self.peer, "stream": self.stream}
 
@@ -206,7 +210,8 @@ class NodeConfig:
             )
         if self.join_token is not None and not 8 <= len(self.join_token.encode()) <= 256:
             raise ConfigError("join-token: has to have 8 to 256 bytes; give a longer or shorter one")
-        for name, address in {**listening, "swim": self.swim_listening()}.items():
+        swim = {} if self.standalone else {"swim": self.swim_listening()}
+        for name, address in {**listening, **swim}.items():
             if not self.insecure_listen and not is_loopback(address.host):
                 raise ConfigError(
                     f"{name}: {address} is reachable from other machines, and there is neither TLS nor authentication: "
@@ -226,7 +231,7 @@ class NodeConfig:
                 "follow: a node that follows is no founding member; leave initial-cluster away, and name nodes of the "
                 "cluster with --seeds or --join"
             )
-        if self.follow and not (self.seeds or self.join):
+        if self.follow and not (self.seeds or self.join or self.standalone):
             raise ConfigError("follow: no node of the cluster is named; give --seeds or --join")
         if self.initial_cluster and self.join:
             raise ConfigError(

@@ -22,7 +22,7 @@ from node.topology.records import Role
 from node.topology.registrar import ClusterState
 from node.topology.remote_door import RemoteDoor
 from node.topology.seeds import ask_for_seeds, http_of_voters
-from node.vault_keeper import RecoveryClock, VaultKeeper
+from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
 from raftgroup.clock import SystemClock
 from raftgroup.directory_lock import DirectoryLock
 from recovery.catchup import Difference
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 class FollowerNode:
     """`start`, then `wait` until it fails or is cancelled, then `stop`."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, on_vault: OnVault | None = None) -> None:
         """Raises FolderError, DataDirectoryError."""
         self.config = config
         claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
@@ -45,7 +45,7 @@ class FollowerNode:
             config.data_dir / "vault",
             config.id,
             self._source,
-            Lifecycle([]),
+            on_vault or OnVault(),
             RecoveryClock(SystemClock(), gentle=False),
             Difference(config.catch_up_difference),
         )

@@ -129,6 +129,8 @@ OPTIONS = (
     Option("seeds", "seeds", read_addresses, "SWIM addresses of nodes that may know the others: host:port,..."),
     Option("join-token", "join_token", str, "Permission to join; better given as PALISADE_JOIN_TOKEN."),
     Option("follow", "follow", read_flag, "Keep a vault, outside of the Raft group: needs no peer, stream.", flag=True),
+    Option("standalone", "standalone", read_flag, "No network: serve reads of the vault, marked as such.", flag=True),
+    Option("scenarios", "scenarios", read_flag, "Run scenarios over HTTP also beyond loopback.", flag=True),
     Option("catch-up-difference", "catch_up_difference", read_int, "LM - LV at which a node has caught up."),
     Option("advertise-host", "advertise_host", str, "Host under which other machines reach this node."),
     Option("insecure-listen", "insecure_listen", read_flag, "Listen beyond loopback without TLS.", flag=True),
@@ -170,7 +172,7 @@ def node_config(given: Mapping[str, Given]) -> NodeConfig:
             raise ConfigError(f"{one.origin}: there is no option {name!r}; known are {', '.join(BY_NAME)}")
         target = groups[option.group] if option.group else plain
         target[option.field] = read_value(option, one)
-    if plain.get("follow") and "http" in plain:
+    if (plain.get("follow") or plain.get("standalone")) and "http" in plain:
         plain.setdefault("peer", plain.get("swim", plain["http"]))
         plain.setdefault("stream", plain["http"])
     for option in OPTIONS:

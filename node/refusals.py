@@ -52,6 +52,12 @@ class PreconditionFailed(Exception):
     """If-Match or If-None-Match does not hold. Nothing was changed."""
 
 
+class WithoutCluster(Exception):
+    """A node that runs alone, from its vault, was asked for what only a cluster can do. Nothing was changed."""
+
+    retry = False
+
+
 class Refusal(NamedTuple):
     """`etcd` None: the text of the error itself, because etcd has no words for it."""
 
@@ -72,6 +78,7 @@ _FUTURE = "etcdserver: mvcc: required revision is a future revision"
 REFUSALS: dict[type[Exception], Refusal] = {
     BadRequest: Refusal("bad-request", 400, "The request can't be read", _INVALID, None),
     PreconditionFailed: Refusal("precondition-failed", 412, "The key is not as it was expected", _INVALID, None),
+    WithoutCluster: Refusal("standalone", 503, "This node runs without its cluster", _DOWN, None),
     store.KeyEmpty: Refusal("key-empty", 400, "No key given", _INVALID, "etcdserver: key is not provided"),
     store.KeyTooLarge: Refusal("key-too-large", 413, "The key is too large", _INVALID, _TOO_LARGE),
     store.ValueTooLarge: Refusal("value-too-large", 413, "The value is too large", _INVALID, _TOO_LARGE),

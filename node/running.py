@@ -7,13 +7,14 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from node.config import NodeConfig
 from node.file_limit import raise_file_limit
 from node.follower import FollowerNode
 from node.server import Node
+from node.standalone import StandaloneNode
 from node.waiting_room import WaitingRoom, config_of
 
 log = logging.getLogger(__name__)
@@ -34,10 +35,12 @@ class Runnable(Protocol):
 def make_node(config: NodeConfig) -> Runnable:
     """Opens the data folder. Raises what refuses it."""
     files_max = raise_file_limit()
+    if config.standalone:
+        return StandaloneNode(config)
     return FollowerNode(config) if config.follow else Node(config, files_max)
 
 
-async def run_node(config: NodeConfig) -> None:
+async def run_node(config: NodeConfig, make: Callable[[NodeConfig], Runnable] = make_node) -> None:
     """Run one node until SIGTERM or SIGINT. Raises what stopped it otherwise."""
     _log_to_stderr(config.log_level)
     stopped = asyncio.Event()
@@ -49,7 +52,7 @@ async def run_node(config: NodeConfig) -> None:
         await _run(WaitingRoom(config), stopped)
         settled = config_of(config)
     if settled is not None and not stopped.is_set():
-        await _run(make_node(settled), stopped)
+        await _run(make(settled), stopped)
     log.info("%s has stopped", config.id)
 
 

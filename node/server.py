@@ -41,7 +41,7 @@ from node.topology.registrar import ClusterState, Registrar
 from node.topology.remote_door import RemoteDoor
 from node.topology.seeds import ask_for_seeds, http_of_voters, known_seeds
 from node.topology.view import logical_view, nodes_of
-from node.vault_keeper import RecoveryClock, VaultKeeper
+from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
 from raftgroup.clock import SystemClock
 from raftgroup.compaction import LogRetention
 from raftgroup.connection import TransportLimits
@@ -93,7 +93,7 @@ class Node:
             config.data_dir / "vault",
             config.id,
             local_source(self.service, config.id),
-            Lifecycle([]),
+            OnVault(),
             RecoveryClock(self._clock, gentle=True),
             Difference(config.catch_up_difference, beside.reach),
             beside,

@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from node.components.lifecycle import Component, Lifecycle
 from node.components.listeners import Told
+from node.kept_report import keep_report
 from raftgroup.ports import Clock
 from recovery.beside import Beside
 from recovery.catchup import Difference
 from recovery.follow import Follower
-from recovery.ports import ClusterSource, NoResources
+from recovery.pinning import PIN_LIFE_S_MAX
+from recovery.ports import ClusterSource, NoResources, Resources
 from recovery.recover import Settings, World
 from recovery.report import RecoveryReport
 from vault.change import Event, Revision, events_of
@@ -70,6 +73,15 @@ class RecoveryClock:
         self._rested = self.now()
 
 
+@dataclass(frozen=True, slots=True)
+class OnVault:
+    """What lives on the vault of a node: its components, and what it holds beside the vault."""
+
+    components: Lifecycle = field(default_factory=lambda: Lifecycle([]))
+    resources: Callable[[Vault], Resources] = lambda vault: NoResources()
+    pin_life_s_max: float = PIN_LIFE_S_MAX
+
+
 class VaultKeeper(Component):
     """`catch_up` when the node has been let in; it follows by itself from then on."""
 
@@ -78,7 +90,7 @@ class VaultKeeper(Component):
         path: Path,
         node: str,
         source: ClusterSource,
-        inner: Lifecycle,
+        on_vault: OnVault,
         clock: RecoveryClock,
         difference: Difference,
         beside: Beside | None = None,
@@ -89,10 +101,11 @@ class VaultKeeper(Component):
         self._path = path
         self._node = node
         self._source = source
-        self._inner = inner
+        self._inner = on_vault.components
+        self._on_vault = on_vault
         self._clock = clock
         self._vault: Vault | None = None
-        self._port = ComponentPort(inner, lambda: self.vault)
+        self._port = ComponentPort(self._inner, lambda: self.vault)
         self._follower: Follower | None = None
         self._following: asyncio.Task[None] | None = None
         self._trouble: asyncio.Future[None] | None = None
@@ -127,8 +140,10 @@ class VaultKeeper(Component):
         """Raises what refuses the vault (VaultError)."""
         self._trouble = asyncio.get_running_loop().create_future()
         self._vault = open_vault(self._path)
-        world = World(self._vault, self._source, self._port, NoResources(), self._clock, self.difference)
-        self._follower = Follower(world, Settings(self._node))
+        resources = self._on_vault.resources(self._vault)
+        world = World(self._vault, self._source, self._port, resources, self._clock, self.difference)
+        settings = Settings(self._node, pin_life_s_max=self._on_vault.pin_life_s_max)
+        self._follower = Follower(world, settings, on_report=keep_report(self._path.parent))
 
     async def catch_up(self) -> int:
         """LV, when the difference to LM is small enough. Raises RecoveryRefused, and what a listener raises."""

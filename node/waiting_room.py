@@ -41,7 +41,7 @@ BODY_BYTES_MAX = 64 * 1024
 
 def config_of(config: NodeConfig) -> NodeConfig | None:
     """With the founding members that an initialization has named; None for a node that has still to wait for one."""
-    if config.follow or config.initial_cluster or config.join:
+    if config.standalone or config.follow or config.initial_cluster or config.join:
         return config
     claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
     kept = kept_participant(config.data_dir)

@@ -29,10 +29,14 @@ class Follower:
         *,
         on_recovering: Callable[[bool], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        on_report: Callable[[RecoveryReport], None] | None = None,
     ) -> None:
-        """`on_recovering(True)` before a recovery begins, `on_recovering(False)` when the node has caught up."""
+        """`on_recovering(True)` before a recovery begins, `on_recovering(False)` when the node has caught up.
+
+        `on_report`: when one has ended, however it did.
+        """
         self._world, self._settings = world, settings
-        self._on_recovering, self._on_progress = on_recovering, on_progress
+        self._on_recovering, self._on_progress, self._on_report = on_recovering, on_progress, on_report
         self.reports: list[RecoveryReport] = []
         self.recorder = self._new_recorder()
         self._source = PatientSource(world.source, world.clock, self._new_recorder())
@@ -50,6 +54,8 @@ class Follower:
             await Recovery(self._world, self._settings, self.recorder, running=running).run()
         finally:
             self.reports.append(self.recorder.report)
+            if self._on_report is not None:
+                self._on_report(self.recorder.report)
         if self._on_recovering is not None:
             self._on_recovering(False)
         return self.recorder.report

@@ -46,6 +46,7 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         --stream 127.0.0.1:7601 --initial-cluster n1=127.0.0.1:7501
 
     With --follow it is no member of the Raft group: it keeps a vault of the cluster that --seeds or --join names.
+    With --standalone it speaks to nobody: it serves what the vault in its folder has, for reading, and says so.
 
     Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder or ports.
     """
@@ -77,7 +78,8 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         settings = load_node_config(config_values, config)
         for name, address in settings.listening().items():
             check_free(address, f"--{name}", f"give another --{name}")
-        check_free(settings.swim_listening(), "--swim", "give another --swim", udp=True)
+        if not settings.standalone:
+            check_free(settings.swim_listening(), "--swim", "give another --swim", udp=True)
         if parent_pipe is not None:
             watch(parent_pipe)
         run(settings)

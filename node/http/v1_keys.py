@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
@@ -18,10 +18,11 @@ from metastore.requests import (
     DeleteRange,
     Put,
     Range,
+    RequestId,
     Txn,
     Write,
 )
-from metastore.results import KeyValue
+from metastore.results import KeyValue, RangeResult
 from node import shapes
 from node.http.body import (
     a_flag,
@@ -34,7 +35,6 @@ from node.http.body import (
 from node.http.problems import problem_of
 from node.http.v1_forms import DELETE, PUT, RANGE, delete_from, put_from, range_from, txn_from, whereabouts
 from node.refusals import BadRequest, PreconditionFailed
-from node.service import Service
 from raftgroup.errors import RaftError
 
 RAW_TYPE = "application/octet-stream"
@@ -56,8 +56,15 @@ def key_of(request: web.Request) -> bytes:
     return unquote_to_bytes(request.rel_url.raw_path.removeprefix("/v1/kv/"))
 
 
+class KeyService(Protocol):
+    """`node.service.Service`, or a vault that is read without a cluster."""
+
+    async def range(self, request: Range) -> RangeResult: ...
+    async def write(self, request: Write, request_id: RequestId | None) -> Any: ...
+
+
 class Keys:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: KeyService) -> None:
         self._service = service
 
     def routes(self) -> list[web.RouteDef]:

@@ -13,7 +13,7 @@ from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Listeners, Told
 from node.feed.local import local_source
 from node.service import Service
-from node.vault_keeper import RecoveryClock, VaultKeeper
+from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
 from raftgroup.clock import SystemClock
 from recovery.catchup import Difference
 from tests.support.fake_group import FakeGroup, fake_group
@@ -36,7 +36,7 @@ class World(Component):
         self.listeners = Listeners()
         inner = Lifecycle([Part("partitions", self)], self.listeners)
         clock = RecoveryClock(SystemClock(), gentle=False)
-        return VaultKeeper(self.path, "n1", local_source(self.service, "n1"), inner, clock, Difference(0))
+        return VaultKeeper(self.path, "n1", local_source(self.service, "n1"), OnVault(inner), clock, Difference(0))
 
     async def start(self) -> None:
         self.began_at.append(self.listeners.handled)

@@ -1,0 +1,130 @@
+"""A node without a network: what its vault holds, served for reading, marked as such (R8).
+
+It is for maintenance: the cluster can't be reached, or must not be, and somebody has to see what this node knew last.
+Nobody is asked and nobody is told; only HTTP listens, for those who read. Every answer says that it comes from a vault
+without a cluster. Nothing is changed, the vault neither; the same folder starts in its cluster afterwards as before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+
+from node.components.lifecycle import ComponentFailed, Lifecycle, Part
+from node.config import NodeConfig
+from node.data_dir import claim_data_dir
+from node.http.standalone_server import StandaloneServer
+from node.kept_report import keep_report
+from node.parts import ServerPart, cause_of_failure
+from raftgroup.clock import SystemClock
+from raftgroup.directory_lock import DirectoryLock
+from recovery.catchup import Difference
+from recovery.errors import SourceUnavailable
+from recovery.ports import BucketSums, Chunk, NoResources, SourceState
+from recovery.recover import Recovery, Settings, World
+from recovery.report import Recorder
+from vault.change import Event, Revision
+from vault.directory import VaultDirectory
+from vault.opening import open_vault
+from vault.vault import Vault
+
+log = logging.getLogger(__name__)
+
+
+class StandaloneNode:
+    """`start`, then `wait` until it fails or is cancelled, then `stop`."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        """Raises VaultForeign where there is no vault (and makes none), FolderError, DataDirectoryError."""
+        self.config = config
+        VaultDirectory(config.data_dir / "vault").require_file()
+        claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
+        self._lock = DirectoryLock(config.data_dir)
+        self._clock = SystemClock()
+        self._vault: Vault | None = None
+        self._life: Lifecycle | None = None
+
+    async def start(self) -> None:
+        """Raises what refuses the vault (VaultError, RecoveryRefused), and OSError when the port can't be had."""
+        config = self.config
+        self._vault = vault = open_vault(config.data_dir / "vault")
+        recorder = Recorder(config.id, self._clock.now)
+        world = World(vault, NoNetwork(), NoListeners(), NoResources(), NoWaiting(), Difference())
+        try:
+            await Recovery(world, Settings(config.id, standalone=True), recorder).run()
+        finally:
+            keep_report(config.data_dir)(recorder.report)
+        server = StandaloneServer(config, vault, recorder.report)
+        self._life = Lifecycle([Part("http", ServerPart(server, config.http))])
+        with cause_of_failure():
+            await self._life.start()
+        log.warning("%s runs standalone: revision %d on %s, reads only", config.id, vault.revision, config.http)
+
+    async def wait(self) -> None:
+        """Until something fails; raises it."""
+        if self._life is not None:
+            with cause_of_failure():
+                await self._life.wait()
+
+    async def stop(self) -> None:
+        """Safe to call in any state."""
+        if self._life is not None:
+            with contextlib.suppress(ComponentFailed):
+                await self._life.stop()
+        if self._vault is not None:
+            self._vault.close()
+            self._vault = None
+        self._lock.release()
+
+
+class NoWaiting:
+    """Of a recovery that asks nobody: no time passes in it."""
+
+    def now(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        """There is nothing to wait for."""
+
+
+class NoListeners:
+    """No components live on the vault yet."""
+
+    async def start(self) -> None:
+        """There is nothing to start."""
+
+    async def revision(self, revision: Revision) -> None:
+        """Nobody listens."""
+
+    async def difference(self, revision: int, events: Sequence[Event], last: bool) -> None:
+        """Nobody listens."""
+
+
+class NoNetwork:
+    """A source that can't be asked: standalone mode never does, and would hear that it must not."""
+
+    async def state(self, chain_at: int) -> SourceState:
+        raise _alone()
+
+    async def changes(self, first: int, last: int) -> Sequence[Revision]:
+        raise _alone()
+
+    async def pin(self, revision: int, life_s: float) -> float:
+        raise _alone()
+
+    async def unpin(self) -> None:
+        raise _alone()
+
+    async def sums(self, revision: int) -> BucketSums:
+        raise _alone()
+
+    async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:
+        raise _alone()
+
+    async def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> Chunk:
+        raise _alone()
+
+
+def _alone() -> SourceUnavailable:
+    return SourceUnavailable("this node runs without a cluster (--standalone)")

@@ -1,0 +1,151 @@
+"""A node without a network serves what its vault has, marked as such, and changes nothing (R8; issue 3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+from metastore.codec import encode_command
+from metastore.requests import FoundCluster, Put
+from node.address import Address
+from node.config import NodeConfig
+from node.config_sources import load_node_config
+from node.data_dir import claim_data_dir
+from node.feed.local import local_source
+from node.kept_report import keep_report, kept_report
+from node.recovery_view import report_lines
+from node.service import Service
+from node.standalone import StandaloneNode
+from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
+from raftgroup.clock import SystemClock
+from recovery.catchup import Difference
+from recovery.errors import RecoveryRefused
+from recovery.report import RecoveryReport
+from tests.support.fake_group import fake_group
+from tests.support.processes import free_port
+from vault.errors import VaultForeign
+from vault.opening import open_vault
+
+KEYS = {f"/catalog/tables/t{number}": f"columns {number}" for number in range(20)}
+
+
+async def fill(data_dir: Path) -> int:
+    """A vault in the folder of f1, with the keys of a cluster. LV."""
+    group = fake_group()
+    group.apply([encode_command(FoundCluster("id-1"))])
+    for key, value in KEYS.items():
+        group.apply([encode_command(Put(key.encode(), value.encode()))])
+    service = Service(group, group.store, deadline_s=0.3)
+    claim_data_dir(data_dir, cluster="c1", node="f1")
+    clock = RecoveryClock(SystemClock(), gentle=False)
+    keeper = VaultKeeper(data_dir / "vault", "f1", local_source(service, "f1"), OnVault(), clock, Difference(0))
+    await keeper.start()
+    revision = await keeper.catch_up()
+    await keeper.stop()
+    return revision
+
+
+def config_of(data_dir: Path, node: str = "f1") -> NodeConfig:
+    given = {"id": node, "cluster": "c1", "data-dir": str(data_dir), "http": f"127.0.0.1:{free_port()}"}
+    return load_node_config({**given, "standalone": "true"}, environ={})
+
+
+@pytest.fixture
+async def alone(tmp_path: Path) -> AsyncIterator[ClientSession]:
+    await fill(tmp_path / "f1")
+    node = StandaloneNode(config_of(tmp_path / "f1"))
+    try:
+        await node.start()
+        async with ClientSession(f"http://{node.config.http}") as session:
+            yield session
+    finally:
+        await node.stop()
+
+
+async def test_it_serves_what_the_vault_has_and_marks_every_answer(alone: ClientSession) -> None:
+    async with alone.get("/v1/kv/%2Fcatalog%2Ftables%2Ft7") as answer:
+        assert (answer.status, await answer.text()) == (200, "columns 7")
+        assert answer.headers["Palisade-Standalone"] == "true"
+    async with alone.get("/v1/kv?prefix=/catalog/&limit=3&keys_only=true") as answer:
+        found = await answer.json()
+        assert (found["count"], found["more"], len(found["kvs"])) == (20, True, 3)
+    async with alone.post(
+        "/v1/range", json={"key": "/", "prefix": True, "sort_order": "descend", "limit": 1}
+    ) as answer:
+        assert (await answer.json())["kvs"][0]["key"] == "/catalog/tables/t9"
+    async with alone.get("/v1/export?prefix=/") as answer:
+        lines = [json.loads(line) for line in (await answer.text()).splitlines()]
+        assert {line["key"]: line["value"] for line in lines[1:]} == KEYS
+    async with alone.get("/v1/recovery") as answer:
+        (report,) = (await answer.json())["recoveries"]
+        assert (report["case"], report["outcome"], report["lv"]) == ("standalone", "done", 21)
+
+
+async def test_it_is_never_ready_and_refuses_what_needs_a_cluster(alone: ClientSession) -> None:
+    async with alone.get("/readyz") as answer:
+        assert answer.status == 503
+    async with alone.get("/livez") as answer:
+        assert (answer.status, answer.headers["Palisade-Standalone"]) == (200, "true")
+    for method, path in (
+        ("PUT", "/v1/kv/a"), ("DELETE", "/v1/kv/a"), ("POST", "/v1/compact"), ("GET", "/v1/watch?prefix=/"),
+        ("GET", "/v1/members"),
+    ):  # fmt: skip
+        async with alone.request(method, path) as answer:
+            problem = await answer.json()
+            assert (answer.status, problem["code"], problem["retry"]) == (503, "standalone", False), path
+            assert answer.headers["Palisade-Standalone"] == "true"
+    async with alone.post("/v3/kv/range", json={}) as answer:
+        assert (answer.status, (await answer.json())["code"]) == (503, 14)
+
+
+async def test_a_vault_has_one_revision(alone: ClientSession) -> None:
+    for revision, code in ((21, None), (20, "compacted"), (22, "future-revision")):
+        async with alone.get(f"/v1/kv/%2Fcatalog%2Ftables%2Ft7?revision={revision}") as answer:
+            assert (None if answer.status == 200 else (await answer.json())["code"]) == code
+
+
+async def test_the_vault_is_the_same_afterwards(tmp_path: Path) -> None:
+    await fill(tmp_path / "f1")
+    node = StandaloneNode(config_of(tmp_path / "f1"))
+    await node.start()
+    await node.stop()
+    vault = open_vault(tmp_path / "f1" / "vault")
+    assert (vault.revision, vault.key_count) == (21, 20)
+    vault.close()
+    report = kept_report(tmp_path / "f1")
+    assert report is not None
+    assert report_lines(report)[0].startswith("f1: case standalone, done")
+
+
+async def test_without_a_vault_nothing_is_made(tmp_path: Path) -> None:
+    with pytest.raises(VaultForeign, match="there is no vault"):
+        StandaloneNode(config_of(tmp_path / "f1"))
+    assert not (tmp_path / "f1").exists()
+
+
+async def test_a_vault_that_never_held_a_state_is_refused_and_the_report_says_so(tmp_path: Path) -> None:
+    claim_data_dir(tmp_path / "f1", cluster="c1", node="f1")
+    open_vault(tmp_path / "f1" / "vault").close()
+    node = StandaloneNode(config_of(tmp_path / "f1"))
+    with pytest.raises(RecoveryRefused, match="never held a state"):
+        await node.start()
+    await node.stop()
+    report = kept_report(tmp_path / "f1")
+    assert report is not None
+    assert (report["outcome"], report["reason"]) == ("refused", "standalone-empty")
+
+
+def test_standalone_needs_nothing_that_names_other_nodes(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    assert config.listening() == {"http": config.http}
+    given = {"id": "f1", "cluster": "c1", "data-dir": "d", "http": "127.0.0.1:7401", "follow": "true"}
+    assert load_node_config({**given, "standalone": "true"}, environ={}).http == Address("127.0.0.1", 7401)
+
+
+def test_a_report_that_can_t_be_written_stops_nobody(tmp_path: Path) -> None:
+    keep_report(tmp_path / "gone")(RecoveryReport("f1"))
+    assert kept_report(tmp_path / "gone") is None
