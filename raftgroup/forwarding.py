@@ -11,7 +11,8 @@ from typing import Any
 
 from raftgroup.errors import RaftError, Unavailable
 from raftgroup.messages import Kind
-from raftgroup.ports import Clock
+from raftgroup.numbers import first_number
+from raftgroup.ports import Clock, Random
 from raftgroup.proposals import Applied, Proposal, Proposals, end_late
 
 _APPLIED, _REFUSED, _UNKNOWN = 0, 1, 2
@@ -21,11 +22,13 @@ _PATIENCE_S = 5.0
 class Forwarding:
     """Both sides: what this member has forwarded, and what others have forwarded to it."""
 
-    def __init__(self, proposals: Proposals, clock: Clock, send: Callable[[str, int, Any], bool]) -> None:
+    def __init__(
+        self, proposals: Proposals, clock: Clock, send: Callable[[str, int, Any], bool], random: Random
+    ) -> None:
         self._proposals = proposals
         self._clock = clock
         self._send = send
-        self._number = 0
+        self._number = first_number(random)
         self._underway: dict[int, tuple[str, Proposal]] = {}
         self._answers: dict[str, list[Any]] = {}
 

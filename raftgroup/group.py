@@ -79,8 +79,8 @@ class Group:
         introductions = Introductions(own, founding)
         self._admission = Admission(introductions, self._replica, journal=journal, peers=peers, wake=self._wake)
         self._proposals = Proposals()
-        self._forwarding = Forwarding(self._proposals, clock, peers.send)
-        self._calls = LeaderCalls(peers.send)
+        self._forwarding = Forwarding(self._proposals, clock, peers.send, random)
+        self._calls = LeaderCalls(peers.send, random)
         self._barrier = ReadBarrier(self._replica, clock, self._calls, self._wake)
         self._administration = Administration(
             config.member,

@@ -8,6 +8,8 @@ from typing import Any
 
 from raftgroup.errors import MembershipRefused, NotLeader, OutcomeUnknown, RaftError, Unavailable
 from raftgroup.messages import Kind
+from raftgroup.numbers import first_number
+from raftgroup.ports import Random
 
 _ERRORS: dict[str, type[RaftError]] = {
     "refused": MembershipRefused,
@@ -24,9 +26,9 @@ def error_kind(error: RaftError) -> str:
 class LeaderCalls:
     """The caller's side. `send` is the transport's."""
 
-    def __init__(self, send: Callable[[str, int, Any], bool]) -> None:
+    def __init__(self, send: Callable[[str, int, Any], bool], random: Random) -> None:
         self._send = send
-        self._number = 0
+        self._number = first_number(random)
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         self._repeatable: set[int] = set()
 

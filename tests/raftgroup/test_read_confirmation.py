@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 from raftgroup.barrier import ReadBarrier
 from raftgroup.leader_calls import LeaderCalls
@@ -31,7 +32,7 @@ def passes(kind: type[ReadBarrier], *, asked_before_it_began: bool) -> bool:
     sent_at = before if asked_before_it_began else leader.clock.time
 
     async def reads() -> bool:
-        barrier = kind(leader.replica, leader.clock, LeaderCalls(lambda *_: False), lambda: None)
+        barrier = kind(leader.replica, leader.clock, LeaderCalls(lambda *_: False, Random(0)), lambda: None)
         read = asyncio.create_task(barrier.wait(5.0))
         await asyncio.sleep(0)
         if read.done():

@@ -1,0 +1,66 @@
+"""An answer to what a member asked before it crashed is none to what it asks afterwards.
+
+Found by random schedules with disks that take seconds (seed 5048 of that run): a member crashed with a proposal on its
+way, was back before the leader had committed it, and was told its end as that of its next proposal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from raftgroup import numbers
+from raftgroup.leader_calls import LeaderCalls
+from tests.support.raft_checkers import Violation
+from tests.support.raft_cluster import Cluster, settled
+
+MakeCluster = Callable[..., Cluster]
+
+
+def ask_crash_and_ask_again(cluster: Cluster) -> None:
+    """The leader's disk is slow, so that its answers are late."""
+    leader = settled(cluster)
+    follower = cluster.followers()[0]
+    leader.disk.fsync_s = 1.5
+    follower.process.start(cluster.checkers.write(follower, "a", "before the crash", 5.0))
+    cluster.run_for(0.05)
+    cluster.restart(follower.id)
+    cluster.run_until(lambda: follower.group is not None and follower.group.leader == leader.id)
+    cluster.put(follower.id, "b", "after the crash", timeout_s=20.0)
+    cluster.checkers.check_run()
+
+
+def test_the_end_of_a_proposal_of_before_a_crash_is_not_told_as_that_of_the_next(make_cluster: MakeCluster) -> None:
+    for seed in range(10):
+        ask_crash_and_ask_again(make_cluster(seed))
+
+
+def test_planted_with_numbers_that_begin_anew_it_is(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "PLACES", 1)
+    with pytest.raises((Violation, AssertionError), match="was answered"):
+        ask_crash_and_ask_again(make_cluster(0))
+
+
+async def test_a_call_to_the_leader_is_not_answered_by_the_answer_to_one_of_before() -> None:
+    """Such as the index of a read: it would be one of the past."""
+    sent: list[list[object]] = []
+
+    def calls(seed: int) -> LeaderCalls:
+        return LeaderCalls(lambda _member, _kind, body: bool(sent.append(body)) or True, Random(seed))
+
+    before = calls(1)
+    lost = asyncio.ensure_future(before.call("n1", "read_index", []))
+    await asyncio.sleep(0)
+    after = calls(2)
+    asked = asyncio.ensure_future(after.call("n1", "read_index", []))
+    await asyncio.sleep(0)
+    (old, *_), (new, *_) = sent
+    after.answered("n1", old, None, 7)
+    await asyncio.sleep(0)
+    assert not asked.done()
+    after.answered("n1", new, None, 8)
+    assert await asked == 8
+    lost.cancel()
