@@ -48,8 +48,7 @@ class Feed:
             raise compacted(first, self._state.minimal_revision)
         found = [Revision(FIRST_REVISION, (), NO_DIGEST)] if first <= FIRST_REVISION else []
         size = 0
-        for number, events in self._history.revisions(first, min(last, self._state.revision)):
-            bodies = [row[LINK_BYTES:] for row, _ in events]
+        for number, bodies in self._history.contents(first, min(last, self._state.revision)):
             found.append(Revision(number, bodies))
             size += sum(map(len, bodies))
             if size >= bytes_max:

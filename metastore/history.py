@@ -142,6 +142,35 @@ class History:
             expected += 1
         raise missing(expected, 0)
 
+    def contents(self, first: int, last: int) -> Iterator[tuple[int, list[bytes]]]:
+        """As `revisions`, quicker, of each event only what its leaf is made of: block by block.
+
+        A block has a part of one revision, or events of which each is a revision.
+        """
+        revision, found = max(first, FIRST_REVISION + 1), list[bytes]()
+        if revision > last:
+            return
+        for _, packed in self._tables.scan(Table.REVISION, POINTER.pack(revision, 0), None):
+            block = open_block(packed)
+            if found and block.first_revision != revision:
+                yield revision, found
+                revision, found = revision + 1, []
+            number = block.number_of(revision, len(found))
+            if number is None or revision > last:
+                break
+            if block.first_revision == block.last_revision:
+                found += block.contents(number)
+                continue
+            for content in block.contents(number)[: last - revision + 1]:
+                yield revision, [content]
+                revision += 1
+        else:
+            if found:
+                yield revision, found
+                revision, found = revision + 1, []
+        if revision <= last:
+            raise missing(revision, len(found))
+
     def _events_from(self, revision: int) -> Iterator[Event]:
         for _, packed in self._tables.scan(Table.REVISION, POINTER.pack(revision, 0), None):
             block = open_block(packed)

@@ -8,8 +8,10 @@ import pytest
 
 from metastore import history
 from metastore.codec import encode_command
+from metastore.errors import StoreCorrupt
 from metastore.history import History
-from metastore.record import JUMP_ROWS
+from metastore.ordered_map import Table
+from metastore.record import JUMP_ROWS, LINK_BYTES, POINTER
 from metastore.requests import DeleteRange, Put, Range, Txn, WatchRequest
 from tests.support.meta_driver import Driver
 
@@ -63,6 +65,38 @@ def test_a_revision_that_is_larger_than_a_block_stays_whole(driver: Driver) -> N
     assert all(len(event.prev_kv.value) == 300 for event in news[1].events if event.prev_kv)
     assert [event.kv.key for event in news[0].events] == [b"k%03d" % number for number in range(500)]
     assert driver.findings() == []
+
+
+def test_the_contents_of_any_stretch_are_those_of_its_events(driver: Driver) -> None:
+    """What the change feed is made of (issue 3, R4), over blocks of many revisions and revisions of many blocks."""
+    for number in range(3):
+        driver.batch(*(encode_command(Put(b"k%d" % (n % 7), bytes(n))) for n in range(40 * number)))
+        driver.do(Txn(success=tuple(Put(b"t%d" % n, bytes(9000)) for n in range(5))))
+        driver.do(DeleteRange(b"t1", b"t9"))
+        driver.do(Txn(success=(Put(b"k1", b""), Put(b"a", b"x"))))
+    past, latest = driver.store._history, driver.store.revision
+    for first in range(1, latest + 1):
+        for last in range(first - 1, latest + 1):
+            events = [(number, [row[LINK_BYTES:] for row, _ in found]) for number, found in past.revisions(first, last)]
+            assert list(past.contents(first, last)) == events
+
+
+def test_a_stretch_that_lacks_a_block_is_never_told_as_if_it_were_whole(driver: Driver) -> None:
+    """R4: none skipped. Each block is taken away but the last part of a revision, which the chain digest tells of."""
+    driver.batch(*(encode_command(Put(b"k", bytes(1000))) for _ in range(40)))
+    driver.do(Txn(success=tuple(Put(b"t%d" % n, bytes(9000)) for n in range(7))))
+    driver.batch(*(encode_command(Put(b"k", bytes(1000))) for _ in range(40)))
+    latest = driver.store.revision
+    blocks = dict(driver.tables.scan(Table.REVISION, b"", None))
+    assert len(blocks) > 6
+    for key, block in blocks.items():
+        if key == POINTER.pack(42, 6):
+            continue
+        driver.tables.delete(Table.REVISION, key)
+        with pytest.raises(StoreCorrupt, match="is missing"):
+            list(driver.store._history.contents(1, latest))
+        driver.tables.put(Table.REVISION, key, block)
+    assert len(list(driver.store._history.contents(1, latest))) == 81
 
 
 def test_a_read_inside_a_transaction_sees_the_past_of_what_it_has_just_written(driver: Driver) -> None:
