@@ -46,7 +46,8 @@ class ComponentPort:
             self.started = True
 
     async def revision(self, revision: Revision) -> None:
-        await self._inner.listeners.tell(Told(revision.number, tuple(events_of(revision))))
+        listeners = self._inner.listeners
+        await listeners.tell(Told(revision.number, events_of(revision) if listeners else ()))
 
     async def difference(self, revision: int, events: Sequence[Event], last: bool) -> None:
         await self._inner.listeners.tell(Told(revision, events, last))

@@ -7,7 +7,7 @@ change it unseen. What the vault keeps of a live key, its *entry*, is the body.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -15,6 +15,8 @@ HEADER = Struct(">QQQQHI")
 """Mod revision, create revision, version (0: a tombstone), lease, key bytes, value bytes."""
 HEADER_BYTES = HEADER.size
 KEY_BYTES_AT = HEADER_BYTES - 6
+CREATE_VERSION, CREATE_AT = Struct(">QQ"), 8
+"""These two of them, and where they are."""
 
 FIRST_REVISION = 1
 """Of an empty meta storage; it has no events."""
@@ -51,11 +53,15 @@ class Event(NamedTuple):
     previous: Item | None = None
 
 
-def events_of(revision: Revision) -> Iterator[Event]:
+def events_of(revision: Revision) -> list[Event]:
     """What a listener is told of it."""
+    number, found = revision.number, []
     for body in revision.bodies:
-        item = item_of(body)
-        yield Event(item.key, revision.number, item if item.version else None)
+        mod, create, version, lease, key_bytes, _ = HEADER.unpack_from(body)
+        end = HEADER_BYTES + key_bytes
+        key = body[HEADER_BYTES:end]
+        found.append(Event(key, number, Item(key, body[end:], create, mod, version, lease) if version else None))
+    return found
 
 
 def key_of(body: bytes) -> bytes:

@@ -19,7 +19,7 @@ import msgpack
 
 from vault.directory import DATA, VaultDirectory, check_head
 from vault.errors import RESET, VaultDamaged, VaultError, VaultForeign, VaultNewer, VaultUnusable
-from vault.seal import seal_all, unseal
+from vault.seal import seal_all, unseal, unseal_all
 from vault.tables import Changes, Pause, Table
 
 FORMAT_NAME = "palisade-vault"
@@ -73,7 +73,7 @@ class LmdbBackend:
                 found = cursor.getmulti(sorted(keys))
         except lmdb.Error as error:
             raise self.failure(error) from error
-        return {key: unseal(table, key, sealed) for key, sealed in found}
+        return unseal_all(table, found)
 
     def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         try:

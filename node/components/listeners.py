@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from node.components.order import ComponentError
 from node.components.versioned_value import VersionedValue
 from vault.change import Event
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """What one revision has changed. After a snapshot of a node that runs it is what has changed up to `revision`, by
     key, in parts: each but the last of them has `last` False."""
 
@@ -111,14 +109,14 @@ class Listeners:
             raise NotStartedYet(f"revision {told.revision} is told before all components have started")
         if told.revision <= self.handled:
             raise ComponentError(f"revision {told.revision} is told after {self.handled}: each once, in order")
-        if told.last:
+        if told.last and self._values:
             for component in self._values.keys() - self._listeners.keys():
                 self._complete(component, told.revision)
-        telling = [self._tell_one(each, listeners, told) for each, listeners in self._listeners.items()]
-        if len(telling) == 1:
-            await telling[0]
-        else:
-            await asyncio.gather(*telling)
+        if len(self._listeners) == 1:
+            for component, listeners in self._listeners.items():
+                await self._tell_one(component, listeners, told)
+        elif self._listeners:
+            await asyncio.gather(*[self._tell_one(*each, told) for each in self._listeners.items()])
         if self._failure is not None:
             raise self._failure
         if told.last:
@@ -136,7 +134,7 @@ class Listeners:
         except Exception as error:
             self._failed(component, told.revision, error)
         else:
-            if told.last:
+            if told.last and self._values:
                 self._complete(component, told.revision)
 
     def _failed(self, component: str, revision: int, error: Exception) -> None:
