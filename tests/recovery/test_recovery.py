@@ -149,6 +149,23 @@ async def test_a_replay_that_costs_more_than_a_snapshot_becomes_one() -> None:
     assert [event.key for event in node.told.differences] == [b"/busy"]
 
 
+async def test_a_slow_begin_of_a_replay_is_not_taken_for_its_speed() -> None:
+    """Seen over HTTP (issue 3, "How fast"): pinning MM on a busy disk took longer than 2,000 revisions."""
+    bench = Bench()
+    await bench.once()
+    for number in range(4000):
+        bench.cluster.do(Put(b"/busy", b"%d" % number))
+    node = bench.node(difference=100)
+
+    def slow() -> None:
+        node.clock.time += 5.0
+
+    node.source.before["pin"] = slow
+    report = await node.recover()
+    node.check()
+    assert (report.case, report.revisions_replayed, report.snapshots) == (Case.B, 4000, 0)
+
+
 async def test_what_is_known_to_cost_too_much_is_not_begun() -> None:
     bench = Bench()
     await bench.once()
