@@ -19,7 +19,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """`at_least` or `at_most`, one of them; of the ratio or figure that it is beside."""
+    """`at_least` or `at_most`, one of them; of the ratio or figure that it is beside. Neither: nothing is asked."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -30,6 +30,8 @@ class Threshold:
         return Verdict.PASS if low and high else Verdict.FAIL
 
     def __str__(self) -> str:
+        if self.at_least is None and self.at_most is None:
+            return "-"
         return f">= {self.at_least:g}" if self.at_least is not None else f"<= {self.at_most:g}"
 
 

@@ -1,0 +1,142 @@
+"""A replica of the meta storage and the vault of another node, in one process: what a recovery costs without a network.
+
+The store, the source and the vault are those of a node, on LMDB; only the Raft group is left out, which takes no part
+in a recovery but for a pin. So commands are applied here as the group would apply them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from harness.stream import VALUE
+from harness.wrk import LoadFailed
+from metastore.codec import decode_result, encode_command
+from metastore.machine import MetaStore
+from metastore.requests import Command, Compact, FoundCluster, Put
+from metastore.store import LmdbStore
+from node.components.lifecycle import Component, Lifecycle, Part
+from node.components.listeners import Told
+from node.vault_keeper import ComponentPort, RecoveryClock
+from raftgroup.clock import SystemClock
+from recovery.catchup import Difference
+from recovery.estimate import Rates
+from recovery.follow import Follower
+from recovery.ports import NoResources
+from recovery.recover import Settings, World
+from recovery.report import RecoveryReport
+from recovery.store_source import StoreSource
+from vault.opening import open_vault
+
+PREFIX = b"flights/2013/"
+NODE = "n9"
+BATCH = 500
+COLLECT_BLOCKS = 64
+WAITING_MAX = 100_000
+"""Entries that may wait for the disk of the store."""
+
+
+class Replica:
+    """`async with` it. Keys are numbered from 0 on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tables = LmdbStore(folder)
+        self.store = MetaStore(self._tables)
+        self.source = StoreSource(
+            NODE, self.store, barrier=_turn, propose=self._propose, others=_turn, news=lambda _: asyncio.sleep(1)
+        )
+        self._clock_ms = 0
+        self._do([FoundCluster("bench")])
+
+    async def __aenter__(self) -> Replica:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._tables.close()
+
+    def _do(self, commands: list[Command]) -> list[Any]:
+        self._clock_ms += 1
+        index, stamp = self.store.applied[0] + 1, [1_700_000_000_000 + self._clock_ms, self._clock_ms]
+        wires = self.store.apply(index, 1, stamp, [encode_command(command) for command in commands])
+        return [decode_result(wire) for wire in wires]
+
+    async def _propose(self, command: Command) -> Any:
+        return self._do([command])[0]
+
+    async def put(self, numbers: Iterable[int]) -> None:
+        """One revision for each, and everything on the disk."""
+        waiting: list[Command] = []
+        for number in numbers:
+            waiting.append(Put(PREFIX + b"%010d" % number, VALUE))
+            if len(waiting) == BATCH:
+                await self._apply(waiting)
+                waiting = []
+        if waiting:
+            await self._apply(waiting)
+        await self._tables.flush()
+
+    async def _apply(self, commands: list[Command]) -> None:
+        self._do(commands)
+        if self._tables.waiting_entries > WAITING_MAX:
+            await self._tables.flush()
+
+    async def compact(self) -> None:
+        """All but the latest revision is gone: who is behind can only take a snapshot."""
+        self._do([Compact(self.store.revision)])
+        while self.store.collect(COLLECT_BLOCKS):
+            if self._tables.waiting_entries > WAITING_MAX:
+                await self._tables.flush()
+        await self._tables.flush()
+
+
+class Nothing(Component):
+    """One listener, which does nothing."""
+
+    def __init__(self) -> None:
+        self.told = 0
+        self.lifecycle = Lifecycle([Part("nothing", self)])
+
+    async def start(self) -> None:
+        self.lifecycle.listeners.listen("nothing", self._listen)
+
+    async def _listen(self, told: Told) -> None:
+        self.told += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """`seconds`: from opening the vault until LV = LM."""
+
+    seconds: float
+    report: RecoveryReport
+
+
+async def recover(source: StoreSource, path: Path) -> Recovered:
+    """A start of the node, which has ended again when this returns. Raises LoadFailed if the listener missed anything.
+
+    What is retained is replayed, however much that is: a node would take a snapshot where that is much cheaper.
+    """
+    began = time.perf_counter()
+    vault = open_vault(path)
+    listener = Nothing()
+    try:
+        port = ComponentPort(listener.lifecycle, lambda: vault)
+        clock = RecoveryClock(SystemClock(), gentle=False)
+        world = World(vault, source, port, NoResources(), clock, Difference(0))
+        report = await Follower(world, Settings(NODE, rates=Rates(advantage=inf))).recover()
+        seconds = time.perf_counter() - began
+    finally:
+        await listener.lifecycle.stop()
+        vault.close()
+    if report.revisions_replayed != listener.told:
+        raise LoadFailed(f"{report.revisions_replayed} revisions were replayed, the listener heard of {listener.told}")
+    return Recovered(seconds, report)
+
+
+async def _turn(*_: object) -> None:
+    await asyncio.sleep(0)
