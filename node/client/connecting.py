@@ -48,9 +48,11 @@ class Connector:
         link.close()
         return better
 
-    def is_better(self, now: Whereabouts) -> bool:
-        """Whether there may be somebody better to be connected with than whom one is connected with now."""
-        return bool(self._better_addresses(now))
+    def wants_better(self, now: Whereabouts) -> bool:
+        """Whether somebody else would be better to be connected with, also if that one is to be avoided for a while."""
+        if now.leader is None:
+            return bool(self._route.others(now.address))
+        return self._route.follows_leader and now.leader != now.member
 
     async def better(self, now: Whereabouts) -> tuple[Link, Whereabouts] | None:
         """A connection with the leader; or, from a node that knows none, with one that does."""

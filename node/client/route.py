@@ -27,6 +27,10 @@ class Route:
     def given(self) -> tuple[str, ...]:
         return tuple(self._given)
 
+    @property
+    def follows_leader(self) -> bool:
+        return self._follow_leader
+
     def current(self) -> str:
         return self._known[self._position % len(self._known)]
 

@@ -57,6 +57,7 @@ class Session:
         self._leaving: Link | None = None
         self._found: Whereabouts | None = None
         self._found_anew = asyncio.Event()
+        self._hearsay: dict[object, tuple[object, object]] = {}
         self._trouble = "no connection yet"
         self._closing = False
         self._pinged = False
@@ -254,7 +255,9 @@ class Session:
         backoff_s = BACKOFF_S[0]
         while True:
             try:
-                link, self._found = await self._connector.connect()
+                self._hearsay.clear()
+                link, found = await self._connector.connect()
+                self._found = self._as_last_heard(found)
             except FAILURES as error:
                 self._trouble = f"{self._route.current()}: {error or type(error).__name__}"
                 self._route.advance()
@@ -266,14 +269,14 @@ class Session:
             while not link.closed.done():
                 await self._news(link)
                 found = self._found
-                if found is not None and not link.closed.done() and self._connector.is_better(found):
+                if found is not None and not link.closed.done() and self._connector.wants_better(found):
                     link = await self._move(link, found)
             self._lost(link.closed.result())
 
     async def _news(self, link: Link) -> None:
         """Wait for the end of this connection, for word of another leader, or until it is time to look again."""
         told = asyncio.ensure_future(self._found_anew.wait())
-        look_again = self._found is not None and self._connector.is_better(self._found)
+        look_again = self._found is not None and self._connector.wants_better(self._found)
         try:
             ends: set[asyncio.Future[Any]] = {link.closed, told}
             await asyncio.wait(ends, timeout=MOVE_S if look_again else None, return_when=_FIRST)
@@ -282,11 +285,17 @@ class Session:
             self._found_anew.clear()
 
     def _told_of_leader(self, member: object, leader: object, streams: object) -> None:
-        """By the node that this client is connected with: another connection may still be in the making."""
+        """By the node that this client is connected with, or by one whose connection is still in the making."""
+        self._hearsay[member] = (leader, streams)
         if self._found is not None and self._found.member == member:
-            self._found = whereabouts(self._found.address, member, leader, streams)
+            self._found = self._as_last_heard(self._found)
             self._route.learn(self._found.streams.values())
             self._found_anew.set()
+
+    def _as_last_heard(self, found: Whereabouts) -> Whereabouts:
+        """What a node said at its welcome may be outdated before its connection comes into use."""
+        told = self._hearsay.get(found.member)
+        return found if told is None else whereabouts(found.address, found.member, *told)
 
     async def _move(self, link: Link, found: Whereabouts) -> Link:
         """To a better node, if there is one: returns the connection that is used from now on.
@@ -294,6 +303,7 @@ class Session:
         What is under way may come to its end first. What has not after a moment is sent again over the new connection
         if that does no harm; if it does, the client stays, for now.
         """
+        self._hearsay.clear()
         better = await self._connector.better(found)
         if better is None:
             return link
@@ -313,7 +323,7 @@ class Session:
         if link.closed.done():
             self._lost(link.closed.result())
         link.close()
-        link, self._found = better
+        link, self._found = better[0], self._as_last_heard(better[1])
         self._begin(link)
         return link
 

@@ -56,6 +56,7 @@ class StreamServer:
         return self.loop.time()
 
     def welcome(self) -> dict[str, Any]:
+        self._tell_leader()
         member, leader, streams = self._leadership()
         return {
             "protocol": PROTOCOL,
@@ -71,6 +72,10 @@ class StreamServer:
         return [group.status().member, group.leader, streams]
 
     def _look(self) -> None:
+        self._tell_leader()
+        self._looker = self.loop.call_later(LOOK_S, self._look)
+
+    def _tell_leader(self) -> None:
         """Tell the clients who leads now, if that has changed: they follow the leader, or leave a node without one."""
         leader = self.service.group.leader
         if leader != self._leader:
@@ -78,7 +83,6 @@ class StreamServer:
             told = self._leadership()
             for connection in list(self.connections):
                 connection.tell_leader(told)
-        self._looker = self.loop.call_later(LOOK_S, self._look)
 
     async def close(self) -> None:
         """Accept nobody any more, let what is under way end, then close every connection."""

@@ -12,6 +12,7 @@ import pytest
 from metastore.results import RevisionEvents
 from node.api import WatchHandle
 from node.client import Client
+from node.client import route as route_module
 from node.client import session as session_module
 from node.service import Service
 from node.stream.server import StreamServer
@@ -187,3 +188,37 @@ async def test_a_change_that_must_not_be_sent_twice_keeps_the_client_where_it_is
         assert (await put).revision == 3
         await is_at(nodes, "n2")
         assert (await client.put("a", "3")).revision == 4
+
+
+async def test_a_leader_that_could_not_be_reached_is_tried_again(
+    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route_module, "AVOID_S", 0.2)
+    monkeypatch.setattr(session_module, "MOVE_S", 0.05)
+    port = nodes.servers["n2"].port
+    await nodes.servers["n2"].close()
+    async with Client(nodes.endpoints) as client:
+        await client.put("a", "1")
+        nodes.lead("n2")
+        await until(lambda: client._session._route._avoid)
+        await nodes.servers["n2"].start("127.0.0.1", port)
+        await is_at(nodes, "n2")
+
+
+async def test_what_the_new_node_says_while_the_client_is_on_its_way_counts(
+    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its welcome names a leader that is replaced before the last request at the old node has ended."""
+    monkeypatch.setattr(session_module, "CALM_S", 5.0)
+    async with Client(nodes.endpoints) as client:
+        await client.put("a", "1")
+        nodes.groups["n1"].held = True
+        put = asyncio.ensure_future(client.put("a", "2"))
+        await until(lambda: nodes.groups["n1"].submitted == 2)
+        nodes.lead("n2")
+        await until(lambda: nodes.clients_of("n2") == 1)
+        nodes.lead("n1")
+        await until(lambda: nodes.servers["n2"]._leader == "n1")
+        nodes.groups["n1"].release()
+        assert (await put).revision == 3
+        await is_at(nodes, "n1")
