@@ -81,7 +81,7 @@ class MetaStore:
         self._view = mvcc.View(tables, self._state, self._history)
         self._executor = Executor(self._view, self._leases, self._writer, self.limits)
         self._plain_puts = PlainPuts(
-            tables, self._state, self._history, self._buckets, self._results, self._changed, self.limits
+            tables, self._state, self._history, self._buckets, self._leases, self._results, self._changed, self.limits
         )
         self.watches = WatchHub(self._history, self._state)
         tables.before_save = partial(self._buckets.save, tables)

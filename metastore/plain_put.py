@@ -15,6 +15,7 @@ from metastore.codec import PLAIN_PUT
 from metastore.digest import BUCKETS, BucketSums
 from metastore.exactly_once import SEQUENCE_MAX, ResultBook
 from metastore.history import History
+from metastore.lease import LeaseBook
 from metastore.limits import Limits
 from metastore.ordered_map import OrderedMap, Table
 from metastore.put_series import are_bytes
@@ -24,13 +25,15 @@ from metastore.state import State
 
 MILESTONE = JUMP_ROWS - 1
 BUCKET_MASK = BUCKETS - 1
+_NOBODY = object()
 
 
 class PlainPuts:
     """`run` executes as many commands as are plain puts, from one on, and says where it has stopped."""
 
     __slots__ = (
-        "_buckets", "_changed", "_history", "_key_max", "_quota_bytes", "_results", "_state", "_tables", "_value_max",
+        "_buckets", "_changed", "_history", "_key_max", "_leases", "_quota_bytes", "_results", "_state", "_tables",
+        "_value_max",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +42,7 @@ class PlainPuts:
         state: State,
         history: History,
         buckets: BucketSums,
+        leases: LeaseBook,
         results: ResultBook,
         changed: list[bytes],
         limits: Limits,
@@ -47,6 +51,7 @@ class PlainPuts:
         self._state = state
         self._history = history
         self._buckets = buckets
+        self._leases = leases
         self._results = results
         self._changed = changed
         roomy = limits.request_bytes_max >= limits.key_bytes_max + limits.value_bytes_max + 64
@@ -92,7 +97,7 @@ class PlainPuts:
     def _plain_until(self, commands: Sequence[Any], first: int) -> int:
         """Behind the last command, from `first` on, that is a put within its limits and no retry."""
         key_max, value_max, active = self._key_max, self._value_max, self._results.active
-        noted: str | None = None
+        noted: Any = _NOBODY
         highest: dict[str, int] = {}
         for number in range(first, len(commands)):
             command = commands[number]
@@ -123,13 +128,14 @@ class PlainPuts:
         return len(commands)
 
     def _put(self, pairs: Sequence[tuple[bytes, bytes]], rows: dict[bytes, bytes]) -> int:
-        """How many were done: all, or those before a key that hangs on a lease, or up to the one that fills the quota.
+        """How many were done: all, or up to the one that fills the quota.
 
         `rows`: the latest row of each key that has one. One loop without calls of our own, because this is what a
         put costs, once on every replica.
         """
         state, sums, compacted, quota_bytes = self._state, self._buckets.sums, self._state.compacted, self._quota_bytes
         pack, unpack_from, look_up, put_block = ROW.pack, ROW.unpack_from, rows.get, self._history.put_block
+        leave = self._leases.move
         revision, chain, size, garbage = state.revision, state.chain, state.size, state.garbage
         written: dict[bytes, bytes] = {}
         events: list[bytes] = []
@@ -143,7 +149,7 @@ class PlainPuts:
             if replaced:
                 sub, jump, jump_sub, since, mod, old_create, version, lease, _, old_bytes = unpack_from(replaced)
                 if lease:
-                    break
+                    leave(key, lease, 0)
                 if version:
                     create = old_create
                     garbage += cost - value_bytes + old_bytes

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from metastore.codec import encode_command
+from metastore.codec import PLAIN_PUT, decode_result, encode_command, pack
+from metastore.errors import InvalidRequest
 from metastore.machine import MetaStore
+from metastore.memory_map import MemoryMap
 from metastore.ordered_map import Table
+from metastore.put_series import encode_series
 from metastore.requests import Command, DeleteRange, LeaseGrant, Put, RequestId
 from tests.support.meta_driver import Driver
 
@@ -70,3 +73,39 @@ def test_most_puts_take_the_short_way(driver: Driver, monkeypatch: pytest.Monkey
     driver.batch(*(encode_command(Put(b"a"), RequestId("c", sequence)) for sequence in range(2, 100)))
     driver.batch(*(encode_command(Put(b"b")) for _ in range(100)))
     assert len(long_way) == 1
+
+
+@pytest.mark.parametrize("as_series", [False, True])
+def test_puts_of_keys_that_hang_on_a_lease_are_looked_up_once(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, as_series: bool
+) -> None:
+    """A run that ended at each of them began again with a look-up of all that follow: 4,096 puts took 2.8 s, in which
+    no replica did anything else (R5: a batch is one turn of the loop)."""
+    driver.do(LeaseGrant(60, 7))
+    keys = [b"%d" % number for number in range(500)]
+    driver.batch(*(encode_command(Put(key, b"1", lease=7)) for key in keys))
+    looked_up: list[int] = []
+    original = MemoryMap.get_many
+
+    def counted(tables: MemoryMap, table: Table, wanted: list[bytes]) -> dict[bytes, bytes]:
+        looked_up.append(len(wanted))
+        return original(tables, table, wanted)
+
+    monkeypatch.setattr(MemoryMap, "get_many", counted)
+    if as_series:
+        driver.batch(encode_series(None, [part for key in keys for part in (key, b"2")]))
+    else:
+        driver.batch(*(encode_command(Put(key, b"2")) for key in keys))
+    assert sum(looked_up) == len(keys)
+    assert driver.store.lease_info(7).keys == ()
+    assert driver.get(b"0").lease == 0
+
+
+@pytest.mark.parametrize("client", [None, 7, b"c", ["c"]])
+def test_a_put_whose_request_id_is_none_is_refused_and_stops_nobody(driver: Driver, client: object) -> None:
+    """What comes out of the log is refused by every replica, or it would stop every replica, at each start again."""
+    first = pack((PLAIN_PUT, [client, 1], b"k", b"v"))
+    refused = driver.batch(first)[0]
+    with pytest.raises(InvalidRequest):
+        decode_result(refused)
+    assert driver.store.revision == 1
