@@ -111,6 +111,8 @@ class Client(StoreApi):
         The quickest way to write much. `progress` hears now and then how many puts are done, and how many it were in
         the end. Pairs of one key are written in their order, unless a connection breaks.
         """
+        if outstanding < 1:
+            raise ValueError(f"outstanding: at least 1 put has to be under way, not {outstanding}")
         many = Many(asyncio.get_running_loop(), outstanding, progress)
         try:
             await self._room_for(many)

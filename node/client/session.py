@@ -200,8 +200,9 @@ class Session:
             operation.fail(error)
 
     def _again(self, number: int) -> None:
+        """Unless it has left meanwhile over another connection, and must not leave twice."""
         operation = self._pending.get(number)
-        if operation is not None and self._link is not None:
+        if operation is not None and self._link is not None and (operation.repeatable or not operation.sent):
             self._transmit(operation, self._link)
 
     def _admit_more(self) -> None:

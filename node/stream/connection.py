@@ -136,13 +136,12 @@ class StreamConnection(asyncio.Protocol):
 
     def _on_writes(self, body: Any) -> None:
         """What can be refused at once is; the rest of the frame is proposed together."""
-        limits, accepted = self._service.store.limits, []
-        for number, command in pairs_of(body):
-            for item in checked(number, command, limits):
-                if item.refusal is None:
-                    accepted.append(item)
-                else:
-                    self._tell_failure(item.number, item.refusal)
+        accepted = []
+        for item in self._checked(body):
+            if item.refusal is None:
+                accepted.append(item)
+            else:
+                self._tell_failure(item.number, item.refusal)
         if not accepted:
             return
         commands, puts = [item.command for item in accepted], sum(item.puts for item in accepted)
@@ -152,6 +151,17 @@ class StreamConnection(asyncio.Protocol):
             self._in_flight += puts
         except Exception as error:
             self._tell_failures(accepted, error)
+
+    def _checked(self, body: Any) -> list[Checked]:
+        """A frame is one entry of the log, which takes every replica one turn: its puts are as bounded as its items."""
+        limits, found, puts = self._service.store.limits, [], 0
+        for number, command in pairs_of(body):
+            for item in checked(number, command, limits):
+                puts += item.puts
+                if puts > ITEMS_MAX:
+                    raise ProtocolError(f"a frame has up to {ITEMS_MAX} puts, those in series included: send several")
+                found.append(item)
+        return found
 
     def _done(self, items: Sequence[Checked], puts: int, outcome: Outcome) -> None:
         self._in_flight -= puts

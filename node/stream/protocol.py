@@ -36,7 +36,8 @@ class Kind(enum.IntEnum):
     """N {"reason": str}: the connection ends."""
     WRITES = 4
     """C [number, command, ...]: commands as `metastore.codec` encodes them. A series (`metastore.put_series`) takes as
-    many successive numbers as it has puts, and each of these may fail for itself."""
+    many successive numbers as it has puts, and each of these may fail for itself. A frame has ITEMS_MAX puts at most,
+    those in series included."""
     READS = 5
     """C [number, range, ...]: ranges as lists, as `metastore.codec` writes them inside of transactions."""
     RESULTS = 6

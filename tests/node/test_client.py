@@ -11,6 +11,10 @@ from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRang
 from metastore.results import RevisionEvents
 from node.api import WatchHandle
 from node.client import Client, OutcomeUnknown, Unavailable
+from node.client.link import Link
+from node.client.route import Route
+from node.client.session import Session
+from node.stream.protocol import Kind
 from node.stream.server import StreamServer
 from tests.support.fake_group import FakeGroup
 from tests.support.proxy import Proxy
@@ -119,6 +123,47 @@ async def test_many_puts_are_counted_and_every_one_is_there(client: Client, grou
 async def test_an_error_ends_many_puts(client: Client) -> None:
     with pytest.raises(KeyTooLarge):
         await client.put_many([("a", "1"), ("k" * 9000, "2")])
+
+
+@pytest.mark.parametrize("outstanding", [0, -1])
+async def test_puts_of_which_none_may_be_under_way_are_refused(client: Client, outstanding: int) -> None:
+    """And not waited for, for ever."""
+    async with asyncio.timeout(2):
+        with pytest.raises(ValueError, match="outstanding"):
+            await client.put_many([("a", "1")], outstanding=outstanding)
+
+
+class Sent(Link):
+    """Takes note of what would be sent."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.get_running_loop(), lambda _kind, _body: None)
+        self.numbers: list[int] = []
+
+    def gather_put(self, number: int, request_id: tuple[str, int] | None, key: bytes, value: bytes) -> None:
+        self.numbers.append(number)
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+async def test_what_was_refused_leaves_once_though_another_connection_begins_meanwhile(
+    stream: StreamServer, repeatable: bool
+) -> None:
+    """A change of leader: the old one refuses, the client moves to the new one and sends what is open, and the try
+    again that was due after the refusal comes on top. Without a request id that would be a second write (M3)."""
+    session = Session(Route([f"127.0.0.1:{stream.port}"]), 5.0)
+    session.open()
+    first, second = Sent(), Sent()
+    session._link = first
+    answer = session.send(Kind.WRITES, (None, b"a", b"1"), 0, None, repeatable=repeatable, writes=True)
+    session._failed(1, Unavailable("the leader is going"))
+    session._begin(second)
+    session._again(1)
+    assert first.numbers == [1]
+    assert second.numbers == ([1, 1] if repeatable else [1])
+    session._succeeded(1, (1, 2))
+    await answer
+    session._link = None
+    await session.close()
 
 
 # Broken connections.

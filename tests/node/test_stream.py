@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from metastore.codec import encode_command, operation_fields
-from metastore.put_series import encode_series
+from metastore.put_series import SERIES_PUTS_MAX, encode_series
 from metastore.requests import Compact, EvictResults, LeaseExpire, Put, Range, RequestId, Tick
 from node.client import Client
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
@@ -225,6 +225,22 @@ async def test_a_series_that_comes_to_no_end_is_told_for_each_of_its_puts(
         kind, failures = await connection.frame()
     assert kind == Kind.FAILURES
     assert [(number, code) for number, (code, _, _) in pairs(failures)] == [(7, "unavailable"), (8, "unavailable")]
+
+
+@pytest.mark.parametrize("key", [b"k", b""])
+async def test_a_frame_has_no_more_puts_than_items(stream: StreamServer, group: FakeGroup, key: bytes) -> None:
+    """Or one of 2 MiB is 400,000 puts, applied in one turn, or as many refusals in 37 MB (R5)."""
+    series = encode_series(None, [key, b""] * SERIES_PUTS_MAX)
+    few = ITEMS_MAX // SERIES_PUTS_MAX
+    frames = [
+        [part for number in range(count) for part in (number * SERIES_PUTS_MAX, series)] for count in (few, few + 1)
+    ]
+    async with raw(stream) as connection:
+        connection.send(Kind.WRITES, frames[0])
+        assert (await connection.frame())[0] == (Kind.RESULTS if key else Kind.FAILURES)
+        connection.send(Kind.WRITES, frames[1])
+        assert f"up to {ITEMS_MAX} puts" in await connection.refusal()
+    assert group.store.revision == 1 + (ITEMS_MAX if key else 0)
 
 
 async def test_puts_that_follow_each_other_travel_as_a_series(
