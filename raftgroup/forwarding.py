@@ -35,13 +35,13 @@ class Forwarding:
     # The side that does not lead.
 
     def forward(self, leader: str, batch: list[Proposal]) -> None:
-        packed: list[list[Any]] = []
+        packed: list[Any] = []
         for proposal in batch:
             self._number += 1
             self._underway[self._number] = (leader, proposal)
-            packed.append([self._number, list(proposal.commands)])
+            packed.append([self._number, list(proposal.commands), proposal.weight])
         if packed and not self._send(leader, Kind.FORWARD, packed):
-            for number, _ in packed:
+            for number, _, _ in packed:
                 self._underway.pop(number)
             self._proposals.put_back(batch)
 
@@ -69,9 +69,10 @@ class Forwarding:
 
     def take(self, member: str, packed: list[Any], *, leads: bool) -> None:
         now = self._clock.now()
-        for number, commands in packed:
+        for number, commands, weight in packed:
             if leads and all(type(command) is bytes for command in commands):
-                self._proposals.add(commands, self._done(member, number), now=now, timeout_s=_PATIENCE_S)
+                done = self._done(member, number)
+                self._proposals.add(commands, done, now=now, timeout_s=_PATIENCE_S, weight=weight)
             else:
                 self._answer(member, [number, _REFUSED, 0, 0, []])
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 GROUP_KINDS = 16
 """Kinds below this one are the transport's own."""
 

@@ -32,7 +32,7 @@ class Kind(enum.IntEnum):
     CAMPAIGN_NOW = 24
     """[term]: the leader hands over (TimeoutNow)."""
     FORWARD = 25
-    """[[number, [command, ...]], ...]: proposals for the leader."""
+    """[[number, [command, ...], weight], ...]: proposals for the leader, and as how many commands each counts."""
     FORWARD_REPLY = 26
     """[[number, outcome, index, term, [result, ...]], ...]"""
     REQUEST = 27
@@ -62,7 +62,7 @@ _SHAPES: dict[int, tuple[type | tuple[type, ...], ...]] = {
 }
 _ITEMS: dict[int, tuple[type | tuple[type, ...], ...]] = {
     Kind.APPEND: (bytes, int),
-    Kind.FORWARD: (int, list),
+    Kind.FORWARD: (int, list, int),
     Kind.FORWARD_REPLY: (int, int, int, int, list),
 }
 

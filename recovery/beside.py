@@ -100,7 +100,9 @@ class Beside:
         """
 
         while True:
-            leap = None if listens() else self._next_leap(vault.revision)
+            if listens():
+                self._leaps.clear()
+            leap = self._next_leap(vault.revision)
             behind = self._store.revision - vault.revision
             if leap is not None:
                 await take(leap, vault, pause)

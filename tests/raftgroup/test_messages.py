@@ -23,7 +23,7 @@ WELL_FORMED: dict[Kind, Any] = {
     Kind.REQUEST_VOTE: [1, 2, 3, False],
     Kind.VOTE: [1, True, "storage"],
     Kind.CAMPAIGN_NOW: [1],
-    Kind.FORWARD: [[1, [b"command"]]],
+    Kind.FORWARD: [[1, [b"command"], 1]],
     Kind.FORWARD_REPLY: [[1, 0, 5, 1, [None]]],
     Kind.REQUEST: [1, "read_index", []],
     Kind.RESPONSE: [1, None, 5],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
+from raftgroup.forwarding import Forwarding
 from raftgroup.proposals import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, Applied, Proposal, Proposals, end_late
 
 
@@ -155,3 +158,29 @@ def test_exactly_those_past_their_deadline_end(deadlines: list[float], now: floa
         queue.add([b"x"], lambda _, at=deadline: ended.append(at), now=0.0, timeout_s=deadline)
     queue.expire(now)
     assert sorted(ended) == sorted(deadline for deadline in deadlines if deadline <= now)
+
+
+class StandingClock:
+    def now(self) -> float:
+        return 0.0
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+def test_a_forwarded_proposal_counts_at_the_leader_as_it_does_at_home() -> None:
+    """Or an entry would have as many puts as fit in its bytes: a series of hundreds is one command (R5)."""
+    sent: list[Any] = []
+
+    def send(_member: str, _kind: int, body: Any) -> bool:
+        sent.extend(body)
+        return True
+
+    here, there = Proposals(), Proposals()
+    for _ in range(3):
+        here.add([b"series"], lambda _end: None, now=0.0, timeout_s=10.0, weight=BATCH_COMMANDS_MAX // 2 + 1)
+    follower = Forwarding(here, StandingClock(), send)
+    follower.forward("n1", here.take())
+    follower.forward("n1", here.take())
+    Forwarding(there, StandingClock(), send).take("n2", sent, leads=True)
+    assert [len(there.take()) for _ in range(2)] == [2, 1]

@@ -248,3 +248,19 @@ async def test_where_somebody_listens_nothing_is_passed_over() -> None:
         assert following.node.told.revisions[-FEW_REVISIONS:] == list(
             range(following.cluster.store.revision - FEW_REVISIONS + 1, following.cluster.store.revision + 1)
         )
+
+
+async def test_where_somebody_listens_no_flush_is_kept() -> None:
+    """Four of them are some hundred MB of rows that nobody would ever take."""
+    async with Following(listens=True) as following:
+        for _ in range(3):
+            following.put(FEW_REVISIONS)
+            following.flush()
+        await following.turns(200)
+        assert not following.beside._leaps
+        following.listens = False
+        following.put(FEW_REVISIONS + 1)
+        following.flush()
+        await following.turns(200)
+        assert following.node.vault.revision == following.cluster.store.revision
+        assert items_of(following.node.vault) == state_of(following.cluster)

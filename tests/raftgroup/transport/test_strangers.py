@@ -14,7 +14,7 @@ import pytest
 
 from raftgroup.connection import TransportLimits
 from raftgroup.frames import encode
-from raftgroup.handshake import HELLO, PING, REFUSE
+from raftgroup.handshake import HELLO, PING, PROTOCOL_VERSION, REFUSE
 from tests.support.loopback import (
     HASTY,
     IGNORE_POLICY_WARNING,
@@ -66,11 +66,11 @@ async def test_a_dialler_refuses_the_wrong_member_at_an_address(start: Start, ca
         [],
         "palisade-peer",
         ["something else", 1, {"member": "n2"}],
-        ["palisade-peer", 1],
-        ["palisade-peer", 1, ["member", "n2"]],
-        ["palisade-peer", 1, {"cluster": "c1"}],
-        ["palisade-peer", 1, {"cluster": "c1", "member": ""}],
-        ["palisade-peer", 1, {"cluster": "c1", "member": ["n2"]}],
+        ["palisade-peer", PROTOCOL_VERSION],
+        ["palisade-peer", PROTOCOL_VERSION, ["member", "n2"]],
+        ["palisade-peer", PROTOCOL_VERSION, {"cluster": "c1"}],
+        ["palisade-peer", PROTOCOL_VERSION, {"cluster": "c1", "member": ""}],
+        ["palisade-peer", PROTOCOL_VERSION, {"cluster": "c1", "member": ["n2"]}],
         ["palisade-peer", ["x" * 1000], {}],
     ],
 )
