@@ -46,6 +46,7 @@ class Forwarding:
             self._proposals.put_back(batch)
 
     def answered(self, member: str, answers: list[Any]) -> None:
+        refused: list[Proposal] = []
         for number, ended, index, term, results in answers:
             forwarded = self._underway.get(number)
             if forwarded is None or forwarded[0] != member:
@@ -54,9 +55,10 @@ class Forwarding:
             if ended == _APPLIED and len(results) == len(proposal.commands):
                 proposal.end(Applied(index, term, results))
             elif ended == _REFUSED:
-                self._proposals.put_back([proposal])
+                refused.append(proposal)
             else:
                 end_late(proposal)
+        self._proposals.put_back(refused)
 
     def lost(self, member: str) -> None:
         """The connection to `member` broke: what was forwarded to it may be applied or not."""

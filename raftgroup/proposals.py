@@ -10,6 +10,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from heapq import merge
+from itertools import count
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
@@ -18,6 +21,7 @@ log = logging.getLogger(__name__)
 
 BATCH_COMMANDS_MAX = 4096
 BATCH_BYTES_MAX = 4 << 20
+_PLACE = attrgetter("place")
 
 
 class Applied(NamedTuple):
@@ -39,13 +43,15 @@ Done = Callable[[Applied | RaftError], None]
 class Proposal:
     """Commands that come to one end together, and whoever waits for it.
 
-    `sent`: it has left the queue, so its outcome may be unknown. `weight`: as how many commands they count.
+    `sent`: it has left the queue, so its outcome may be unknown. `weight`: as how many commands they count. `place`: in
+    the order in which they came.
     """
 
-    __slots__ = ("commands", "deadline", "done", "sent", "weight")
+    __slots__ = ("commands", "deadline", "done", "place", "sent", "weight")
 
-    def __init__(self, commands: Sequence[bytes], deadline: float, done: Done, weight: int = 1) -> None:
+    def __init__(self, commands: Sequence[bytes], deadline: float, done: Done, weight: int = 1, place: int = 0) -> None:
         self.commands = commands
+        self.place = place
         self.weight = weight
         self.deadline = deadline
         self.done: Done | None = done
@@ -85,6 +91,7 @@ class Proposals:
 
     def __init__(self) -> None:
         self._queue: deque[Proposal] = deque()
+        self._places = count()
         self._by_timeout: dict[float, deque[Proposal]] = {}
 
     def __len__(self) -> int:
@@ -97,7 +104,8 @@ class Proposals:
 
         `weight`: as how many they count for the size of an entry, where it is not their number.
         """
-        proposal = Proposal(commands, now + timeout_s, done, len(commands) if weight is None else weight)
+        counts = len(commands) if weight is None else weight
+        proposal = Proposal(commands, now + timeout_s, done, counts, next(self._places))
         self._queue.append(proposal)
         waiting = self._by_timeout.get(timeout_s)
         if waiting is None:
@@ -105,23 +113,25 @@ class Proposals:
         waiting.append(proposal)
 
     def put_back(self, proposals: Iterable[Proposal]) -> None:
-        """They were refused before they reached any log: first in line again, until their deadline."""
-        again = [proposal for proposal in proposals if proposal.done is not None]
+        """They were refused before they reached any log: in line again, before all that came later, until their
+        deadline. Whoever is told of several batches may be told in any order."""
+        again = sorted((each for each in proposals if each.done is not None), key=_PLACE)
         for proposal in again:
             proposal.sent = False
-        self._queue.extendleft(reversed(again))
+        if again:
+            self._queue = deque(merge(again, self._queue, key=_PLACE))
 
     def take(self) -> list[Proposal]:
         """The next batch, marked as sent."""
         batch: list[Proposal] = []
-        count = size = 0
+        weight = size = 0
         queue = self._queue
-        while queue and count < BATCH_COMMANDS_MAX and size < BATCH_BYTES_MAX:
+        while queue and weight < BATCH_COMMANDS_MAX and size < BATCH_BYTES_MAX:
             proposal = queue.popleft()
             if proposal.done is not None:
                 proposal.sent = True
                 batch.append(proposal)
-                count += proposal.weight
+                weight += proposal.weight
                 size += sum(map(len, proposal.commands))
         return batch
 

@@ -109,7 +109,7 @@ class Client(StoreApi):
         """Put every pair, at most `outstanding` at a time; returns how many. The first error ends it.
 
         The quickest way to write much. `progress` hears now and then how many puts are done, and how many it were in
-        the end. Pairs of one key are written in their order, unless a connection breaks.
+        the end. Pairs of one key are written in their order, unless a connection breaks or the leader changes.
         """
         if outstanding < 1:
             raise ValueError(f"outstanding: at least 1 put has to be under way, not {outstanding}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from hypothesis import given, settings
@@ -179,8 +180,39 @@ def test_a_forwarded_proposal_counts_at_the_leader_as_it_does_at_home() -> None:
     here, there = Proposals(), Proposals()
     for _ in range(3):
         here.add([b"series"], lambda _end: None, now=0.0, timeout_s=10.0, weight=BATCH_COMMANDS_MAX // 2 + 1)
-    follower = Forwarding(here, StandingClock(), send)
+    follower = Forwarding(here, StandingClock(), send, Random(1))
     follower.forward("n1", here.take())
     follower.forward("n1", here.take())
-    Forwarding(there, StandingClock(), send).take("n2", sent, leads=True)
+    Forwarding(there, StandingClock(), send, Random(2)).take("n2", sent, leads=True)
     assert [len(there.take()) for _ in range(2)] == [2, 1]
+
+
+def test_batches_that_are_refused_one_after_the_other_keep_their_order() -> None:
+    """A leader that was deposed with two entries under way hears of the older one first. What is first in line then
+    has to be the older one all the same, or a key ends with the value of a put that came before the last one."""
+    queue = Proposals()
+    batches = []
+    for name in (b"a", b"b", b"c"):
+        add(queue, [], command=name)
+        batches.append(queue.take())
+    add(queue, [], command=b"d")
+    for batch in batches:
+        queue.put_back(batch)
+    assert [proposal.commands for proposal in queue.take()] == [[b"a"], [b"b"], [b"c"], [b"d"]]
+
+
+def test_what_the_leader_refuses_is_in_line_again_in_its_order() -> None:
+    sent: list[Any] = []
+
+    def send(_member: str, _kind: int, body: Any) -> bool:
+        sent.extend(body)
+        return True
+
+    queue = Proposals()
+    for name in (b"a", b"b", b"c"):
+        add(queue, [], command=name)
+    follower = Forwarding(queue, StandingClock(), send, Random(1))
+    follower.forward("n1", queue.take())
+    add(queue, [], command=b"d")
+    follower.answered("n1", [[number, 1, 0, 0, []] for number, _, _ in sent])
+    assert [proposal.commands for proposal in queue.take()] == [[b"a"], [b"b"], [b"c"], [b"d"]]
