@@ -19,6 +19,7 @@ from node.cli.member import member
 from node.cli.node_command import node
 from node.cli.recovery import recovery
 from node.cli.restore import recover_quorum, restore
+from node.cli.scenario import scenario
 from node.cli.status import status
 from node.cli.topology import topology
 from node.cli.txn import txn
@@ -49,4 +50,5 @@ main.add_command(init)
 main.add_command(alarm)
 main.add_command(vault)
 main.add_command(recovery)
+main.add_command(scenario)
 main.add_command(bench)

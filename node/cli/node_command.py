@@ -106,11 +106,11 @@ def watch(parent_pipe: int) -> None:
         raise ConfigError(f"parent-pipe: {parent_pipe} is no open file descriptor: {error.strerror}") from None
 
 
-def run(settings: Any) -> None:
-    """Run the node; returns when it was told to stop. Raises what stops it."""
+def run(settings: Any, make: Any = None) -> None:
+    """Run the node; returns when it was told to stop. Raises what stops it. `make`: another one than `make_node`."""
     import uvloop
 
-    from node.running import run_node
+    from node.running import make_node, run_node
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_node(settings))
+        runner.run(run_node(settings, make or make_node))

@@ -1,0 +1,14 @@
+"""Every scenario there is, in the order in which they are listed and run."""
+
+from __future__ import annotations
+
+from node.scenarios import alone, catching_up, racing, refusing
+from node.scenarios.story import Scenario
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *catching_up.SCENARIOS,
+    *racing.SCENARIOS,
+    *refusing.SCENARIOS,
+    *alone.SCENARIOS,
+)
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

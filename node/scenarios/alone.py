@@ -1,0 +1,212 @@
+"""What a node does without its cluster, with a crash in the middle, and in front of a closed door."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+from pathlib import Path
+from urllib.parse import quote
+
+from node.address import Address
+from node.ports_in_use import PortUnavailable, check_free
+from node.scenarios.actor import Actor
+from node.scenarios.catching_up import EQUAL, UNDISTURBED, a_follower, check_state
+from node.scenarios.edits import FLIGHTS, PARTITIONS, below, late_rows, retired
+from node.scenarios.members import Members
+from node.scenarios.refusing import REFUSED
+from node.scenarios.stage import Stage
+from node.scenarios.staged_node import content_of, name_of
+from node.scenarios.story import Report, Scenario
+from node.topology.records import PROTOCOL_VERSION
+
+TOKEN = "let-me-in-please"
+MARK = "Palisade-Standalone"
+DIES_AT = 75
+"""Behind 60 evictions, while a partition is fetched: what is half there has the right version."""
+
+
+async def standalone(stage: Stage) -> Report | None:
+    cluster = await stage.cluster()
+    node = await a_follower(stage, cluster)
+    await cluster.kill()
+    stage.say("all members are killed: there is no cluster; f1 starts with --standalone")
+    node.arguments.append("--standalone")
+    await node.start()
+    await stage.until(lambda: node.get("/livez"), "f1 answering")
+    entry = below(stage.entries, PARTITIONS)[0]
+    status, found, headers = await node.ask("GET", f"/v1/kv/{quote(entry.key.decode(), safe='')}")
+    count = (await node.get("/v1/kv?prefix=/catalog/&count_only=true")).get("count")
+    right = status == 200 and found == json.loads(entry.value) and count == len(stage.entries)
+    stage.check("reads", right, f"{count} keys, as of LV {(await node.status()).get('revision')}")
+    ready = (await node.ask("GET", "/readyz"))[0]
+    stage.check("marked", headers.get(MARK) == "true" and ready == 503, f"{MARK}: {headers.get(MARK)}, /readyz {ready}")
+    refusal, problem, _ = await node.ask("POST", "/v1/put", {"key": "/a", "value": "b"})
+    stage.check("read-only", (refusal, problem.get("code")) == (503, "standalone"), f"{refusal} {problem.get('code')}")
+    stage.check("silent", is_silent(node), f"UDP port {node.swim} is nobody's")
+    report = node.report()
+    await node.stop()
+    node.arguments.remove("--standalone")
+    await cluster.start()
+    stage.say("the members are started again, and f1 in its cluster, from the same folder")
+    await node.start()
+    back = await stage.caught_up(node, await cluster.latest())
+    stage.check("comes-back", back["case"] == "a", f"case {back['case']}")
+    return report
+
+
+def is_silent(node: Actor) -> bool:
+    """Whether its port for finding others is free."""
+    try:
+        check_free(Address.parse(node.swim), "SWIM", "", udp=True)
+    except PortUnavailable:
+        return False
+    return True
+
+
+async def crash_in_eviction(stage: Stage) -> Report | None:
+    cluster = await stage.cluster()
+    await cluster.compact(await cluster.load(late_rows(below(stage.entries, FLIGHTS), 1)))
+    victim, calm = (cluster.follower(name) for name in ("f1", "f2"))
+    for node in (victim, calm):
+        node.plan = {"partitions": str(stage.folder / f"{node.name}-partitions")}
+        await node.start()
+    latest = await cluster.latest()
+    for node in (victim, calm):
+        await stage.caught_up(node, latest)
+        await node.stop()
+    stage.say(f"f1 and f2 hold {len(files_of(victim))} partitions of flights each, and are stopped")
+    latest = await change_flights(stage, cluster)
+    untouched = inodes_of(victim)
+    victim.plan["dies_at_step"] = DIES_AT
+    await victim.start()
+    (code,) = await stage.all_end([victim])
+    stage.say(f"f1 starts, and dies in step {DIES_AT} of its eviction, with a partition half there: {code}")
+    del victim.plan["dies_at_step"]
+    await asyncio.gather(victim.start(), calm.start())
+    stage.say("f1 starts again, and f2 for the first time, undisturbed")
+    report = await stage.caught_up(victim, latest)
+    smooth = await stage.caught_up(calm, latest)
+    stage.check("crashed", code == -signal.SIGKILL and "eviction" in report["phases"], f"f2: case {smooth['case']}")
+    wanted = await wanted_files(cluster)
+    same = files_of(victim) == files_of(calm) == wanted
+    stage.check("as-undisturbed", same, f"{len(wanted)} partitions, each whole and in its version")
+    kept = sum(untouched.get(name) == inode for name, inode in inodes_of(victim).items())
+    counts = smooth["resources"]
+    stage.check("keeps", kept == counts["kept"] > 0, f"{kept} files; f2 says {counts}")
+    await check_state(stage, victim, cluster)
+    return report
+
+
+async def change_flights(stage: Stage, cluster: Members) -> int:
+    flights = below(stage.entries, FLIGHTS)
+    await cluster.load(late_rows(flights, 40, wave=3))
+    gone = retired(flights, FLIGHTS, 20)
+    latest = await cluster.compact(await cluster.delete(gone))
+    stage.say(f"40 partitions of flights get late rows, {len(gone)} are dropped, all of it is compacted")
+    return latest
+
+
+def folder_of(node: Actor) -> Path:
+    return Path(node.plan["partitions"])
+
+
+def files_of(node: Actor) -> dict[str, str]:
+    return {file.name: file.read_text(encoding="utf-8") for file in folder_of(node).iterdir()}
+
+
+def inodes_of(node: Actor) -> dict[str, tuple[int, int]]:
+    """Changes with whatever is done to a file."""
+    return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder_of(node).iterdir()}
+
+
+async def wanted_files(cluster: Members) -> dict[str, str]:
+    """What the catalog says that a node holds."""
+    found = await cluster.client.range(FLIGHTS, prefix=True)
+    versions = {name_of(kv.key): json.loads(kv.value)["digest"] for kv in found.kvs}
+    return {name: content_of(name, version) for name, version in versions.items()}
+
+
+async def join_rejected(stage: Stage) -> None:
+    cluster = await stage.cluster(options=("--join-token", TOKEN))
+    door = cluster["n1"].http
+    member = cluster.follower("f1", "--join-token", TOKEN)
+    await member.start()
+    await stage.caught_up(member, await cluster.latest())
+    before = await names_in(cluster)
+    strangers = {
+        "token": cluster.follower("f2", "--join-token", "a-wrong-token", join=door),
+        "tag": cluster.follower("f3", "--join-token", TOKEN, join=door),
+        "name": cluster.follower("f1", "--join-token", TOKEN, join=door, folder="second"),
+    }
+    tag = strangers["tag"].arguments
+    tag[tag.index("--cluster") + 1] = "bazaar"
+    stage.say("f1 is in. A wrong token, a wrong cluster tag, and a second f1 knock; so does another protocol version")
+    for stranger in strangers.values():
+        await stranger.start()
+    codes = await stage.all_end(strangers.values())
+    words = {"token": "join token", "tag": "bazaar", "name": "name f1 is taken"}
+    for (name, stranger), code in zip(strangers.items(), codes, strict=True):
+        said = stranger.last_line()
+        stage.check(name, code == REFUSED and words[name] in said, f"exit code {code}: {said}")
+    asked = {"cluster": cluster.name, "protocol": PROTOCOL_VERSION + 1, "token": TOKEN, "name": "f4"}
+    asked |= {"role": "follower", "instance": "i", "attempt": 1}
+    status, problem, _ = await cluster["n1"].ask("POST", "/v1/topology/join", asked)
+    reason = problem.get("reason")
+    stage.check("version", (status, reason) == (403, "wrong-version"), f"{status} {reason}: {problem.get('detail')}")
+    after = await names_in(cluster)
+    held, said = await cluster.undisturbed()
+    stage.check("undisturbed", held and after == before and await member.ready(), f"{said}; in the topology: {after}")
+    for stranger in strangers.values():
+        shutil.rmtree(stranger.folder)
+
+
+async def names_in(cluster: Members) -> str:
+    rows = (await cluster["n1"].get("/v1/topology")).get("logical", [])
+    return ", ".join(sorted(f"{row['id']} {row['standing']}" for row in rows))
+
+
+SCENARIOS = (
+    Scenario(
+        "standalone",
+        "there is no cluster: a node serves what its vault has, for maintenance",
+        "R8; seed 001",
+        standalone,
+        {
+            "reads": "it serves the whole catalog as of LV",
+            "marked": "its answers say that they come from no cluster, and it is never ready",
+            "read-only": "it refuses writes",
+            "silent": "it listens for HTTP only",
+            "comes-back": "the same folder joins its cluster afterwards, by case a",
+        },
+        "standalone",
+    ),
+    Scenario(
+        "crash-in-eviction",
+        "a node dies in the middle of evicting local data; the next start ends as an undisturbed one",
+        "R5; scenarios.md: crash at every step of snapshot and eviction",
+        crash_in_eviction,
+        {
+            "crashed": "the first start died in its eviction, the second one went on with the stored plan",
+            "as-undisturbed": "its partitions are those of the catalog and of the node that did not crash, each whole",
+            "keeps": "what was still assigned and unchanged was not touched",
+            "equal": EQUAL,
+            "undisturbed": UNDISTURBED,
+        },
+        "a",
+    ),
+    Scenario(
+        "join-rejected",
+        "nodes that may not join are turned away, and say why",
+        "R9; scenarios.md: wrong tag, wrong version, wrong token, duplicate name",
+        join_rejected,
+        {
+            "token": "a wrong token is refused, with exit code 2",
+            "tag": "a node of another cluster is refused, with exit code 2",
+            "name": "a second node with a name that is taken is refused, with exit code 2",
+            "version": "another version of the join protocol is refused",
+            "undisturbed": "members and topology are what they were, and f1 is still in",
+        },
+    ),
+)

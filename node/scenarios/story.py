@@ -1,0 +1,131 @@
+"""What a scenario is, and what comes of playing one. Pure.
+
+A scenario says beforehand what must hold, each by a name; playing it has to check every one of them, so a check that
+was never reached counts as one that did not hold. Which recovery case the node's own report has to name is part of the
+scenario as well, and is checked for all of them in one place (`runner.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from node.scenarios.stage import Stage
+
+Report = dict[str, Any]
+"""As `recovery.report.RecoveryReport.as_dict` has it."""
+CASE = "case"
+"""The name of the check that every scenario has whose node leaves a report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`case` and `reasons`: what the report has to name; None where no recovery may begin at all.
+
+    `reasons` are beginnings of the report's reason, any of which will do. `must`: sentences by name, beside the case.
+    `play` returns the report that is meant.
+    """
+
+    name: str
+    title: str
+    source: str
+    play: Callable[[Stage], Awaitable[Report | None]]
+    must: Mapping[str, str]
+    case: str | None = None
+    reasons: tuple[str, ...] = ()
+    limit_s: float = 90.0
+
+    def promises(self) -> dict[str, str]:
+        """All that must hold, by name, the case first."""
+        if self.case is None:
+            return dict(self.must)
+        why = " or ".join(repr(reason) for reason in self.reasons)
+        said = f"the node's own report names case {self.case}" + (f", because of {why}" if why else "")
+        return {CASE: said, **self.must}
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "case": self.case,
+            "must_hold": self.promises(),
+            "source": self.source,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`seen`: what was found, where that says more than yes or no."""
+
+    name: str
+    must: str
+    held: bool
+    seen: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "must": self.must, "held": self.held, "seen": self.seen}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What is told while a scenario is played: `kind` is 'scenario', 'step', 'check', 'report' or 'end'."""
+
+    kind: str
+    text: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"event": self.kind, **self.fields}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`error`: why it could not be played to its end, empty if it was. `folder`: where it is kept, if it is."""
+
+    scenario: Scenario
+    steps: tuple[str, ...]
+    checks: tuple[Check, ...]
+    report: Report | None
+    seconds: float
+    error: str = ""
+    folder: str | None = None
+
+    @property
+    def held(self) -> bool:
+        return not self.error and all(check.held for check in self.checks)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "scenario": self.scenario.name,
+            "held": self.held,
+            "case": self.report["case"] if self.report else None,
+            "seconds": round(self.seconds, 3),
+            "steps": list(self.steps),
+            "checks": [check.as_dict() for check in self.checks],
+            "recovery": self.report,
+            "error": self.error or None,
+            "folder": self.folder,
+        }
+
+
+def judge_case(scenario: Scenario, report: Report | None) -> Check | None:
+    """None for a scenario in which no recovery is to begin, and none has begun."""
+    if scenario.case is None:
+        if report is None:
+            return None
+        return Check(CASE, "no recovery begins", False, f"case {report['case']}")
+    must = scenario.promises()[CASE]
+    if report is None:
+        return Check(CASE, must, False, "there is no report")
+    right = report["case"] == scenario.case
+    why = not scenario.reasons or str(report["reason"]).startswith(scenario.reasons)
+    return Check(CASE, must, right and why, f"case {report['case']}: {report['reason']}")
+
+
+def complete(scenario: Scenario, checks: list[Check]) -> list[Check]:
+    """With those that were promised and never reached, as not held."""
+    reached = {check.name for check in checks}
+    missing = [name for name in scenario.promises() if name not in reached]
+    return [*checks, *(Check(name, scenario.promises()[name], False, "it was never checked") for name in missing)]

@@ -1,0 +1,64 @@
+"""How a scenario is judged: by what its node's report says, and by everything that it has promised (R12)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from catalog.demo import entry
+from node.scenarios.all import BY_NAME, SCENARIOS
+from node.scenarios.edits import PARTITIONS, late_rows
+from node.scenarios.runner import end_text
+from node.scenarios.story import CASE, Check, Outcome, complete, judge_case
+
+SNAPSHOT = BY_NAME["snapshot"]
+COMPACTED = "the revisions behind LV are compacted"
+
+
+def report(case: str, reason: str) -> dict[str, Any]:
+    return {"case": case, "reason": reason}
+
+
+def test_the_case_and_its_reason_have_to_be_right() -> None:
+    right = judge_case(SNAPSHOT, report("c", COMPACTED))
+    assert right is not None
+    assert right.held
+    for wrong in (report("b", COMPACTED), report("c", "replaying would cost more"), None):
+        check = judge_case(SNAPSHOT, wrong)
+        assert check is not None
+        assert not check.held
+
+
+def test_where_no_recovery_may_begin_a_report_is_wrong() -> None:
+    rejected = BY_NAME["join-rejected"]
+    assert judge_case(rejected, None) is None
+    check = judge_case(rejected, report("a", "LV = LM"))
+    assert check is not None
+    assert not check.held
+
+
+def test_what_was_promised_and_never_checked_does_not_hold() -> None:
+    checks = complete(SNAPSHOT, [Check(CASE, "the case", True)])
+    assert {check.name for check in checks if not check.held} == {"difference", "equal", "undisturbed"}
+    outcome = Outcome(SNAPSHOT, (), tuple(checks), None, 1.0)
+    assert not outcome.held
+    assert "DOES NOT HOLD" in end_text(outcome)
+    assert "NOT PLAYED TO ITS END" in end_text(replace(outcome, error="no member answers"))
+
+
+def test_every_scenario_has_a_name_of_its_own_and_says_what_must_hold() -> None:
+    assert len(BY_NAME) == len(SCENARIOS)
+    for scenario in SCENARIOS:
+        assert scenario.must, scenario.name
+        assert scenario.source, scenario.name
+        assert CASE not in scenario.must, scenario.name
+
+
+def test_late_rows_change_every_partition_and_each_wave_otherwise() -> None:
+    record = {"digest": "sha256:00", "rows": 1, "size_bytes": 10}
+    partitions = [entry(f"partitions/flights/2013-01-0{day}", record) for day in range(1, 4)]
+    changed = late_rows(partitions, 7)
+    assert all(one.key.startswith(PARTITIONS) for one in changed)
+    assert len({one.value for one in changed if one.key == partitions[0].key}) == 3
+    assert late_rows(partitions, 7) == changed
+    assert late_rows(partitions, 3, wave=2) != changed[:3]
