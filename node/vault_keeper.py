@@ -54,6 +54,8 @@ class ComponentPort:
 
 
 PAUSE_S_MAX = 0.05
+BATCHES_PER_COMMIT = 8
+"""Of a replay, on a node which no other one waits for."""
 
 
 class RecoveryClock:
@@ -143,7 +145,11 @@ class VaultKeeper(Component):
         self._vault = open_vault(self._path)
         resources = self._on_vault.resources(self._vault)
         world = World(self._vault, self._source, self._port, resources, self._clock, self.difference)
-        settings = Settings(self._node, pin_life_s_max=self._on_vault.pin_life_s_max)
+        settings = Settings(
+            self._node,
+            pin_life_s_max=self._on_vault.pin_life_s_max,
+            batches_per_commit=BATCHES_PER_COMMIT if self._beside is None else 1,
+        )
         self._follower = Follower(world, settings, on_report=keep_report(self._path.parent))
 
     async def catch_up(self) -> int:

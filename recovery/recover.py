@@ -10,6 +10,7 @@ of is evicted. What must not be forgotten is in the vault before it begins: the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -37,10 +38,13 @@ from recovery.pinning import PIN_LIFE_S_MAX, PinHolder
 from recovery.ports import Clock, ClusterSource, Listeners, Resources, SourceState
 from recovery.replay import tell_and_apply
 from recovery.report import Outcome, Phase, Recorder, RecoveryReport
+from vault.change import Revision
 from vault.position import Lineage
 from vault.vault import Vault
 
 BATCH_REVISIONS = 1_000
+COMMIT_BYTES = 2 << 20
+"""So much is enough for one commit of a replay."""
 DIFFERENCE_EVENTS = 1_000
 MEASURE_AFTER = 2_000
 """A replay knows its own speed after so many revisions. The first batch is not one of them, nor what came before it:
@@ -49,11 +53,16 @@ pinning MM and reaching the meta storage take what they take, however much there
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """`batch_revisions`: of one question. `batches_per_commit`: a replay gathers so many of them, if they are not
+    large: changes all over a large vault share pages then, but each commit keeps the event loop for longer.
+    """
+
     node_id: str
     standalone: bool = False
     rates: Rates = field(default_factory=Rates)
     pin_life_s_max: float = PIN_LIFE_S_MAX
     batch_revisions: int = BATCH_REVISIONS
+    batches_per_commit: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +173,7 @@ class Recovery:
         vault, first = self._vault, self._vault.revision
         warm: tuple[int, float] | None = None
         while vault.revision < state.latest:
-            await self._pin.hold(min(vault.revision + 1, state.latest))
-            last = min(state.latest, vault.revision + self._settings.batch_revisions)
-            revisions = await self._source.changes(vault.revision + 1, last)
+            revisions = await self._gather(vault.revision + 1, state.latest)
             before = vault.revision
             try:
                 await tell_and_apply(vault, self._listeners, self._clock, revisions)
@@ -183,6 +190,19 @@ class Recovery:
         now_behind = (await self._source.state(vault.revision)).latest - vault.revision
         self._progress = after_round(self._progress, now_behind)
         self._moved = True
+
+    async def _gather(self, first: int, latest: int) -> Sequence[Revision]:
+        """What is told and committed next, from `first` on."""
+        settings, found, size = self._settings, list[Revision](), 0
+        for _ in range(settings.batches_per_commit):
+            await self._pin.hold(min(first, latest))
+            some = await self._source.changes(first, min(latest, first + settings.batch_revisions - 1))
+            found += some
+            size += sum([len(body) for revision in some for body in revision.bodies])
+            first += len(some)
+            if not some or first > latest or size >= COMMIT_BYTES:
+                break
+        return found
 
     def _options(self, state: SourceState) -> Options:
         """With what each way would cost from here. After one snapshot cost is no reason for another one."""

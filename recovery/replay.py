@@ -14,13 +14,17 @@ from vault.change import Revision
 from vault.vault import Vault
 
 COMMIT_S = 0.2
+TURN_REVISIONS = 1_000
+"""So many are told before others have a turn, even if no listener waits for anything."""
 
 
 async def tell_and_apply(vault: Vault, listeners: Listeners, clock: Clock, revisions: Sequence[Revision]) -> None:
     """LV + 1, LV + 2 ... Raises what a listener raises, VaultDiverged, VaultGap, VaultUnusable."""
-    begin = 0
+    begin, most = 0, len(revisions)
     while begin < len(revisions):
-        begin += await _tell_some(vault, listeners, clock, revisions[begin:] if begin else revisions)
+        told = await _tell_some(vault, listeners, clock, revisions[begin : begin + most])
+        begin += told
+        most = min(most, 2 * told)
         await clock.sleep(0)
 
 
@@ -35,6 +39,8 @@ async def _tell_some(vault: Vault, listeners: Listeners, clock: Clock, revisions
             told += 1
             if now() >= until:
                 break
+            if not told % TURN_REVISIONS:
+                await clock.sleep(0)
     finally:
         if told == len(revisions):
             vault.adopt(prepared)

@@ -61,7 +61,13 @@ class Life:
 
     async def start(self, steps: Steps | None) -> Node:
         rates = DEAR if self.rng.random() < 0.3 else Rates()
-        node = self.bench.node(steps=steps, rates=rates, difference=self.rng.choice((0, 3, 50)))
+        node = self.bench.node(
+            steps=steps,
+            rates=rates,
+            difference=self.rng.choice((0, 3, 50)),
+            batch_revisions=self.rng.choice((5, 1000)),
+            batches_per_commit=self.rng.choice((1, 3)),
+        )
         if steps is not None:
             self.disturb(node)
         await node.recover()
