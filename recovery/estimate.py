@@ -1,7 +1,7 @@
 """What replaying and what a snapshot would take, in seconds, before either is begun. Pure (R6).
 
 Rough on purpose: it decides between ways that differ by a factor, and a wrong guess costs time, never correctness.
-The rates are those of one machine (docs/recovery.md); what a running replay measures replaces the first of them.
+The rates are those of one machine (docs/performance.md); what a running replay measures replaces the first of them.
 """
 
 from __future__ import annotations

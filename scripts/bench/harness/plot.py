@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, log10
 
 WIDTH, HEIGHT = 460, 340
 LEFT, RIGHT, TOP, BOTTOM = 62, 110, 42, 52
+NAME_PIXELS = 14
 COLOURS = ("#0b62a4", "#c4541c", "#2f7d32", "#7a3e9d")
 STYLE = """
 text { font: 12px sans-serif; fill: #57606a }
@@ -63,6 +65,7 @@ def svg(charts: Sequence[Chart]) -> str:
     width = WIDTH * len(charts)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{HEIGHT}" viewBox="0 0 {width} {HEIGHT}">',
+        f"<title>{escape('; '.join(chart.title for chart in charts))}</title>",
         f"<style>{STYLE}</style>",
     ]
     for number, chart in enumerate(charts):
@@ -74,13 +77,24 @@ def _drawn(chart: Chart) -> list[str]:
     points = [point for series in chart.series for point in series.points]
     x = axis_over([point[0] for point in points], LEFT, WIDTH - LEFT - RIGHT)
     y = axis_over([point[1] for point in points], HEIGHT - BOTTOM, TOP + BOTTOM - HEIGHT)
+    names = apart([y.at(series.points[-1][1]) for series in chart.series], NAME_PIXELS)
+    lines = zip(chart.series, COLOURS, names, strict=False)
     return [
         _text(LEFT, 20, chart.title, "title"),
         _text(LEFT, TOP - 8, chart.y_label),
         _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 14, chart.x_label, anchor="middle"),
         *_grid(x, y),
-        *(line for series, colour in zip(chart.series, COLOURS, strict=False) for line in _line(series, colour, x, y)),
+        *(part for series, colour, name_at in lines for part in _line(series, colour, name_at, x, y)),
     ]
+
+
+def apart(places: Sequence[float], least: float) -> list[float]:
+    """The places, each at least so far from the one above as not to cover it."""
+    found = list(places)
+    order = sorted(range(len(places)), key=places.__getitem__)
+    for above, below in pairwise(order):
+        found[below] = max(found[below], found[above] + least)
+    return found
 
 
 def _grid(x: Axis, y: Axis) -> list[str]:
@@ -95,14 +109,14 @@ def _grid(x: Axis, y: Axis) -> list[str]:
     return drawn
 
 
-def _line(series: Series, colour: str, x: Axis, y: Axis) -> list[str]:
+def _line(series: Series, colour: str, name_at: float, x: Axis, y: Axis) -> list[str]:
     places = [(x.at(one), y.at(other)) for one, other in series.points]
     way = "L".join(f"{across:.1f} {down:.1f}" for across, down in places)
-    across, down = places[-1]
+    across = places[-1][0] + 8
     return [
         f'<path class="line" stroke="{colour}" d="M{way}"/>',
         *(f'<circle cx="{one:.1f}" cy="{other:.1f}" r="3" fill="{colour}"/>' for one, other in places),
-        f'<text x="{across + 8:.1f}" y="{down + 4:.1f}" style="fill:{colour}">{escape(series.name)}</text>',
+        f'<text x="{across:.1f}" y="{name_at + 4:.1f}" style="fill:{colour}">{escape(series.name)}</text>',
     ]
 
 

@@ -22,7 +22,7 @@ from metastore.requests import Command, Compact, FoundCluster, Put
 from metastore.store import LmdbStore
 from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Told
-from node.vault_keeper import ComponentPort, RecoveryClock
+from node.vault_keeper import BATCHES_PER_COMMIT, ComponentPort, RecoveryClock
 from raftgroup.clock import SystemClock
 from recovery.catchup import Difference
 from recovery.estimate import Rates
@@ -128,7 +128,8 @@ async def recover(source: StoreSource, path: Path) -> Recovered:
         port = ComponentPort(listener.lifecycle, lambda: vault)
         clock = RecoveryClock(SystemClock(), gentle=False)
         world = World(vault, source, port, NoResources(), clock, Difference(0))
-        report = await Follower(world, Settings(NODE, rates=Rates(advantage=inf))).recover()
+        settings = Settings(NODE, rates=Rates(advantage=inf), batches_per_commit=BATCHES_PER_COMMIT)
+        report = await Follower(world, settings).recover()
         seconds = time.perf_counter() - began
     finally:
         await listener.lifecycle.stop()
