@@ -101,7 +101,7 @@ class PlainPuts:
         highest: dict[str, int] = {}
         for number in range(first, len(commands)):
             command = commands[number]
-            if type(command) is not list or len(command) != 4 or command[0] != PLAIN_PUT:
+            if type(command) is not list or len(command) != 4 or command[0] != PLAIN_PUT or type(command[0]) is not int:
                 return number
             _, request_id, key, value = command
             if (

@@ -25,7 +25,7 @@ def encode_series(request_id: tuple[str, int] | None, contents: Sequence[bytes])
 
 def is_series(fields: Any) -> bool:
     """Whether the msgpack value of a command has the shape of a series."""
-    if type(fields) is not list or len(fields) != 3 or fields[0] != PUT_SERIES:
+    if type(fields) is not list or len(fields) != 3 or fields[0] != PUT_SERIES or type(fields[0]) is not int:
         return False
     _, request_id, contents = fields
     if type(contents) is not list or not 2 <= len(contents) <= 2 * SERIES_PUTS_MAX or len(contents) % 2:

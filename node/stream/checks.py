@@ -68,7 +68,13 @@ def unpacked(command: Any) -> Any:
 
 
 def refusal_of_fields(fields: Any, limits: Limits) -> Exception | None:
-    if type(fields) is list and len(fields) == 4 and fields[0] == PLAIN_PUT and is_plain(fields, limits):
+    if (
+        type(fields) is list
+        and len(fields) == 4
+        and fields[0] == PLAIN_PUT
+        and type(fields[0]) is int
+        and is_plain(fields, limits)
+    ):
         return None
     try:
         check_fields(fields, limits)

@@ -15,8 +15,9 @@ import enum
 PROTOCOL = 2
 """Raised when a frame changes its meaning. A node refuses what it does not speak, and says what it does."""
 
-FRAME_BYTES_EXTRA = 64 * 1024
-"""A frame may be this much larger than the largest request."""
+FRAME_BYTES_EXTRA = 1024 * 1024
+"""A frame may be this much larger than the largest request: a client gathers 256 KiB of keys and values, and what
+belongs to them comes on top (numbers, request ids), before it sends them; however small the limit of a request is."""
 ITEMS_MAX = 4096
 """Most requests or answers in one frame."""
 IN_FLIGHT_MAX = 4096

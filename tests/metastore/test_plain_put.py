@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from metastore.codec import PLAIN_PUT, decode_result, encode_command, pack
+from metastore.codec import PLAIN_PUT, PUT_SERIES, decode_result, encode_command, pack
 from metastore.errors import InvalidRequest
 from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
 from metastore.ordered_map import Table
-from metastore.put_series import encode_series
+from metastore.put_series import encode_series, is_series
 from metastore.requests import Command, DeleteRange, LeaseGrant, Put, RequestId
 from tests.support.meta_driver import Driver
 
@@ -109,3 +109,20 @@ def test_a_put_whose_request_id_is_none_is_refused_and_stops_nobody(driver: Driv
     with pytest.raises(InvalidRequest):
         decode_result(refused)
     assert driver.store.revision == 1
+
+
+@pytest.mark.parametrize("operation", [True, 1.0])
+def test_what_only_equals_the_number_of_a_put_is_none(driver: Driver, operation: object) -> None:
+    """The short way took it for a put, and its retry, which goes the long way, was told that nothing was done (M3)."""
+    driver.do(Put(b"k"), RequestId("c", 1))
+    command = pack((operation, ["c", 2], b"k", b"v"))
+    first, again = driver.batch(command), driver.batch(command)
+    assert first == again
+    with pytest.raises(InvalidRequest):
+        decode_result(first[0])
+    assert driver.store.revision == 2
+
+
+def test_a_series_of_another_type_is_none() -> None:
+    assert is_series([PUT_SERIES, None, [b"k", b"v"]])
+    assert not is_series([float(PUT_SERIES), None, [b"k", b"v"]])

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from metastore.errors import Compacted, FutureRevision, KeyTooLarge, LeaseNotFound, ValueTooLarge
+from metastore.limits import Limits
 from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, SortOrder, Txn
 from metastore.results import RevisionEvents
 from node.api import WatchHandle
@@ -14,9 +15,10 @@ from node.client import Client, OutcomeUnknown, Unavailable
 from node.client.link import Link
 from node.client.route import Route
 from node.client.session import Session
+from node.service import Service
 from node.stream.protocol import Kind
 from node.stream.server import StreamServer
-from tests.support.fake_group import FakeGroup
+from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
 
@@ -131,6 +133,18 @@ async def test_puts_of_which_none_may_be_under_way_are_refused(client: Client, o
     async with asyncio.timeout(2):
         with pytest.raises(ValueError, match="outstanding"):
             await client.put_many([("a", "1")], outstanding=outstanding)
+
+
+async def test_a_node_with_small_limits_takes_what_the_client_gathers() -> None:
+    """`limit-request-bytes` bounds one request, not a frame of many (M8)."""
+    group = fake_group(Limits(key_bytes_max=64, value_bytes_max=1000, request_bytes_max=2000))
+    server = StreamServer(Service(group, group.store), "demo")
+    await server.start("127.0.0.1", 0)
+    async with Client([f"127.0.0.1:{server.port}"], follow_leader=False, timeout_s=3) as client:
+        assert await client.put_many((f"k{number}", b"v" * 1000) for number in range(1500)) == 1500
+        puts = [client.put(f"k{number}", b"w" * 1000, prev_kv=True) for number in range(800)]
+        assert len(await asyncio.gather(*puts)) == 800
+    await server.close()
 
 
 class Sent(Link):

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgpack
 import pytest
 
 from metastore.codec import encode_command, operation_fields
@@ -225,6 +226,14 @@ async def test_a_series_that_comes_to_no_end_is_told_for_each_of_its_puts(
         kind, failures = await connection.frame()
     assert kind == Kind.FAILURES
     assert [(number, code) for number, (code, _, _) in pairs(failures)] == [(7, "unavailable"), (8, "unavailable")]
+
+
+@pytest.mark.parametrize("operation", [True, 1.0])
+async def test_what_only_equals_the_number_of_a_put_is_refused(stream: StreamServer, operation: object) -> None:
+    async with raw(stream) as connection:
+        connection.send(Kind.WRITES, [1, msgpack.packb([operation, None, b"k", b"v"])])
+        kind, failures = await connection.frame()
+    assert (kind, failures[1][0]) == (Kind.FAILURES, "invalid-request")
 
 
 @pytest.mark.parametrize("key", [b"k", b""])
