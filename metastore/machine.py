@@ -57,7 +57,7 @@ from metastore.validation import check_request, check_request_id
 from metastore.watch import WatchHub
 
 COLLECT_PER_BATCH = 16
-COMMANDS_PER_COLLECTED = 8
+WRITES_PER_COLLECTED = 8
 """How many blocks a batch removes at most: more than it makes, so that the removal comes to its end."""
 
 
@@ -108,7 +108,8 @@ class MetaStore:
         self._results.save()
         self._watch_quota()
         if self._compactor.pending:
-            self._compactor.collect(COLLECT_PER_BATCH + len(commands) // COMMANDS_PER_COLLECTED)
+            writes = max(len(commands), state.revision - before)
+            self._compactor.collect(COLLECT_PER_BATCH + writes // WRITES_PER_COLLECTED)
         state.save_clock(self._tables)
         state.save(self._tables)
         changed = list(self._changed)

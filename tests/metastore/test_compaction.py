@@ -12,6 +12,7 @@ from metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyP
 from metastore.history import mod_of
 from metastore.limits import Limits, Retention
 from metastore.ordered_map import Table
+from metastore.put_series import encode_series
 from metastore.requests import Compact, DeleteRange, Pin, Put, Range, Txn, Unpin, WatchRequest
 from metastore.verify import Part
 from tests.support.meta_driver import Driver, contents_of
@@ -106,6 +107,18 @@ def test_writes_drive_the_removal_by_themselves(history: Driver) -> None:
     for number in range(20):
         history.do(Put(b"other", b"%d" % number))
     assert not history.store.collecting
+
+
+def test_removal_keeps_up_with_series_of_puts(driver: Driver) -> None:
+    """A series is one command and makes as many blocks as its puts: counted as one, what MM has passed piled up for as
+    long as somebody wrote, 130 blocks with each entry of 4,096 puts (M6)."""
+    contents = [part for number in range(1000) for part in (b"%d" % number, bytes(200))]
+    left = []
+    for _ in range(12):
+        driver.batch(encode_series(None, contents), encode_series(None, contents))
+        driver.do(Compact(driver.store.revision))
+        left.append(len(contents_of(driver.tables)[Table.REVISION]))
+    assert max(left[6:]) <= max(left[:6])
 
 
 def test_removal_goes_on_after_a_restart(history: Driver) -> None:
