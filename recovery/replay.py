@@ -19,12 +19,16 @@ TURN_REVISIONS = 1_000
 
 
 async def tell_and_apply(vault: Vault, listeners: Listeners, clock: Clock, revisions: Sequence[Revision]) -> None:
-    """LV + 1, LV + 2 ... Raises what a listener raises, VaultDiverged, VaultGap, VaultUnusable."""
+    """LV + 1, LV + 2 ... Raises what a listener raises, VaultDiverged, VaultGap, VaultUnusable.
+
+    What is not told in time was prepared for nothing: so where listeners are slow, fewer are prepared next.
+    """
     begin, most = 0, len(revisions)
     while begin < len(revisions):
-        told = await _tell_some(vault, listeners, clock, revisions[begin : begin + most])
+        some = revisions[begin : begin + most]
+        told = await _tell_some(vault, listeners, clock, some)
         begin += told
-        most = min(most, 2 * told)
+        most = told if told < len(some) else 2 * most
         await clock.sleep(0)
 
 
