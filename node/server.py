@@ -19,7 +19,7 @@ from metastore.store import LmdbStore
 from metastore.store_errors import StoreFailed
 from node.cluster_view import not_ready
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
-from node.config import NodeConfig
+from node.config import NodeConfig, is_loopback
 from node.connection_room import ConnectionRoom
 from node.data_dir import claim_data_dir, kept_participant
 from node.feed.local import local_source
@@ -31,6 +31,7 @@ from node.metrics import Metrics
 from node.moving import announce_addresses
 from node.parts import Background, GroupPart, MemberPart, ServerPart, cause_of_failure
 from node.replica_state import ReplicaState
+from node.scenarios.hosted import ScenarioHost
 from node.service import Service
 from node.stream.server import StreamServer
 from node.topology.face import Topology
@@ -87,7 +88,8 @@ class Node:
         room = ConnectionRoom(self.metrics, files_max)
         self.service.open_snapshot = self._disk.open_snapshot
         self._stream = StreamServer(self.service, config.cluster, room=room)
-        self._http = HttpServer(self.service, config.cluster, config.id, room=room)
+        scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
+        self._http = HttpServer(self.service, config.cluster, config.id, room=room, scenarios=scenarios)
         beside = Beside(self.store, self._disk)
         self.keeper = VaultKeeper(
             config.data_dir / "vault",

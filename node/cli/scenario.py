@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -77,8 +78,11 @@ async def play(session: Session, chosen: Sequence[Scenario], teller: Teller, kee
     """Whether all of them held. SIGTERM ends it as Ctrl-C does: with everything cleaned up."""
     from catalog.flights import DataSetError
     from node.loading import read_demo
+    from node.options import OPTIONS
     from node.scenarios.runner import run as run_scenario
 
+    for option in OPTIONS:
+        os.environ.pop(option.variable, None)  # meant for other nodes than those of a scenario
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

