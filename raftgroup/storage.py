@@ -70,8 +70,16 @@ def stored_names(journal: Journal) -> tuple[str, str] | None:
     return None if cluster is None or member is None else (cluster.decode(), member.decode())
 
 
+def is_provisional(membership: Membership) -> bool:
+    """What a founding member goes by until it has heard of all others: it names no storage."""
+    return membership.version == 0
+
+
 def keep_membership(journal: Journal, membership: Membership) -> None:
-    """The membership at the base of the log, from the next sync on."""
+    """The membership at the base of the log, from the next sync on. A provisional one is not kept: the group may have
+    been founded by others, and after the next start this node still has to hear of that."""
+    if is_provisional(membership):
+        return
     journal.set_meta(_MEMBERSHIP, msgpack.packb(membership.to_wire()))
 
 
