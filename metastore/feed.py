@@ -25,6 +25,8 @@ from vault.digest import NO_DIGEST, fingerprint_of, unpack_sums
 
 ROWS_PER_SLICE = 2_000
 """About a millisecond."""
+BLOCKS_PER_SLICE = 100
+"""A key that was written a hundred times since takes up to 65 blocks: 2,000 such keys are seconds."""
 REVISIONS_PER_SLICE = 200
 MOD = slice(LINK_BYTES, LINK_BYTES + REVISION.size)
 VERSION = slice(LINK_BYTES + 2 * REVISION.size, LINK_BYTES + 3 * REVISION.size)
@@ -85,7 +87,14 @@ class Feed:
         """
         chosen, until = self._slice(revision, buckets, REVISION.pack(newer_than), start, end)
         latest = self._tables.get_many(Table.KEY, [key for key, _ in chosen])
-        rows = [self._history.version_at(latest[key], revision) for key, _ in chosen if key in latest]
+        rows = []
+        blocks_max = self._history.blocks_read + BLOCKS_PER_SLICE
+        for key, _ in chosen:
+            if self._history.blocks_read >= blocks_max:
+                until = key
+                break
+            if key in latest:
+                rows.append(self._history.version_at(latest[key], revision))
         newer = REVISION.pack(newer_than)
         return [row[LINK_BYTES:] for row in rows if row and row[MOD] > newer and not is_tombstone(row)], until
 
@@ -93,8 +102,14 @@ class Feed:
         """Of the keys of a slice that are live at `revision`, and where the next slice begins."""
         chosen, until = self._slice(revision, buckets, bytes(REVISION.size), start, None)
         at = REVISION.pack(revision)
-        alive = [key for key, row in chosen if row[MOD] <= at and row[VERSION] != NO_VERSION]
-        alive += [key for key, row in chosen if row[MOD] > at and self._was_there(key, revision)]
+        alive = []
+        blocks_max = self._history.blocks_read + BLOCKS_PER_SLICE
+        for key, row in chosen:
+            if self._history.blocks_read >= blocks_max:
+                until = key
+                break
+            if row[VERSION] != NO_VERSION if row[MOD] <= at else self._was_there(key, revision):
+                alive.append(key)
         return b"".join(map(fingerprint_of, alive)), until
 
     def _was_there(self, key: bytes, revision: int) -> bool:

@@ -27,13 +27,15 @@ _NO_VERSION = bytes(8)
 class History:
     """The events of one revision are added one by one and become readable at once; `close` stores them."""
 
-    __slots__ = ("_last", "_open", "_state", "_tables")
+    __slots__ = ("_last", "_open", "_state", "_tables", "blocks_read")
 
     def __init__(self, tables: OrderedMap, state: State) -> None:
         self._tables = tables
         self._state = state
         self._open: list[Event] = []
         self._last: Block | None = None
+        self.blocks_read = 0
+        """To find events, so far: what reads in the past cost beside their rows, about 12 us each."""
 
     def reload(self) -> None:
         """The tables were replaced."""
@@ -116,6 +118,7 @@ class History:
             if block.number_of(revision, sub) is None:
                 break
             self._last = block
+            self.blocks_read += 1
             return block
         raise missing(revision, sub)
 
