@@ -209,6 +209,11 @@ class MetaStore:
         """A transaction for which `is_read_only` holds."""
         return self._executor.read(request)
 
+    @property
+    def blocks_read(self) -> int:
+        """By reads in the past, so far: what they cost beside their rows."""
+        return self._history.blocks_read
+
     def leases(self) -> tuple[int, ...]:
         return self._leases.ids()
 

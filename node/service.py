@@ -35,6 +35,8 @@ PAGE_KEYS_FIRST = 64
 PAGE_KEYS_MAX = 1_024
 PAGE_BYTES = 512 * 1024
 """About how much is read in one turn of the loop: a large range never delays a heartbeat."""
+PAGE_BLOCKS = 500
+"""Of events that were looked at, for a read in the past: about six milliseconds."""
 SCANS_MAX = 16
 """How many ranges are put together at a time: the others wait, so that their answers fit in memory."""
 
@@ -131,13 +133,16 @@ class Service:
         """A whole range at one revision, page by page, with a turn of the loop in between."""
         wanted = request.limit if request.limit > 0 else sys.maxsize
         keys = PAGE_KEYS_FIRST
-        page = first = self.store.range(replace(request, limit=min(keys, wanted)))
+        past, blocks = request.revision > 0, self.store.blocks_read
+        exact = request.exact_count and not past
+        page = first = self.store.range(replace(request, limit=min(keys, wanted), exact_count=exact))
         at = request.revision if request.revision > 0 else first.revision
         kvs, size = list(first.kvs), size_of(first.kvs)
         total = size
         while page.more and len(kvs) < wanted and (bytes_max is None or total < bytes_max):
             await asyncio.sleep(0)
-            keys = next_page_keys(keys, size)
+            keys = next_page_keys(keys, size, self.store.blocks_read - blocks)
+            blocks = self.store.blocks_read
             rest = replace(
                 request,
                 key=kvs[-1].key + b"\0",
@@ -149,7 +154,23 @@ class Service:
             size = size_of(page.kvs)
             total += size
             kvs += page.kvs
-        return RangeResult(first.revision, tuple(kvs), page.more, first.count)
+        count = first.count if exact else len(kvs) + page.more
+        if past and request.exact_count and page.more:
+            count = len(kvs) + await self._count_from(replace(request, key=kvs[-1].key + b"\0", keys_only=True))
+        return RangeResult(first.revision, tuple(kvs), page.more, count)
+
+    async def _count_from(self, request: Range) -> int:
+        """Of a past revision, page by page: each key may take as many looks at what was written since as it has."""
+        keys, count, blocks = PAGE_KEYS_FIRST, 0, self.store.blocks_read
+        while True:
+            await asyncio.sleep(0)
+            page = self.store.range(replace(request, limit=keys, exact_count=False))
+            count += len(page.kvs)
+            if not page.more:
+                return count
+            request = replace(request, key=page.kvs[-1].key + b"\0")
+            keys = next_page_keys(keys, 0, self.store.blocks_read - blocks)
+            blocks = self.store.blocks_read
 
     async def read_txn(self, request: Txn) -> TxnResult:
         check_request(request, self.store.limits)
@@ -192,11 +213,12 @@ def size_of(kvs: Sequence[KeyValue]) -> int:
     return sum(len(kv.key) + len(kv.value) for kv in kvs)
 
 
-def next_page_keys(keys: int, size_bytes: int) -> int:
-    """How many keys the next page has, after one of `keys` keys and `size_bytes`."""
-    if size_bytes > PAGE_BYTES:
+def next_page_keys(keys: int, size_bytes: int, blocks: int = 0) -> int:
+    """How many keys the next page has, after one of `keys` keys, `size_bytes` and `blocks` of events."""
+    part = max(size_bytes / PAGE_BYTES, blocks / PAGE_BLOCKS)
+    if part > 1:
         return max(1, keys // 2)
-    return min(PAGE_KEYS_MAX, keys * 2) if size_bytes < PAGE_BYTES // 2 else keys
+    return min(PAGE_KEYS_MAX, keys * 2) if part < 0.5 else keys
 
 
 def is_pageable(request: Range) -> bool:
