@@ -28,7 +28,7 @@ DIES_AT = 75
 
 
 async def standalone(stage: Stage) -> Report | None:
-    cluster = await stage.cluster()
+    cluster = await stage.cluster(1)
     node = await a_follower(stage, cluster)
     await cluster.kill()
     stage.say("all members are killed: there is no cluster; f1 starts with --standalone")
@@ -66,7 +66,7 @@ def is_silent(node: Actor) -> bool:
 
 
 async def crash_in_eviction(stage: Stage) -> Report | None:
-    cluster = await stage.cluster()
+    cluster = await stage.cluster(1)
     await cluster.compact(await cluster.load(late_rows(below(stage.entries, FLIGHTS), 1)))
     victim, calm = (cluster.follower(name) for name in ("f1", "f2"))
     for node in (victim, calm):

@@ -31,14 +31,14 @@ async def refused(stage: Stage, node: Actor, cluster: Members) -> Report | None:
 
 
 async def ahead(stage: Stage) -> Report | None:
-    cluster = await stage.cluster()
+    cluster = await stage.cluster(1)
     node, latest = await put_back_behind(stage, cluster)
     stage.say(f"f1 starts; its LV is {latest}, LM is {await cluster.latest()}: LM < LV")
     return await refused(stage, node, cluster)
 
 
 async def diverged(stage: Stage) -> Report | None:
-    cluster = await stage.cluster()
+    cluster = await stage.cluster(1)
     node, latest = await put_back_behind(stage, cluster)
     other = late_rows(below(stage.entries, PARTITIONS), 60, wave=9)
     now = await cluster.load(other)

@@ -104,7 +104,8 @@ class Stage:
         members = Members(self, name, size, options)
         await members.start()
         revision = await members.load(self.entries)
-        self.say(f"{name}: {size} members run, the demo catalog is in: {len(self.entries)} keys, LM {revision}")
+        up = "1 member is up" if size == 1 else f"{size} members are up"
+        self.say(f"{name}: {up}, the demo catalog is in: {len(self.entries)} keys, LM {revision}")
         return members
 
     async def command(self, *arguments: str) -> None:

@@ -5,6 +5,7 @@ local data, PLAN (JSON) gives it some: a component that takes its time and write
 partitions, and the place where the process is to die. None of this is part of `palisade node`.
 
     listener_ms   how long the component takes for each revision
+    holds_at      after how many of them it waits for the file `until` to be there
     told          the file into which it writes what it has been told, a line of JSON each
     partitions    the folder of the partitions of flights
     dies_at_step  SIGKILL to itself in the middle of this step of its eviction, with the resource half there
@@ -34,10 +35,14 @@ from recovery.pinning import PIN_LIFE_S_MAX
 from recovery.ports import Resources
 from vault.vault import Vault
 
+POLL_S = 0.02
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     listener_ms: float = 0.0
+    holds_at: int = 0
+    until: str = ""
     told: str = ""
     partitions: str = ""
     dies_at_step: int = 0
@@ -49,6 +54,7 @@ class Ledger(Component):
 
     def __init__(self, plan: Plan, listeners: Listeners) -> None:
         self._plan, self._listeners = plan, listeners
+        self._heard = 0
 
     async def start(self) -> None:
         self._listeners.listen("ledger", self._hear)
@@ -56,10 +62,18 @@ class Ledger(Component):
     async def _hear(self, told: Told) -> None:
         if self._plan.listener_ms:
             await asyncio.sleep(self._plan.listener_ms / 1000)
+        self._heard += 1
+        if self._heard == self._plan.holds_at:
+            while not is_there(self._plan.until):  # noqa: ASYNC110
+                await asyncio.sleep(POLL_S)
         if self._plan.told:
             keys = [event.key.decode() for event in told.events]
             line = {"revision": told.revision, "keys": keys, "last": told.last}
             write_line(Path(self._plan.told), json.dumps(line))
+
+
+def is_there(path: str) -> bool:
+    return Path(path).exists()
 
 
 def write_line(path: Path, line: str) -> None:
@@ -113,7 +127,8 @@ def content_of(name: str, version: str) -> str:
 
 def make_staged(plan: Plan, config: NodeConfig) -> FollowerNode:
     listeners = Listeners()
-    parts = [Part("ledger", Ledger(plan, listeners))] if plan.told or plan.listener_ms else []
+    hears = plan.told or plan.listener_ms or plan.holds_at
+    parts = [Part("ledger", Ledger(plan, listeners))] if hears else []
     staged = OnVault(Lifecycle(parts, listeners), pin_life_s_max=plan.pin_life_s)
     if not plan.partitions:
         return FollowerNode(config, staged)
