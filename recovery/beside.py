@@ -21,6 +21,7 @@ from metastore.state import FIRST_REVISION
 from recovery.follow import Follower
 from recovery.ports import Clock
 from vault.digest import Sums, unpack_sums
+from vault.errors import RESET, VaultDiverged
 from vault.position import Position
 from vault.stored_key import stored_key
 from vault.tables import Pause
@@ -98,19 +99,27 @@ class Beside:
 
         `pause` lets others have a turn, and no more: a leap that takes its time falls behind the flushes.
         """
-
         while True:
             if listens():
                 self._leaps.clear()
             leap = self._next_leap(vault.revision)
             behind = self._store.revision - vault.revision
             if leap is not None:
+                self._check(vault)
                 await take(leap, vault, pause)
             elif behind and (listens() or behind <= FEW_REVISIONS or vault.revision < self._known_from):
                 await follower.step()
             else:
                 await clock.sleep(LOOK_S)
                 await follower.look()
+
+    def _check(self, vault: Vault) -> None:
+        """A leap brings the digests with it: a vault of another history must not be made to look right by them."""
+        chain = self._store.chain_at(vault.revision)
+        if chain is not None and chain != vault.chain:
+            raise VaultDiverged(
+                f"the vault has another chain digest at revision {vault.revision} than the store of this node: {RESET}"
+            )
 
     def _next_leap(self, revision: int) -> Leap | None:
         """From `revision` over all flushes that wait, as one; those before it are of no use any more."""

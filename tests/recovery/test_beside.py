@@ -18,7 +18,7 @@ from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Node, Shelf, SimulatedClock, founded
 from tests.support.vault_feed import full, items_of, state_of, write_some
 from vault.digest import unpack_sums
-from vault.errors import VaultGap
+from vault.errors import VaultDiverged, VaultGap
 from vault.lmdb_backend import LmdbBackend
 from vault.memory_backend import MemoryBackend
 from vault.position import Position
@@ -239,6 +239,21 @@ async def test_many_wait_for_the_flush_and_are_passed_over() -> None:
         assert max(following.node.told.revisions, default=0) <= lv
 
 
+async def test_a_vault_of_another_history_does_not_leap() -> None:
+    """Its digests would be right afterwards, and what the leap did not write would not."""
+    async with Following(listens=False) as following:
+        await following.turns()
+        vault = following.node.vault
+        vault.position = Position(vault.revision, bytes(16), vault.key_count)
+        following.put(FEW_REVISIONS + 1)
+        following.flush()
+        await following.turns()
+        assert following.task is not None
+        assert following.task.done()
+        with pytest.raises(VaultDiverged, match="another chain digest at revision"):
+            following.task.result()
+
+
 async def test_where_somebody_listens_nothing_is_passed_over() -> None:
     async with Following(listens=True) as following:
         following.put(FEW_REVISIONS + 100)
@@ -248,6 +263,21 @@ async def test_where_somebody_listens_nothing_is_passed_over() -> None:
         assert following.node.told.revisions[-FEW_REVISIONS:] == list(
             range(following.cluster.store.revision - FEW_REVISIONS + 1, following.cluster.store.revision + 1)
         )
+
+
+async def test_a_vault_of_another_history_does_not_leap() -> None:
+    """Its digests would be right afterwards, and what the leap did not write would not."""
+    async with Following(listens=False) as following:
+        await following.turns()
+        vault = following.node.vault
+        vault.position = Position(vault.revision, bytes(16), vault.key_count)
+        following.put(FEW_REVISIONS + 1)
+        following.flush()
+        await following.turns()
+        assert following.task is not None
+        assert following.task.done()
+        with pytest.raises(VaultDiverged, match="another chain digest at revision"):
+            following.task.result()
 
 
 async def test_where_somebody_listens_no_flush_is_kept() -> None:
