@@ -265,21 +265,6 @@ async def test_where_somebody_listens_nothing_is_passed_over() -> None:
         )
 
 
-async def test_a_vault_of_another_history_does_not_leap() -> None:
-    """Its digests would be right afterwards, and what the leap did not write would not."""
-    async with Following(listens=False) as following:
-        await following.turns()
-        vault = following.node.vault
-        vault.position = Position(vault.revision, bytes(16), vault.key_count)
-        following.put(FEW_REVISIONS + 1)
-        following.flush()
-        await following.turns()
-        assert following.task is not None
-        assert following.task.done()
-        with pytest.raises(VaultDiverged, match="another chain digest at revision"):
-            following.task.result()
-
-
 async def test_where_somebody_listens_no_flush_is_kept() -> None:
     """Four of them are some hundred MB of rows that nobody would ever take."""
     async with Following(listens=True) as following:
