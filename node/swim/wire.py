@@ -102,9 +102,16 @@ class Wire:
         if checksum != _hash(head + body, cluster):
             raise Dropped(Drop.DAMAGED, kind, version)
         try:
-            return _DECODERS[kind](msgpack.unpackb(body))
+            return _DECODERS[kind](_fields(msgpack.unpackb(body)))
         except (ValueError, TypeError, KeyError, AttributeError, msgpack.exceptions.UnpackException):
             raise Dropped(Drop.MALFORMED, kind, version) from None
+
+
+def _fields(value: Any) -> Any:
+    """A text or a map would take itself apart as a list does."""
+    if type(value) is not list:
+        raise TypeError("a message is a list")
+    return value
 
 
 def record_bytes(record: Record) -> int:
