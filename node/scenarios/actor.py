@@ -100,6 +100,11 @@ class Actor:
     async def ready(self) -> bool:
         return (await self.ask("GET", "/readyz"))[0] == 200
 
+    async def active(self) -> bool:
+        """In the logical topology, and ready."""
+        status = await self.status()
+        return bool(status.get("ready")) and (status.get("topology") or {}).get("phase") == "active"
+
     async def status(self) -> dict[str, Any]:
         return await self.get("/v1/status")
 

@@ -49,8 +49,9 @@ class Members:
         await self.ready()
 
     async def ready(self) -> None:
+        """And in the logical topology: before that a new cluster may not even have its id."""
         for actor in self.actors:
-            await self._stage.until(actor.ready, f"{actor.name} of {self.name} being ready")
+            await self._stage.until(actor.active, f"{actor.name} of {self.name} being ready and active")
 
     async def stop(self) -> None:
         """All of them, in good order."""

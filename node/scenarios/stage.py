@@ -156,8 +156,7 @@ class Stage:
             if not actor.runs:
                 raise DidNotHold(f"{actor.name} has ended: {actor.last_line()}")
             status = await actor.status()
-            active = (status.get("topology") or {}).get("phase") == "active"
-            return active and bool(status.get("ready")) and int(status.get("revision", 0)) >= revision
+            return int(status.get("revision", 0)) >= revision and await actor.active()
 
         await self.until(there, f"{actor.name} active at revision {revision}")
         report = actor.report()

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
+from click.testing import CliRunner
 
 from metastore.codec import encode_command
 from metastore.requests import FoundCluster, Put
 from node.address import Address
+from node.cli.main import main
 from node.config import NodeConfig
 from node.config_sources import load_node_config
 from node.data_dir import claim_data_dir
@@ -23,8 +25,9 @@ from node.standalone import StandaloneNode
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
 from raftgroup.clock import SystemClock
 from recovery.catchup import Difference
+from recovery.decide import Case
 from recovery.errors import RecoveryRefused
-from recovery.report import RecoveryReport
+from recovery.report import Outcome, RecoveryReport
 from tests.support.fake_group import fake_group
 from tests.support.processes import free_port
 from vault.errors import VaultForeign
@@ -149,3 +152,17 @@ def test_standalone_needs_nothing_that_names_other_nodes(tmp_path: Path) -> None
 def test_a_report_that_can_t_be_written_stops_nobody(tmp_path: Path) -> None:
     keep_report(tmp_path / "gone")(RecoveryReport("f1"))
     assert kept_report(tmp_path / "gone") is None
+
+
+def test_the_command_shows_the_report_in_a_data_folder(tmp_path: Path) -> None:
+    """R12, on the command line: also of a node that has refused to start."""
+    report = RecoveryReport("f1", Outcome.REFUSED, Case.D, Case.D, "ahead", lv_before=9, lv=9, lm=5, mm=1, error="why")
+    keep_report(tmp_path)(report)
+    shown = CliRunner().invoke(main, ["recovery", "--data-dir", str(tmp_path)])
+    assert (shown.exit_code, shown.output.splitlines()[0]) == (0, "f1: case d, refused in 0.00 s: ahead")
+    as_json = CliRunner().invoke(main, ["recovery", "--data-dir", str(tmp_path), "--json"])
+    assert json.loads(as_json.output) == {"recoveries": [json.loads(json.dumps(report.as_dict()))]}
+    (tmp_path / "recovery.json").write_text("[]")
+    assert CliRunner().invoke(main, ["recovery", "--data-dir", str(tmp_path)]).exit_code == 1
+    assert CliRunner().invoke(main, ["recovery"]).exit_code == 2
+    assert CliRunner().invoke(main, ["recovery", "--at", f"127.0.0.1:{free_port()}"]).exit_code == 3
