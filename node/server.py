@@ -11,6 +11,7 @@ import contextlib
 import logging
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from metastore.limits import Limits, Retention
@@ -182,14 +183,25 @@ class Node:
     async def start(self) -> None:
         """Listen and take part. Raises when a port can't be had; `stop` is still to be called then."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        with cause_of_failure():
+        with self._first_cause(), cause_of_failure():
             await self._life.start()
         log.info("%s serves http on %s and the stream on %s", self.config.id, self.config.http, self.config.stream)
 
     async def wait(self) -> None:
         """Until something fails; raises it."""
-        with cause_of_failure():
+        with self._first_cause(), cause_of_failure():
             await self._life.wait()
+
+    @contextlib.contextmanager
+    def _first_cause(self) -> Iterator[None]:
+        """A group that has stopped takes down whatever needs it: who started the node hears why the group did."""
+        try:
+            yield
+        except Exception:
+            failed = self.group.failed
+            if failed is not None and failed.done():
+                failed.result()
+            raise
 
     async def stop(self) -> None:
         """Refuse new requests, hand leadership over, flush, close. Safe to call in any state."""
