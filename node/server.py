@@ -159,6 +159,7 @@ class Node:
         await join_cluster(self.config, self.group)
         while not_ready(self.service):  # noqa: ASYNC110
             await asyncio.sleep(READY_POLL_S)
+        self.topology.physical.settle()
         return await self.keeper.catch_up()
 
     def _parts(self) -> list[Part]:

@@ -216,7 +216,7 @@ class Swim:
             if message.digest != self._known.digest():
                 self._send_roster(message.source, address, answer=True)
         else:
-            self._settle()
+            self.settle()
             self._correct(message, address)
             if message.answer:
                 self._send_roster(message.source, address, answer=False)
@@ -295,9 +295,9 @@ class Swim:
         self._rumours.add(own)
         self.changes.append(Change(before, own))
 
-    def _settle(self) -> None:
-        """A node starts with incarnation 0, and takes 1 when it has heard from others that nobody has its name: so who
-        comes later never supersedes who is there."""
+    def settle(self) -> None:
+        """A node starts with incarnation 0, and takes 1 when it has heard from others that nobody has its name, or was
+        let into the cluster: so who comes later never supersedes who is there."""
         if self.own.incarnation == 0 and self._contested is None:
             self._raise_above(self.own)
 

@@ -53,6 +53,10 @@ class PhysicalTopology(Component):
     def add_seeds(self, addresses: Iterable[str]) -> None:
         self.swim.add_seeds(addresses)
 
+    def settle(self) -> None:
+        """The cluster has let this node in: the name is its own, whoever comes later."""
+        self.swim.settle()
+
     def presences(self) -> Physical:
         """By name, those that are gone among them as long as that is remembered."""
         return {each.name: Presence(each.instance, each.is_live) for each in self.swim.records()}

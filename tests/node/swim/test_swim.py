@@ -177,6 +177,18 @@ def test_a_second_node_of_a_name_is_refused_and_disturbs_nobody(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_that_was_let_in_alone_keeps_its_name(seed: int) -> None:
+    """The first of its cluster has heard from nobody: without having been let in, it would be a matter of chance."""
+    world = SwimWorld(seed)
+    first = world.start("n1", [])
+    first.swim.settle()
+    world.run(2)
+    second = world.start("n1", ["n1:7700"], address="elsewhere:7700")
+    world.run_until(lambda: second.swim.duplicate is not None, 30)
+    assert first.swim.duplicate is None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_of_two_nodes_of_one_name_that_start_at_once_one_stays(seed: int) -> None:
     world, _ = settled(seed, 3)
     twins = [world.start("twin", [f"n{number}:7700"], address=f"twin{number}:7700") for number in (1, 2)]
