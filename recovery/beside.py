@@ -28,7 +28,8 @@ from vault.tables import Pause
 from vault.vault import Vault
 
 FEW_REVISIONS = 200
-LOOK_S = 0.05
+LOOK_S = 0.2
+"""How often it is looked for news. A commit of few revisions costs hardly less than one of many."""
 LEAPS_MAX = 4
 """How many flushes may wait for the vault. Beyond that it finds out by itself what it has missed."""
 SLICE_ROWS = 2_000

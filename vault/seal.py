@@ -1,32 +1,34 @@
 """A checksum behind every stored value, over table, key and value: what is read is what was written (R1). Pure.
 
-The key belongs to it, so that a value which turns up in another's place is found out as well.
+XXH3-64, seeded by the CRC of table and key: a value that turns up in another's place is found out as well.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
+from zlib import crc32
+
+from xxhash import xxh3_64_digest
 
 from vault.errors import RESET, VaultDamaged
 from vault.tables import Table
 
-CRC_BYTES = 4
-_SEEDS = [zlib.crc32(b"vault" + bytes([table])) for table in Table]
+CHECKSUM_BYTES = 8
+_SEEDS = [crc32(b"vault" + bytes([table])) for table in Table]
 
 
 def seal_all(table: Table, rows: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    seed, crc32 = _SEEDS[table], zlib.crc32
-    return [(key, value + crc32(value, crc32(key, seed)).to_bytes(CRC_BYTES, "big")) for key, value in rows]
+    seed, crc, digest = _SEEDS[table], crc32, xxh3_64_digest
+    return [(key, value + digest(value, crc(key, seed))) for key, value in rows]
 
 
 def unseal_all(table: Table, rows: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """As `unseal`, of many."""
-    seed, crc32 = _SEEDS[table], zlib.crc32
+    seed, crc, digest = _SEEDS[table], crc32, xxh3_64_digest
     opened = {}
     for key, sealed in rows:
-        value = sealed[:-CRC_BYTES]
-        if crc32(value, crc32(key, seed)).to_bytes(CRC_BYTES, "big") != sealed[-CRC_BYTES:]:
+        value = sealed[:-CHECKSUM_BYTES]
+        if digest(value, crc(key, seed)) != sealed[-CHECKSUM_BYTES:]:
             raise _damaged(table, key)
         opened[key] = value
     return opened
@@ -34,8 +36,8 @@ def unseal_all(table: Table, rows: Iterable[tuple[bytes, bytes]]) -> dict[bytes,
 
 def unseal(table: Table, key: bytes, sealed: bytes) -> bytes:
     """Raises VaultDamaged unless it is what was sealed."""
-    value = sealed[:-CRC_BYTES]
-    if zlib.crc32(value, zlib.crc32(key, _SEEDS[table])).to_bytes(CRC_BYTES, "big") != sealed[-CRC_BYTES:]:
+    value = sealed[:-CHECKSUM_BYTES]
+    if xxh3_64_digest(value, crc32(key, _SEEDS[table])) != sealed[-CHECKSUM_BYTES:]:
         raise _damaged(table, key)
     return value
 
