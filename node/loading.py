@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from catalog.demo import DONE_KEY, ROOT, CatalogEntry, demo_entries, done_entry
-from catalog.flights import find_data, read_rows, source_name
+from catalog.demo.entries import DONE_KEY, ROOT, CatalogEntry, demo_entries, done_entry
+from catalog.demo.flights import find_data, read_rows, source_name
 from metastore.results import RangeResult
 
 Progress = Callable[[int, int], None]

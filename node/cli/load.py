@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalog.demo import ROOT
+from catalog.demo.entries import ROOT
 from node.cli.ndjson import LineError, read_entries
 from node.cli.options import client_options
 from node.cli.session import REFUSED, Failure, Session
@@ -36,7 +36,7 @@ def load(session: Session, what: str, data: Path | None) -> None:
 
     A load that broke off can be repeated; of the demo catalog, only what is missing is written then.
     """
-    from catalog.flights import DataSetError
+    from catalog.demo.flights import DataSetError
     from node.loading import load_entries, read_demo
 
     try:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from catalog.demo import CatalogEntry
+from catalog.demo.entries import CatalogEntry
 
 FIELDS = {"key", "key_base64", "value", "value_base64"}
 

@@ -76,7 +76,7 @@ def choose(session: Session, names: Sequence[str], run_all: bool) -> list[Scenar
 
 async def play(session: Session, chosen: Sequence[Scenario], teller: Teller, keep: bool) -> bool:
     """Whether all of them held. SIGTERM ends it as Ctrl-C does: with everything cleaned up."""
-    from catalog.flights import DataSetError
+    from catalog.demo.flights import DataSetError
     from node.loading import read_demo
     from node.options import OPTIONS
     from node.scenarios.runner import run as run_scenario

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from itertools import islice
 
-from catalog.demo import ROOT, CatalogEntry
+from catalog.demo.entries import ROOT, CatalogEntry
 
 PARTITIONS = f"{ROOT}partitions/".encode()
 FLIGHTS = f"{ROOT}partitions/flights/".encode()

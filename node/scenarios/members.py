@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from catalog.demo import CatalogEntry
+from catalog.demo.entries import CatalogEntry
 from node.client import Client
 from node.scenarios.actor import Actor
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from catalog.demo import CatalogEntry
+from catalog.demo.entries import CatalogEntry
 from metastore.errors import MetastoreError
 from node.recovery_view import report_lines
 from node.scenarios.stage import DidNotHold, Stage, Tell

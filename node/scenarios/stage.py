@@ -20,7 +20,7 @@ from typing import Any
 
 import aiohttp
 
-from catalog.demo import CatalogEntry
+from catalog.demo.entries import CatalogEntry
 from node.scenarios.actor import Actor
 from node.scenarios.members import Members
 from node.scenarios.story import Check, Event, Report, Scenario

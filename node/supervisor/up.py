@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from catalog.flights import DataSetError
+from catalog.demo.flights import DataSetError
 from metastore.errors import MetastoreError
 from node.config import ConfigError
 from node.folder import FolderError, Marker

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from catalog.demo import CatalogEntry
+from catalog.demo.entries import CatalogEntry
 from node.loading import read_demo
 from node.scenarios import actor
 from node.scenarios.all import BY_NAME, SCENARIOS

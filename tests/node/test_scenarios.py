@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from catalog.demo import entry
+from catalog.demo.entries import entry
 from node.scenarios.all import BY_NAME, SCENARIOS
 from node.scenarios.edits import PARTITIONS, late_rows
 from node.scenarios.hosted import Run

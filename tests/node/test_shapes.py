@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.demo import CatalogEntry
+from catalog.demo.entries import CatalogEntry
 from metastore.results import DeleteRangeResult, Event, KeyValue, LeaseInfo, RevisionEvents
 from node import shapes
 from node.cli.ndjson import LineError, read_entries

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from catalog.tables import TABLES, Table
+from catalog.demo.tables import TABLES, Table
 
 ROOT = "/catalog/"
 DONE_KEY = b"/catalog/demo"
@@ -50,7 +50,7 @@ class Partition:
 def demo_entries(read_rows: ReadRows, source: str) -> Iterator[CatalogEntry]:
     """Every entry but the last one, `done_entry`. `source` names the data set and its version.
 
-    Raises ValueError, with table and column, for a row that is not as `catalog/tables.py` says.
+    Raises ValueError, with table and column, for a row that is not as `catalog/demo/tables.py` says.
     """
     for table in TABLES:
         yield from (keyed_entries if table.key else partitioned_entries)(table, read_rows(table), source)

