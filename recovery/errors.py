@@ -26,7 +26,8 @@ class SourceUnavailable(RecoveryError):
 
 
 class SourceCompacted(RecoveryError):
-    """What was asked for is below MM, which `minimal_revision` says. Recovery goes over to a snapshot."""
+    """What was asked for can't be read any more: it is below MM, which `minimal_revision` says, or of a history that a
+    restore has ended. Recovery decides anew, and mostly goes over to a snapshot."""
 
     retry = True
 

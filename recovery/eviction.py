@@ -6,7 +6,7 @@ not here is fetched. Evictions come first, so that there is room.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from recovery.plan import Action, EvictionPlan, Step, pack_plan, unpack_plan
 from recovery.ports import Resources
@@ -27,12 +27,16 @@ def plan_eviction(
     return EvictionPlan(revision, len(kept), tuple(steps))
 
 
-async def evict(vault: Vault, resources: Resources, recorder: Recorder) -> None:
-    """Make the plan for LV, or go on with the one that is stored, and carry it out. Every step may be done twice."""
+async def evict(vault: Vault, resources: Resources, recorder: Recorder, hold: Callable[[], Awaitable[None]]) -> None:
+    """Make the plan for LV, or go on with the one that is stored, and carry it out. Every step may be done twice.
+
+    `hold` is awaited before each step: it keeps the pin, so that the node can go on from LV afterwards.
+    """
     plan, done = await _current_plan(vault, resources)
     total = len(plan.steps)
     for number in range(done, total):
         recorder.step(Phase.EVICTION, number, total, "resources")
+        await hold()
         step = plan.steps[number]
         if step.action is Action.EVICT:
             await resources.evict(step.name)

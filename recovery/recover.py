@@ -5,7 +5,8 @@ that compaction overtakes, one that costs too much, and a crash in the middle of
 
 The order at a start: snapshot if need be, eviction, components, replay. Components never see a vault between two
 revisions. In a node that runs already: snapshot, the listeners are told the difference, and then what they have let go
-of is evicted. What must not be forgotten is in the vault before it begins: the mark of the snapshot, the plan.
+of is evicted. What must not be forgotten is in the vault before it begins: the mark of the snapshot, the plan. Whatever
+took its time, LM is read again behind it: only who has started is done.
 """
 
 from __future__ import annotations
@@ -125,8 +126,9 @@ class Recovery:
             self._accept(decision)
             self._claim(state)
             if await self._follow(decision, state):
-                break
-        await self._start()
+                if self._running:
+                    break
+                await self._start()
         await self._pin.release()
 
     def _accept(self, decision: Decision) -> None:
@@ -169,11 +171,13 @@ class Recovery:
     # Case b
 
     async def _replay(self, state: SourceState) -> None:
-        """Up to the LM of `state`, or until it is known to cost too much. Raises SourceCompacted."""
+        """Up to the LM of `state`, unless that costs too much or is not there any more. Raises SourceCompacted."""
         vault, first = self._vault, self._vault.revision
         warm: tuple[int, float] | None = None
         while vault.revision < state.latest:
             revisions = await self._gather(vault.revision + 1, state.latest)
+            if not revisions:
+                return
             before = vault.revision
             try:
                 await tell_and_apply(vault, self._listeners, self._clock, revisions)
@@ -265,7 +269,7 @@ class Recovery:
         """If it is due: after a snapshot of this start or of one that ended before it was done."""
         if self._vault.plan() is not None:
             with self._recorder.phase(Phase.EVICTION):
-                await evict(self._vault, self._resources, self._recorder)
+                await evict(self._vault, self._resources, self._recorder, self._hold_if_there)
 
     async def _start(self) -> None:
         """The components, once, from a vault that is whole."""

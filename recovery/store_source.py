@@ -61,23 +61,23 @@ class StoreSource:
         )
 
     async def changes(self, first: int, last: int) -> Sequence[Revision]:
-        with told_as_source():
+        with self._in_words_of_a_source():
             if first > self._store.revision:
                 await self._news(first - 1)
             return self._feed.changes(first, last, CHUNK_BYTES)
 
     async def pin(self, revision: int, life_s: float) -> float:
-        with told_as_source():
+        with self._in_words_of_a_source():
             result = await self._propose(Pin(self._pin, revision, max(1, int(life_s * 1000))))
             remaining_ms: int = result.remaining_ms
             return remaining_ms / 1000
 
     async def unpin(self) -> None:
-        with told_as_source():
+        with self._in_words_of_a_source():
             await self._propose(Unpin(self._pin))
 
     async def sums(self, revision: int) -> BucketSums:
-        with told_as_source():
+        with self._in_words_of_a_source():
             await self._reach(revision)
             sums = self._feed.sums_at(revision)
             while not sums.step():
@@ -89,7 +89,7 @@ class StoreSource:
             return BucketSums(revision, chain, sums.sums)
 
     async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:
-        with told_as_source():
+        with self._in_words_of_a_source():
             await self._reach(revision)
             members, at = members_of(buckets), start
             found: list[bytes] = []
@@ -105,7 +105,7 @@ class StoreSource:
             return chunk_of(found, until)
 
     async def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> Chunk:
-        with told_as_source():
+        with self._in_words_of_a_source():
             await self._reach(revision)
             members, at = members_of(buckets), start
             found: list[bytes] = []
@@ -124,15 +124,14 @@ class StoreSource:
         if revision > self._store.revision:
             await self._barrier()
 
-
-@contextmanager
-def told_as_source() -> Iterator[None]:
-    """The refusals of the meta storage in the words of a source."""
-    try:
-        yield
-    except Compacted as error:
-        raise SourceCompacted(str(error), error.minimal_revision) from error
-    except FutureRevision as error:
-        raise SourceUnavailable(f"{error}; this replica is not there yet") from error
-    except (TooManyPins, InvalidRequest) as error:
-        raise PinRefused(str(error)) from error
+    @contextmanager
+    def _in_words_of_a_source(self) -> Iterator[None]:
+        """The refusals of the meta storage. What is in the future behind a barrier is of a history that is gone."""
+        try:
+            yield
+        except Compacted as error:
+            raise SourceCompacted(str(error), error.minimal_revision) from error
+        except FutureRevision as error:
+            raise SourceCompacted(f"{error}; it was there before", self._store.minimal_revision) from error
+        except (TooManyPins, InvalidRequest) as error:
+            raise PinRefused(str(error)) from error

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from metastore.requests import DeleteRange, Put
+from metastore.requests import Compact, DeleteRange, Put
 from recovery.decide import Case, SnapshotReason
 from recovery.estimate import Rates
 from recovery.report import Outcome, Phase
@@ -27,7 +27,7 @@ async def test_a_vault_that_is_up_to_date_joins_at_once() -> None:
     node.check()
     assert (report.case, report.reason, report.outcome) == (Case.A, "LV = LM", Outcome.DONE)
     assert (report.revisions_replayed, report.snapshots) == (0, 0)
-    assert [name for name, _ in node.source.asked] == ["state"]
+    assert [name for name, _ in node.source.asked] == ["state", "state"], "once more when all have started"
 
 
 @pytest.mark.parametrize("missed", [1, 2, 99, 100, 101, 2500])
@@ -238,3 +238,51 @@ async def test_reports_are_plain_values() -> None:
     assert shown["bytes_fetched"] > 0
     phases = {progress.phase for progress in node.progress}
     assert phases >= {Phase.ASK, Phase.SNAPSHOT, Phase.START}
+
+
+async def test_lm_is_read_again_after_an_eviction_and_a_start_that_took_their_time() -> None:
+    """Seed 001, case c: "If smart eviction takes significant time, the node should check the current value of LM"."""
+    bench = Bench()
+    await bench.once()
+    bench.assign(p1="1", p2="1")
+    bench.compact()
+    node = bench.node(difference=10)
+    evict, fetch, start = node.resources.evict, node.resources.fetch, node.told.start
+
+    async def slow_fetch(name: str, version: str) -> None:
+        await fetch(name, version)
+        bench.cluster.all(*(Put(b"/meanwhile/%d" % number, b"") for number in range(200)))
+
+    async def slow_start() -> None:
+        await start()
+        bench.cluster.all(*(Put(b"/started/%d" % number, b"") for number in range(200)))
+
+    node.resources.fetch, node.told.start = slow_fetch, slow_start  # type: ignore[method-assign]
+    report = await node.recover()
+    node.check()
+    assert (report.case, report.snapshots, report.outcome) == (Case.C, 1, Outcome.DONE)
+    assert bench.cluster.store.revision - node.vault.revision <= 10
+    assert evict is not None
+
+
+async def test_what_an_eviction_needs_is_pinned_while_it_lasts() -> None:
+    """M6: else compaction passes LV before the node can go on from it."""
+    bench = Bench()
+    await bench.once()
+    names = {f"p{number}": "1" for number in range(8)}
+    bench.assign(**names)
+    bench.compact()
+    node = bench.node()
+    fetch = node.resources.fetch
+
+    async def slow(name: str, version: str) -> None:
+        await fetch(name, version)
+        node.clock.time += 30
+        bench.cluster.wait(30_000)
+        bench.cluster.do(Put(b"/meanwhile", b""))
+        bench.cluster.do(Compact(bench.cluster.store.revision))
+
+    node.resources.fetch = slow  # type: ignore[method-assign]
+    report = await node.recover()
+    node.check()
+    assert (report.snapshots, report.revisions_replayed) == (1, 8)

@@ -299,3 +299,40 @@ async def test_a_cluster_that_has_no_id_yet_is_waited_for() -> None:
     report = await node.recover()
     assert report.waits == 3
     assert node.vault.lineage == Lineage("late", 1, "n1")
+
+
+@pytest.mark.parametrize("pin_s", [1800.0, 0.0], ids=["pinned", "not pinned"])
+async def test_a_cluster_that_is_restored_during_a_replay_is_noticed(pin_s: float) -> None:
+    """It has fewer revisions than were to be replayed: nobody waits for those that are gone."""
+    bench = Bench()
+    await bench.once()
+    bench.write(60)
+    node = bench.node(batch_revisions=10, pin_life_s_max=pin_s)
+    asked: list[None] = []
+
+    def restored() -> None:
+        asked.append(None)
+        if len(asked) == 3:
+            node.source.connect(Bench(seed=1, writes=10).cluster)
+
+    node.source.before["changes"] = restored
+    async with asyncio.timeout(20):
+        with pytest.raises(RecoveryRefused) as refused:
+            await node.recover()
+    assert refused.value.refusal.reason is RefusalReason.AHEAD
+
+
+@pytest.mark.parametrize("question", ["pin", "sums", "rows", "fingerprints"])
+async def test_a_cluster_that_is_restored_during_a_snapshot_is_noticed(question: str) -> None:
+    """The revision that the snapshot is for will never come again as it was."""
+    bench = Bench()
+    await bench.once()
+    bench.cluster.do(DeleteRange(b"/k/", b"/k0"))
+    bench.write(20)
+    bench.compact()
+    node = bench.node()
+    node.source.before[question] = lambda: node.source.connect(Bench(seed=1, writes=10).cluster)
+    async with asyncio.timeout(20):
+        with pytest.raises(RecoveryRefused) as refused:
+            await node.recover()
+    assert refused.value.refusal.reason is RefusalReason.AHEAD
