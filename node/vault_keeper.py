@@ -32,12 +32,17 @@ log = logging.getLogger(__name__)
 
 
 class ComponentPort:
-    """What recovery calls its listeners: the inner lifecycle and those that listen in it."""
+    """What recovery calls its listeners: the inner lifecycle and those that listen in it.
+
+    `telling` is held while they are told of one revision. Who takes it before it stops a recovery that another is to
+    follow in this process interrupts nobody: else those that are done with that revision would be told it twice.
+    """
 
     def __init__(self, inner: Lifecycle, vault: Callable[[], Vault]) -> None:
         self._inner = inner
         self._vault = vault
         self.started = False
+        self.telling = asyncio.Lock()
 
     async def start(self) -> None:
         if not self.started:
@@ -47,10 +52,12 @@ class ComponentPort:
 
     async def revision(self, revision: Revision) -> None:
         listeners = self._inner.listeners
-        await listeners.tell(Told(revision.number, events_of(revision) if listeners else ()))
+        async with self.telling:
+            await listeners.tell(Told(revision.number, events_of(revision) if listeners else ()))
 
     async def difference(self, revision: int, events: Sequence[Event], last: bool) -> None:
-        await self._inner.listeners.tell(Told(revision, events, last))
+        async with self.telling:
+            await self._inner.listeners.tell(Told(revision, events, last))
 
 
 PAUSE_S_MAX = 0.05
@@ -157,7 +164,8 @@ class VaultKeeper(Component):
         follower = self._follower
         if follower is None:
             raise RuntimeError("the vault is not open: the node has not started, or has stopped")
-        await self._stop_following()
+        async with self._port.telling:
+            await self._stop_following()
         report = await follower.recover(running=self._port.started)
         log.info("recovered: case %s, LV %d, LM %d, MM %d", _case(report), report.lv, report.lm, report.mm)
         self._following = asyncio.get_running_loop().create_task(self._follow(follower), name="follow")

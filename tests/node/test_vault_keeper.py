@@ -31,10 +31,13 @@ class World(Component):
         self.heard: list[tuple[int, list[bytes]]] = []
         self.began_at: list[int] = []
         self.fails_at = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
 
-    def keeper(self) -> VaultKeeper:
+    def keeper(self, beside: Component | None = None) -> VaultKeeper:
         self.listeners = Listeners()
-        inner = Lifecycle([Part("partitions", self)], self.listeners)
+        others = [Part("beside", beside)] if beside is not None else []
+        inner = Lifecycle([Part("partitions", self), *others], self.listeners)
         clock = RecoveryClock(SystemClock(), gentle=False)
         return VaultKeeper(self.path, "n1", local_source(self.service, "n1"), OnVault(inner), clock, Difference(0))
 
@@ -42,7 +45,8 @@ class World(Component):
         self.began_at.append(self.listeners.handled)
         self.listeners.listen("partitions", self._hear)
 
-    def _hear(self, told: Told) -> None:
+    async def _hear(self, told: Told) -> None:
+        await self.gate.wait()
         if told.revision == self.fails_at:
             raise RuntimeError("the partition's disk")
         self.heard.append((told.revision, [event.key for event in told.events]))
@@ -89,6 +93,63 @@ async def test_a_node_that_recovers_again_while_it_runs_starts_no_component_twic
     assert len(world.began_at) == 1
     assert sorted(key for _, keys in world.heard for key in keys) == [b"a", b"b", b"c", b"d"]
     assert [report.case.value for report in keeper.reports if report.case] == ["b", "c"]
+
+
+class Beside(Component):
+    """A component with a value, which is quicker than the one that writes down."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.heard: list[int] = []
+
+    async def start(self) -> None:
+        self.value = self._world.listeners.value("beside", 0)
+        self._world.listeners.listen("beside", self._hear)
+
+    def _hear(self, told: Told) -> None:
+        self.heard.append(told.revision)
+        if told.last:
+            self.value.set(told.revision, told.revision)
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["revisions", "difference"])
+async def test_a_node_that_joins_again_interrupts_nobody_in_a_revision(world: World, compacted: bool) -> None:
+    """It was dropped while a listener was at work: what some have heard already is told to nobody twice."""
+    world.put("a")
+    beside = Beside(world)
+    keeper = world.keeper(beside)
+    await keeper.start()
+    await keeper.catch_up()
+    world.gate.clear()
+    last = world.put("b", "c")
+    if compacted:
+        world.group.apply([encode_command(Compact(last))])
+    await until(lambda: beside.heard[-1] > 2)
+    again = asyncio.create_task(keeper.catch_up())
+    await asyncio.sleep(0.05)
+    assert not again.done()
+    world.gate.set()
+    assert await again == last
+    await keeper.stop()
+    assert beside.heard == ([2, 4] if compacted else [2, 3, 4])
+    assert [revision for revision, _ in world.heard] == beside.heard
+
+
+async def test_a_node_that_stops_does_not_wait_for_a_listener(world: World) -> None:
+    """scenarios.md, "Stop during recovery: clean, no hang"."""
+    world.put("a")
+    keeper = world.keeper()
+    await keeper.start()
+    await keeper.catch_up()
+    world.gate.clear()
+    world.put("b")
+    await until(lambda: keeper._port.telling.locked())
+    again = asyncio.create_task(keeper.catch_up())
+    await asyncio.sleep(0.01)
+    again.cancel()
+    async with asyncio.timeout(5):
+        await asyncio.gather(again, return_exceptions=True)
+        await keeper.stop()
 
 
 async def test_a_listener_that_fails_stops_the_node_and_the_next_start_tells_it_again(world: World) -> None:
