@@ -60,6 +60,11 @@ class VaultDirectory:
             return True
         return not self._boot_id or left != self._boot_id
 
+    @property
+    def marked_unsynced(self) -> bool:
+        """Whether something may not be on the disk yet, in whichever boot it was written."""
+        return (self.path / UNSYNCED).exists()
+
     def mark_unsynced(self) -> None:
         try:
             with (self.path / UNSYNCED).open("w", encoding="ascii") as stream:

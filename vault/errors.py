@@ -42,3 +42,33 @@ class VaultDiverged(VaultError):
 
 class VaultRecovering(VaultError):
     """The content is between two revisions: a snapshot was begun and not finished. It is not to be read."""
+
+
+class VaultUngated(VaultError):
+    """A change that is not released was to be applied while the vault is served. The caller is wrong."""
+
+
+class ReadRefused(VaultError):
+    """A fenced read (`reader.py`) that was not answered: never with something that may be stale."""
+
+
+class Fenced(ReadRefused):
+    """The vault must not be trusted now: its node has no lease, recovers, or is down. It comes back by itself."""
+
+    retry = True
+
+
+class Pending(ReadRefused):
+    """The key has a change that is committed and not released everywhere yet, and the wait for it was too long."""
+
+    retry = True
+
+
+class Denied(ReadRefused):
+    """The region says that what can't be known is refused (F7): to be taken for a no."""
+
+
+class NotReached(ReadRefused):
+    """The vault has not come to the revision in the time given."""
+
+    retry = True

@@ -33,8 +33,10 @@ class Incoming:
         self._tell = tell
         mark = known.towards(target) if known else begun(vault.revision, target)
         fresh = known is None or not tell
+        vault.staging.between_revisions()
         vault.commit({META: {RECOVERING: pack_recovering(mark)}}, cleared=(Table.DIFFERENCE,) if fresh else ())
         vault.recovering = mark
+        vault.staging.committed(whole=False)
 
     @property
     def mark(self) -> Recovering:
@@ -83,6 +85,7 @@ class Incoming:
             }
         )
         vault.sums, vault.position, vault.recovering = sums, position, mark
+        vault.staging.committed(whole=False)
         return len(entries)
 
     def _checked(self, body: bytes) -> bytes:
@@ -108,5 +111,9 @@ class Incoming:
             )
         position = Position(target, chain, vault.position.keys)
         plan = vault.backend.get(META, PLAN) or PLAN_DUE
-        vault.commit({META: {POSITION: pack_position(position), RECOVERING: None, PLAN: plan}})
+        superseded = vault.staging.superseded(target)
+        vault.commit(
+            {META: {POSITION: pack_position(position), RECOVERING: None, PLAN: plan}, Table.PENDING: superseded}
+        )
         vault.position, vault.recovering = position, None
+        vault.staging.moved(target, superseded)

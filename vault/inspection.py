@@ -13,7 +13,9 @@ from vault.vault import Vault
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`recovering`: the revision that a snapshot in the works is for. `buckets`: how many have keys."""
+    """`recovering`: the revision that a snapshot in the works is for. `buckets`: how many have keys. `pending`: changes
+    that are staged and not applied.
+    """
 
     lineage: Lineage | None
     revision: int
@@ -23,6 +25,7 @@ class Summary:
     recovering: int | None
     eviction_pending: bool
     config: tuple[str, ...]
+    pending: int
 
 
 def summary_of(vault: Vault) -> Summary:
@@ -35,11 +38,15 @@ def summary_of(vault: Vault) -> Summary:
         recovering=None if vault.recovering is None else vault.recovering.target,
         eviction_pending=vault.plan() is not None,
         config=tuple(vault.config()),
+        pending=len(vault.staging.pending),
     )
 
 
 def export_rows(vault: Vault) -> Iterator[dict[str, object]]:
-    """One row per live key, in order; key and value as text where they are UTF-8, else in base64."""
+    """One row per live key, in order; key and value as text where they are UTF-8, else in base64.
+
+    As of LV: what is staged and not applied is not among them.
+    """
     for item in vault.range(b""):
         yield {**_text("key", item.key), **_text("value", item.value)}
 

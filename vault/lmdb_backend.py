@@ -8,34 +8,34 @@ The file is never mapped for writing: a full disk is an error then, not a signal
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import lmdb
-import msgpack
 
 from vault.directory import DATA, VaultDirectory, check_head
-from vault.errors import RESET, VaultDamaged, VaultError, VaultForeign, VaultNewer, VaultUnusable
+from vault.errors import RESET, VaultDamaged, VaultError, VaultUnusable
+from vault.fence_file import FenceFile
+from vault.lmdb_format import Tables, open_tables
 from vault.seal import seal_all, unseal, unseal_all
 from vault.tables import Changes, Pause, Table
 
-FORMAT_NAME = "palisade-vault"
-FORMAT_VERSION = 1
 MAP_BYTES = 64 << 30
 """Address space; the file is as large as what it holds. It doubles should that ever be full."""
 READERS_MAX = 256
 TABLES_SPARE = 16
 DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
-_ABOUT, _FORMAT = b"ABOUT", b"format"
+COMMITS_PER_READER_CHECK = 1_000
+"""So often the slots of readers that died are looked for: one of them may keep pages from being used again."""
 
 
 class LmdbBackend:
     """The vault in `path`, made where there is none. Raises VaultUnusable, VaultForeign, VaultNewer, VaultDamaged.
 
-    `read_only`: of a vault that a node may have open; nothing is made, marked or mended.
+    `read_only`: of a vault that a node may have open; nothing is made, marked or mended. Otherwise the fence page says
+    FENCED before LMDB is opened, and when it is closed.
     """
 
     def __init__(
@@ -43,41 +43,49 @@ class LmdbBackend:
     ) -> None:
         self.directory = VaultDirectory(Path(path), boot_id)
         self._read_only = read_only
+        self.fence: FenceFile | None = None
+        self._commits = 0
         if read_only:
             self.directory.require_file()
         else:
             self.directory.claim()
         try:
+            if not read_only:
+                self.fence = FenceFile(self.directory.path, boot_id)
             check_head(self.directory.path)
             self.env = self._open(map_bytes)
-            self._tables = self._open_tables()
+            self.tables = self._open_tables()
         except BaseException:
-            self.directory.release()
+            self._let_go()
             raise
         self._marked = False
         self._slicing = False
 
     def get(self, table: Table, key: bytes) -> bytes | None:
+        if self.tables[table] is None:
+            return None
         try:
-            with self.env.begin(db=self._tables[table]) as txn:
+            with self.env.begin(db=self.tables[table]) as txn:
                 sealed = txn.get(key)
         except lmdb.Error as error:
             raise self.failure(error) from error
         return None if sealed is None else unseal(table, key, sealed)
 
     def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        if not keys:
+        if not keys or self.tables[table] is None:
             return {}
         try:
-            with self.env.begin(db=self._tables[table]) as txn, txn.cursor() as cursor:
+            with self.env.begin(db=self.tables[table]) as txn, txn.cursor() as cursor:
                 found = cursor.getmulti(sorted(keys))
         except lmdb.Error as error:
             raise self.failure(error) from error
         return unseal_all(table, found)
 
     def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        if self.tables[table] is None:
+            return
         try:
-            with self.env.begin(db=self._tables[table]) as txn, txn.cursor() as cursor:
+            with self.env.begin(db=self.tables[table]) as txn, txn.cursor() as cursor:
                 for key, sealed in cursor.iternext() if cursor.set_range(start) else ():
                     if end is not None and key >= end:
                         return
@@ -86,8 +94,10 @@ class LmdbBackend:
             raise self.failure(error) from error
 
     def keys(self, table: Table, start: bytes, end: bytes | None) -> Iterator[bytes]:
+        if self.tables[table] is None:
+            return
         try:
-            with self.env.begin(db=self._tables[table]) as txn, txn.cursor() as cursor:
+            with self.env.begin(db=self.tables[table]) as txn, txn.cursor() as cursor:
                 found = cursor.iternext(values=False) if cursor.set_range(start) else iter(())
                 yield from found if end is None else takewhile(end.__gt__, found)
         except lmdb.Error as error:
@@ -137,16 +147,25 @@ class LmdbBackend:
         if not self._marked:
             self.directory.mark_unsynced()
             self._marked = True
+        self._commits += 1
+        if self._commits % COMMITS_PER_READER_CHECK == 0:
+            self._forget_dead_readers()
+
+    def _forget_dead_readers(self) -> None:
+        try:
+            self.env.reader_check()
+        except lmdb.Error as error:
+            raise self.failure(error) from error
 
     def _commit(self, changes: Changes, cleared: Sequence[Table]) -> None:
         with self.env.begin(write=True) as txn:
             for table in cleared:
-                txn.drop(self._tables[table], delete=False)
+                txn.drop(self.tables[table], delete=False)
             for table, rows in changes.items():
                 self._put(txn, table, rows)
 
     def _put(self, txn: Any, table: Table, rows: Mapping[bytes, bytes | None]) -> None:
-        database = self._tables[table]
+        database = self.tables[table]
         puts = [(key, value) for key, value in rows.items() if value is not None]
         puts.sort()
         with txn.cursor(database) as cursor:
@@ -165,7 +184,7 @@ class LmdbBackend:
 
     def finds(self, table: Table, keys: Sequence[bytes]) -> int:
         """How many of them a look-up finds: a scan does not see the separators that a look-up follows."""
-        with self.env.begin(db=self._tables[table]) as txn, txn.cursor() as cursor:
+        with self.env.begin(db=self.tables[table]) as txn, txn.cursor() as cursor:
             return sum(map(cursor.set_key, keys))
 
     def size_bytes(self) -> int:
@@ -175,13 +194,15 @@ class LmdbBackend:
 
     def close(self) -> None:
         """Whatever happens, the file is let go of; VaultUnusable if it could not be synced."""
+        if self.fence is not None:
+            self.fence.close()
         try:
             if self._marked:
                 self.sync()
                 self.directory.mark_synced()
         finally:
             self.env.close()
-            self.directory.release()
+            self._let_go()
 
     def vouch(self) -> None:
         """The file, which was suspect, was found sound."""
@@ -191,6 +212,11 @@ class LmdbBackend:
     def abandon(self) -> None:
         """Close it as it is: nothing is synced, and what made it suspect still does."""
         self.env.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self.fence is not None:
+            self.fence.close()
         self.directory.release()
 
     def failure(self, error: BaseException) -> VaultError:
@@ -227,51 +253,14 @@ class LmdbBackend:
                 f"{self.directory.path / DATA} can't be opened: {error}. Make it writable, or choose another folder"
             ) from error
 
-    def _open_tables(self) -> list[Any]:
+    def _open_tables(self) -> Tables:
         try:
             if not self._read_only:
                 self.env.reader_check()
-            if not self._read_only and self.env.stat()["entries"] == 0:
-                self._format()
-            about = self.env.open_db(_ABOUT, create=False)
-            self._check_format(about)
-            return [self.env.open_db(table.name.encode(), create=False) for table in Table]
-        except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
-            self.env.close()
-            raise self._foreign() from error
+            return open_tables(self.env, self.directory, read_only=self._read_only)
         except lmdb.Error as error:
             self.env.close()
             raise self.failure(error) from error
         except BaseException:
             self.env.close()
             raise
-
-    def _format(self) -> None:
-        self.directory.mark_unsynced()
-        with self.env.begin(write=True) as txn:
-            about = self.env.open_db(_ABOUT, txn=txn)
-            for table in Table:
-                self.env.open_db(table.name.encode(), txn=txn)
-            said = msgpack.packb([FORMAT_NAME, FORMAT_VERSION, os.urandom(8).hex()])
-            txn.put(_FORMAT, seal_all(Table.META, [(_FORMAT, said)])[0][1], db=about)
-        self.sync()
-        self.directory.mark_synced()
-
-    def _check_format(self, about: Any) -> None:
-        with self.env.begin(db=about) as txn:
-            sealed = txn.get(_FORMAT)
-        if sealed is None:
-            raise self._foreign()
-        name, version, *_ = msgpack.unpackb(unseal(Table.META, _FORMAT, sealed))
-        if name != FORMAT_NAME:
-            raise self._foreign()
-        if version > FORMAT_VERSION:
-            raise VaultNewer(
-                f"the vault in {self.directory.path} has format {version}, and this program knows up to "
-                f"{FORMAT_VERSION}: start it with the newer program that wrote it, or {RESET}"
-            )
-
-    def _foreign(self) -> VaultForeign:
-        return VaultForeign(
-            f"{self.directory.path} holds an LMDB file that is not a vault: give the node its own data folder"
-        )

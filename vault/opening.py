@@ -14,7 +14,8 @@ def open_vault(path: Path, *, map_bytes: int = MAP_BYTES, boot_id: str | None = 
     """The vault in `path`, made where there is none; in milliseconds, whatever it holds, unless it is suspect.
 
     Raises VaultUnusable (in use, no permission, disk full), VaultForeign, VaultNewer, VaultDamaged: each says what to
-    do. `boot_id`: which start of the machine this is, read from the system unless it is given.
+    do. Its fence page says FENCED from before it is opened until `page.serve`. `boot_id`: which start of the machine
+    this is, read from the system unless it is given.
     """
     directory = VaultDirectory(path, boot_id)
     suspect = directory.suspect
@@ -22,7 +23,7 @@ def open_vault(path: Path, *, map_bytes: int = MAP_BYTES, boot_id: str | None = 
         check_structure(path)
     backend = LmdbBackend(path, map_bytes=map_bytes, boot_id=boot_id)
     try:
-        vault = Vault(backend)
+        vault = Vault(backend, backend.fence.page if backend.fence is not None else None)
         if suspect:
             check_lookups(backend)
             for _ in verify(vault):

@@ -30,6 +30,8 @@ class Table(enum.IntEnum):
     """The node's own configuration, by name."""
     DIFFERENCE = 4
     """stored key -> the entry before a difference (empty: there was none), until the listeners have been told."""
+    PENDING = 5
+    """stored key -> a change that is staged and not applied (`pending.py`)."""
 
 
 Changes = Mapping[Table, Mapping[bytes, bytes | None]]

@@ -17,6 +17,7 @@ from vault.bucket_pages import load_sums, pages_of
 from vault.change import Event, Item, Revision, item_of, key_of
 from vault.digest import BUCKETS, Sums, pack_sums
 from vault.errors import RESET, VaultDiverged, VaultForeign, VaultGap, VaultRecovering
+from vault.fence_page import FencePage
 from vault.position import (
     Lineage,
     Position,
@@ -28,6 +29,7 @@ from vault.position import (
     unpack_recovering,
 )
 from vault.projection import Projection, project
+from vault.staging import Staging
 from vault.stored_key import LONG_BYTES, in_order, stored_end, stored_key, stored_start
 from vault.tables import Backend, Changes, Pause, Table
 
@@ -39,14 +41,19 @@ META = Table.META
 
 
 class Vault:
-    """Over a backend that it owns from now on. Raises VaultDamaged."""
+    """Over a backend that it owns from now on. Raises VaultDamaged.
 
-    def __init__(self, backend: Backend) -> None:
+    `page`: the fence page of its readers, to which each commit that they can see is told behind it.
+    """
+
+    def __init__(self, backend: Backend, page: FencePage | None = None) -> None:
         self.backend = backend
+        self.page = page
         self.lineage: Lineage | None = unpack_lineage(backend.get(META, LINEAGE))
         self.position: Position = unpack_position(backend.get(META, POSITION))
         self.recovering: Recovering | None = unpack_recovering(backend.get(META, RECOVERING))
         self.sums: Sums = load_sums(backend)
+        self.staging = Staging(backend, page, self.revision, whole=self.recovering is None)
 
     @property
     def revision(self) -> int:
@@ -159,15 +166,18 @@ class Vault:
         return done
 
     def adopt(self, done: Projection) -> None:
-        """What was prepared for the vault as it is now, in one commit."""
-        self.commit(
+        """What was prepared for the vault as it is now, in one commit. Raises VaultUngated, VaultUnusable."""
+        superseded = self.staging.superseded(done.position.revision)
+        self.backend.commit(
             {
                 Table.ENTRY: done.entries,
                 Table.BUCKET: pages_of(done.sums, done.buckets),
+                Table.PENDING: superseded,
                 META: {POSITION: pack_position(done.position)},
             }
         )
         self.sums, self.position = done.sums, done.position
+        self.staging.moved(self.revision, superseded)
 
     def _find(self, stored: Sequence[bytes]) -> dict[bytes, bytes]:
         return self.backend.get_many(Table.ENTRY, stored)
@@ -182,19 +192,30 @@ class Vault:
         """To a later revision in one commit, in slices; reads see LV as it is until then.
 
         `entries`: in slices and by stored key, what every key that has changed since LV is at that revision; others may
-        be among them. `sums` and `position`: those of the cluster there.
+        be among them. `sums` and `position`: those of the cluster there. Raises VaultUngated, VaultUnusable.
         """
         self._require_readable()
         if position.revision <= self.revision:
             raise VaultGap(f"revision {position.revision} is not after revision {self.revision}, which the vault is at")
 
+        superseded = self.staging.superseded(position.revision)
+
         def slices() -> Iterator[Changes]:
             for rows in entries():
                 yield {Table.ENTRY: rows}
-            yield {Table.BUCKET: pages_of(sums, range(BUCKETS)), META: {POSITION: pack_position(position)}}
+            yield {
+                Table.BUCKET: pages_of(sums, range(BUCKETS)),
+                Table.PENDING: superseded,
+                META: {POSITION: pack_position(position)},
+            }
 
-        await self.backend.commit_in_slices(slices, pause)
-        self.sums, self.position = sums, position
+        self.staging.leap_begins()
+        try:
+            await self.backend.commit_in_slices(slices, pause)
+            self.sums, self.position = sums, position
+            self.staging.moved(position.revision, superseded)
+        finally:
+            self.staging.leap_ends()
 
     def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
         """For the writers of this package; whoever calls it brings the attributes up to date afterwards."""

@@ -18,6 +18,7 @@ from vault.digest import BUCKETS, Sums, leaf_of, replace_leaf
 from vault.directory import check_head
 from vault.errors import RESET, VaultDamaged
 from vault.lmdb_backend import LmdbBackend
+from vault.pending import check_pending
 from vault.stored_key import stored_key
 from vault.tables import Table
 from vault.vault import Vault
@@ -48,6 +49,8 @@ def verify(vault: Vault) -> Iterator[int]:
         )
     if keys != said:
         raise VaultDamaged(f"the vault has {keys} keys and says {said}: {RESET}")
+    for stored, packed in vault.backend.scan(Table.PENDING, b"", None):
+        check_pending(stored, packed)
     yield keys
 
 

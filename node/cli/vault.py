@@ -178,6 +178,8 @@ def text_of(path: Path, summary: Summary) -> str:
     text = f"{path}: {whose}, LV {summary.revision}, {summary.keys} keys, chain {summary.chain}"
     if summary.recovering is not None:
         text += f"; a snapshot of revision {summary.recovering} was begun and is not finished"
+    if summary.pending:
+        text += f"; {summary.pending} change(s) staged and not applied"
     if summary.eviction_pending:
         text += "; an eviction of local data is not finished"
     return text

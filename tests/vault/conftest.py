@@ -6,7 +6,9 @@ import pytest
 
 from tests.support.no_world import forbidden
 
-EDGES = frozenset(("vault.directory", "vault.lmdb_backend", "vault.verification"))
+EDGES = frozenset(
+    ("vault.directory", "vault.fence_file", "vault.lmdb_backend", "vault.lmdb_format", "vault.verification")
+)
 
 
 @pytest.fixture(autouse=True)

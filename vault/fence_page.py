@@ -1,0 +1,187 @@
+"""The fence page: whether this vault may be trusted, until when, and what is released; read by any process. Pure.
+
+`<data>/vault/fence`, 128 bytes under one CRC, over any buffer: a file that readers map (`fence_file.py`), or memory in
+a simulation. There is one writer, the node; it says FENCED before it opens the vault for writing and when it closes it.
+A node that dies says nothing, and need not: the deadline runs out by itself, on a clock that goes on while the machine
+is suspended (F1, design.md "Fence page").
+
+A reader copies the page in one slice. A copy equal to one that was verified is as good as that; any other is checked
+against its CRC, and copied again while it does not fit, because a write may be under way. A copy that never fits (the
+writer died in the middle), of another start of the machine, or of other clocks than the reader's, is a fence that is
+down.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from struct import Struct
+from typing import Protocol
+from zlib import crc32
+
+from vault.errors import VaultForeign, VaultNewer
+
+MAGIC = b"PLSDFNCE"
+VERSION = 1
+FIELDS = Struct("<8sHBxxxxxQQQQQQQQ8s")
+"""Magic, version, state; deadline, term, released, LV, commits, pending, incarnation, activation; boot."""
+SUM = Struct("<I")
+FENCE_BYTES = 128
+COPY_BYTES = FIELDS.size + SUM.size
+BOOT_BYTES = 8
+_U64 = (1 << 64) - 1
+
+
+class FenceState(enum.IntEnum):
+    FENCED = 0
+    RECOVERING = 1
+    ACTIVE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What the page says. `deadline_ns`: on the clock of `fence_file.clock_ns`; 0 unless ACTIVE. `commits`: how many
+    commits of the vault its readers can see since it was opened. `pending`: rows in Table.PENDING. `activation`:
+    another number for each stretch of time in which it was ACTIVE. `boot`: which start of which machine.
+    """
+
+    state: FenceState
+    deadline_ns: int
+    term: int
+    released: int
+    lv: int
+    commits: int
+    pending: int
+    incarnation: int
+    activation: int
+    boot: bytes
+
+    def serves(self, now_ns: int, boot: bytes) -> bool:
+        """Whether the vault may be trusted at that time."""
+        return self.state is FenceState.ACTIVE and now_ns < self.deadline_ns and self.boot == boot
+
+    def refusal(self, now_ns: int, boot: bytes) -> str:
+        """Why it may not."""
+        if self.boot != boot:
+            return "the node has not started since the machine did, or the reader has other clocks than it"
+        if self.state is not FenceState.ACTIVE:
+            return f"the node is {self.state.name}"
+        return f"the node's lease ran out {(now_ns - self.deadline_ns) / 1e9:.3f} s ago"
+
+
+class Buffer(Protocol):
+    """What a page is written into: a file, or memory (a bytearray)."""
+
+    def __setitem__(self, index: slice, value: bytes, /) -> None: ...
+
+
+class TornPage(Exception):
+    """The CRC does not fit: copy it again."""
+
+
+class FencePage:
+    """The writer. A buffer has one at a time."""
+
+    def __init__(self, buffer: Buffer, boot: bytes, *, first_activation: int = 1) -> None:
+        """Publishes FENCED. `first_activation`: above that of every writer before; a clock of this boot will do."""
+        self._buffer = buffer
+        self._whole = True
+        self._next_activation = first_activation
+        self.fence = Fence(FenceState.FENCED, 0, 0, 0, 0, 0, 0, 0, first_activation, boot)
+        self._publish(self.fence)
+
+    def identify(self, incarnation: int) -> None:
+        """The incarnation of the node in the topology."""
+        self._publish(replace(self.fence, incarnation=incarnation))
+
+    def serve(self, deadline_ns: int, term: int) -> None:
+        """ACTIVE until then; to be called for each renewal. While it is ACTIVE the deadline never goes back.
+
+        Raises RuntimeError while the vault is between two revisions.
+        """
+        if not self._whole:
+            raise RuntimeError("the vault is between two revisions: it can't be served before its snapshot is finished")
+        now = self.fence
+        if now.state is FenceState.ACTIVE:
+            self._publish(replace(now, deadline_ns=max(deadline_ns, now.deadline_ns), term=term))
+            return
+        self._next_activation += 1
+        self._publish(
+            replace(
+                now,
+                state=FenceState.ACTIVE,
+                deadline_ns=deadline_ns,
+                term=term,
+                activation=self._next_activation,
+            )
+        )
+
+    def refuse(self, state: FenceState = FenceState.FENCED) -> None:
+        """At once; FENCED or RECOVERING."""
+        if state is FenceState.ACTIVE:
+            raise ValueError("only serve() makes a page ACTIVE")
+        self._publish(replace(self.fence, state=state, deadline_ns=0))
+
+    def release(self, revision: int) -> None:
+        """Every strict revision up to it is released. It never goes back."""
+        if revision > self.fence.released:
+            self._publish(replace(self.fence, released=revision))
+
+    def committed(self, lv: int, pending: int, *, whole: bool = True) -> None:
+        """A commit that readers can see has been made; `whole`: it left the vault at one revision."""
+        self._whole = whole
+        fence = replace(self.fence, lv=lv, pending=pending, commits=self.fence.commits + 1)
+        self._publish(fence if whole or fence.state is not FenceState.ACTIVE else _fenced(fence))
+
+    def opened(self, lv: int, pending: int, *, whole: bool) -> None:
+        """What the vault holds that was opened."""
+        self._whole = whole
+        self._publish(replace(self.fence, lv=lv, pending=pending))
+
+    def _publish(self, fence: Fence) -> None:
+        self._buffer[:COPY_BYTES] = pack_fence(fence)
+        self.fence = fence
+
+
+def _fenced(fence: Fence) -> Fence:
+    return replace(fence, state=FenceState.FENCED, deadline_ns=0)
+
+
+def pack_fence(fence: Fence) -> bytes:
+    packed = FIELDS.pack(
+        MAGIC,
+        VERSION,
+        fence.state,
+        min(fence.deadline_ns, _U64),
+        fence.term,
+        fence.released,
+        fence.lv,
+        fence.commits,
+        fence.pending,
+        fence.incarnation,
+        fence.activation,
+        fence.boot,
+    )
+    return packed + SUM.pack(crc32(packed))
+
+
+def unpack_fence(copy: bytes) -> Fence:
+    """Of the first COPY_BYTES. Raises TornPage, VaultForeign (no fence page), VaultNewer."""
+    if len(copy) < COPY_BYTES or copy[:8] != MAGIC:
+        raise VaultForeign("it is no fence page: stop the node, remove the file, and start the node again")
+    (said,) = SUM.unpack_from(copy, FIELDS.size)
+    if said != crc32(copy[: FIELDS.size]):
+        raise TornPage
+    _, version, state, deadline, term, released, lv, commits, pending, incarnation, activation, boot = (
+        FIELDS.unpack_from(copy)
+    )
+    if version != VERSION or state > FenceState.ACTIVE:
+        raise VaultNewer(
+            f"the fence page has version {version}, and this program knows {VERSION}: use the reader of the node's "
+            "version"
+        )
+    return Fence(FenceState(state), deadline, term, released, lv, commits, pending, incarnation, activation, boot)
+
+
+NO_FENCE = Fence(FenceState.FENCED, 0, 0, 0, 0, 0, 0, 0, 0, bytes(BOOT_BYTES))
+"""What a page says that can't be trusted in any point."""

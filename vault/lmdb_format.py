@@ -1,0 +1,86 @@
+"""Which LMDB file is a vault, and of which format: made, recognised, and extended where it is an older one.
+
+Format 1 had no PENDING. It is extended in one commit when it is opened for writing; read-only it is read as it is, the
+table that is not there being empty. A format that is too new is refused: whoever does not know PENDING would apply past
+its rows and leave them lying.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import lmdb
+import msgpack
+
+from vault.directory import VaultDirectory
+from vault.errors import RESET, VaultForeign, VaultNewer
+from vault.seal import seal_all, unseal
+from vault.tables import Table
+
+FORMAT_NAME = "palisade-vault"
+FORMAT_VERSION = 2
+ABOUT, FORMAT = b"ABOUT", b"format"
+SINCE = {Table.PENDING: 2}
+"""The format that a table came with; the others were there from the beginning."""
+
+Tables = list[Any]
+"""Handles by number; None for one that the file, which is not to be written, does not have."""
+
+
+def open_tables(env: Any, directory: VaultDirectory, *, read_only: bool) -> Tables:
+    """Raises VaultForeign, VaultNewer, VaultDamaged, lmdb.Error."""
+    try:
+        if not read_only and env.stat()["entries"] == 0:
+            _write_format(env, directory, os.urandom(8).hex())
+        version, mark = _said(env, directory)
+        if not read_only and version < FORMAT_VERSION:
+            _write_format(env, directory, mark)
+            version = FORMAT_VERSION
+        return [
+            env.open_db(table.name.encode(), create=False) if SINCE.get(table, 1) <= version else None
+            for table in Table
+        ]
+    except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
+        raise _foreign(directory) from error
+
+
+def _write_format(env: Any, directory: VaultDirectory, mark: str) -> None:
+    """All tables and the format of today, in one commit, on the disk when this returns.
+
+    A folder that is marked stays marked: what may be torn in it is not this commit.
+    """
+    marked = directory.marked_unsynced
+    if not marked:
+        directory.mark_unsynced()
+    with env.begin(write=True) as txn:
+        about = env.open_db(ABOUT, txn=txn)
+        for table in Table:
+            env.open_db(table.name.encode(), txn=txn)
+        said = msgpack.packb([FORMAT_NAME, FORMAT_VERSION, mark])
+        txn.put(FORMAT, seal_all(Table.META, [(FORMAT, said)])[0][1], db=about)
+    env.sync(True)
+    if not marked:
+        directory.mark_synced()
+
+
+def _said(env: Any, directory: VaultDirectory) -> tuple[int, str]:
+    """The version, and the random mark of the file."""
+    about = env.open_db(ABOUT, create=False)
+    with env.begin(db=about) as txn:
+        sealed = txn.get(FORMAT)
+    if sealed is None:
+        raise _foreign(directory)
+    name, version, *rest = msgpack.unpackb(unseal(Table.META, FORMAT, sealed))
+    if name != FORMAT_NAME:
+        raise _foreign(directory)
+    if version > FORMAT_VERSION:
+        raise VaultNewer(
+            f"the vault in {directory.path} has format {version}, and this program knows up to "
+            f"{FORMAT_VERSION}: start it with the newer program that wrote it, or {RESET}"
+        )
+    return version, rest[0] if rest else ""
+
+
+def _foreign(directory: VaultDirectory) -> VaultForeign:
+    return VaultForeign(f"{directory.path} holds an LMDB file that is not a vault: give the node its own data folder")

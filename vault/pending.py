@@ -1,0 +1,123 @@
+"""What is staged and not applied: a row per key, with the latest staged version of it (issue 4, F5). Pure.
+
+A row says: of this key there is a change at this revision, and nobody may show what it replaces once the change is
+released, nor the change before. Readers find the row in the snapshot in which they find the entry. It is superseded
+once the vault has applied its revision *and* the revision is released; the commit that moves LV takes it away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from vault.change import HEADER_BYTES, is_body, item_of
+from vault.errors import RESET, VaultDamaged, VaultDiverged
+from vault.stored_key import stored_key
+
+REVISION_BYTES = 8
+
+
+class Staged(NamedTuple):
+    """A change of a key at a revision. `body`: the version (`change.py`); None: the key is deleted."""
+
+    revision: int
+    key: bytes
+    body: bytes | None
+
+
+def pack_pending(row: Staged) -> bytes:
+    return row.revision.to_bytes(REVISION_BYTES, "big") + (row.body or b"")
+
+
+def revision_of(packed: bytes) -> int:
+    return int.from_bytes(packed[:REVISION_BYTES], "big")
+
+
+def body_of(packed: bytes) -> bytes | None:
+    return packed[REVISION_BYTES:] or None
+
+
+def check_staged(row: Staged) -> None:
+    """Raises VaultDiverged unless it is whole: a body of that key, of that revision."""
+    if row.revision <= 0 or not row.key or (row.body is not None and not _fits(row)):
+        raise VaultDiverged(f"the staged change of {row.key[:64]!r} at revision {row.revision} is not whole: ask again")
+
+
+def _fits(row: Staged) -> bool:
+    body = row.body or b""
+    if not is_body(body):
+        return False
+    item = item_of(body)
+    return bool(item.version and item.key == row.key and item.mod_revision == row.revision)
+
+
+def check_pending(stored: bytes, packed: bytes) -> None:
+    """Raises VaultDamaged unless the row is one of that key."""
+    if 0 < len(packed) - REVISION_BYTES < HEADER_BYTES or len(packed) < REVISION_BYTES or not revision_of(packed):
+        raise _damaged(stored)
+    body = body_of(packed)
+    if body is None:
+        return
+    item = item_of(body) if is_body(body) else None
+    if item is None or stored_key(item.key) != stored or item.mod_revision != revision_of(packed):
+        raise _damaged(stored)
+
+
+def _damaged(stored: bytes) -> VaultDamaged:
+    return VaultDamaged(f"the pending row of {stored[:64]!r} in the vault is not what was written: {RESET}")
+
+
+class Pending:
+    """The revisions of the rows, in memory, in the order of the revisions."""
+
+    def __init__(self, rows: Iterable[tuple[bytes, int]] = ()) -> None:
+        """(stored key, revision)."""
+        self._rows: dict[bytes, int] = dict(sorted(rows, key=lambda row: row[1]))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def revision_of(self, key: bytes) -> int | None:
+        """Of the latest staged change of the key; None: there is no row."""
+        return self._rows.get(stored_key(key))
+
+    @property
+    def latest(self) -> int:
+        """The highest revision that has a row; 0: none has."""
+        return next(reversed(self._rows.values()), 0)
+
+    def first_after(self, revision: int) -> int | None:
+        """The lowest revision above it that has a row."""
+        return next((number for number in self._rows.values() if number > revision), None)
+
+    def upto(self, revision: int) -> list[bytes]:
+        """The stored keys of the rows whose revision is not above it."""
+        found: list[bytes] = []
+        for stored, number in self._rows.items():
+            if number > revision:
+                break
+            found.append(stored)
+        return found
+
+    def newer(self, rows: Sequence[Staged]) -> dict[bytes, Staged]:
+        """Those of `rows` that say something new, the latest of each key, by stored key, in the order of revisions."""
+        found: dict[bytes, Staged] = {}
+        for row in sorted(rows, key=lambda row: row.revision):
+            stored = stored_key(row.key)
+            if row.revision > self._rows.get(stored, 0):
+                found.pop(stored, None)
+                found[stored] = row
+        return found
+
+    def add(self, rows: dict[bytes, Staged]) -> None:
+        """As `newer` gave them, once they are committed."""
+        ordered = next(iter(rows.values())).revision >= self.latest if rows else True
+        for stored, row in rows.items():
+            self._rows.pop(stored, None)
+            self._rows[stored] = row.revision
+        if not ordered:
+            self._rows = dict(sorted(self._rows.items(), key=lambda item: item[1]))
+
+    def remove(self, stored_keys: Iterable[bytes]) -> None:
+        for stored in stored_keys:
+            self._rows.pop(stored, None)

@@ -1,0 +1,153 @@
+"""What a vault knows of changes before they may be shown: stage, release, and what is strict meanwhile (F3, F5).
+
+`stage` returns when the rows are committed and the fence page says so: only then may STAGED be answered. Nothing of it
+is synced: after a loss of power the node is fenced, and is told again. A row goes in the commit that moves LV over it
+once its revision is released too, so no reader ever finds neither the row nor what it announced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from vault.change import item_of
+from vault.errors import VaultUngated
+from vault.fence_page import FencePage, FenceState
+from vault.pending import Pending, Staged, check_staged, pack_pending, revision_of
+from vault.regions import REGIONS_END, REGIONS_PREFIX, Regions, either, is_region_key
+from vault.tables import Backend, Table
+
+
+class Staging:
+    """Of one vault, at revision `lv`; `whole`: not between two revisions."""
+
+    def __init__(self, backend: Backend, page: FencePage | None, lv: int, *, whole: bool) -> None:
+        self._backend = backend
+        self._page = page
+        self._lv = lv
+        self.released = 0
+        """RR as known here: a fact once true."""
+        rows = list(backend.scan(Table.PENDING, b"", None))
+        self.pending = Pending((stored, revision_of(packed)) for stored, packed in rows)
+        self._region_changes: list[Staged] = []
+        self._region_rows: dict[bytes, bytes] | None = None
+        self._regions = Regions.of(())
+        self._regions_known = False
+        self._leaping = False
+        self._after_leap: list[Callable[[], None]] = []
+        if page is not None:
+            page.opened(lv, len(self.pending), whole=whole)
+
+    # Stage and release
+
+    def stage(self, rows: Sequence[Staged], *, anew: bool = False) -> None:
+        """Mark their keys pending, in one commit. `anew`: in place of all that was pending.
+
+        Raises VaultDiverged (a row is not whole), VaultUnusable: then nothing has changed; RuntimeError while a leap is
+        under way (`after_leap`).
+        """
+        if self._leaping:
+            raise RuntimeError("a leap is under way, and LMDB has one writer: stage after it (after_leap)")
+        for row in rows:
+            check_staged(row)
+        known = Pending() if anew else self.pending
+        new = known.newer([row for row in rows if row.revision > min(self._lv, self.released)])
+        if new or (anew and self.pending):
+            packed = {stored: pack_pending(row) for stored, row in new.items()}
+            self._backend.commit({Table.PENDING: packed}, cleared=(Table.PENDING,) if anew else ())
+        known.add(new)
+        self.pending = known
+        self._region_changes = [] if anew else self._region_changes
+        self._region_changes += [row for row in rows if is_region_key(row.key)]
+        self.committed()
+
+    def release(self, revision: int) -> None:
+        """Every strict revision up to it is released; the page says so. An earlier one than known changes nothing."""
+        if revision > self.released:
+            self.released = revision
+            if self._page is not None:
+                self._page.release(revision)
+
+    # The commit that moves LV
+
+    def superseded(self, lv: int) -> dict[bytes, None]:
+        """The rows that the commit which moves LV there has to take away.
+
+        Raises VaultUngated if it would show readers what is not released.
+        """
+        ahead = self.pending.first_after(max(self._lv, self.released))
+        served = self._page is not None and self._page.fence.state is FenceState.ACTIVE
+        if served and ahead is not None and ahead <= lv:
+            raise VaultUngated(
+                f"revision {ahead} is staged and not released (RR {self.released}): the vault can't be moved from "
+                f"revision {self._lv} to {lv} while it is served; move it to {ahead - 1}, or wait for the release"
+            )
+        return dict.fromkeys(self.pending.upto(min(lv, self.released)))
+
+    def moved(self, lv: int, superseded: dict[bytes, None]) -> None:
+        """That commit has been made."""
+        self._lv = lv
+        self.pending.remove(superseded)
+        bound = min(lv, self.released)
+        self._region_changes = [row for row in self._region_changes if row.revision > bound]
+        self.committed()
+
+    def committed(self, *, whole: bool = True) -> None:
+        """A commit that readers can see has been made."""
+        self._regions_known = False
+        if self._page is not None:
+            self._page.committed(self._lv, len(self.pending), whole=whole)
+
+    def between_revisions(self) -> None:
+        """The next commit leaves the vault between two revisions: nobody is to trust it from now on."""
+        if self._page is not None and self._page.fence.state is FenceState.ACTIVE:
+            self._page.refuse()
+
+    # Leaps
+
+    @property
+    def leaping(self) -> bool:
+        return self._leaping
+
+    def after_leap(self, call: Callable[[], None]) -> None:
+        """Called once, when the leap that is under way has ended; at once if none is."""
+        if self._leaping:
+            self._after_leap.append(call)
+        else:
+            call()
+
+    def leap_begins(self) -> None:
+        self._leaping = True
+
+    def leap_ends(self) -> None:
+        self._leaping = False
+        waiting, self._after_leap = self._after_leap, []
+        for call in waiting:
+            call()
+
+    # Regions
+
+    @property
+    def regions(self) -> Regions:
+        """As of LV."""
+        if not self._regions_known:
+            rows = {
+                (item := item_of(entry)).key: item.value
+                for _, entry in self._backend.scan(Table.ENTRY, REGIONS_PREFIX, REGIONS_END)
+            }
+            if rows != self._region_rows:
+                self._region_rows, self._regions = rows, Regions.of(rows.items())
+            self._regions_known = True
+        return self._regions
+
+    @property
+    def effective_regions(self) -> Regions:
+        """Strict is what is strict at LV, or by a staged change, or between two of them."""
+        found = self.regions
+        rows = dict(self._region_rows or {})
+        for change in self._region_changes:
+            if change.body is None:
+                rows.pop(change.key, None)
+            else:
+                rows[change.key] = item_of(change.body).value
+            found = either(found, Regions.of(rows.items()))
+        return found
