@@ -16,6 +16,7 @@ def report_lines(report: Report) -> list[str]:
         counts = report[name]
         if any(counts.values()):
             said = ", ".join(f"{counts[verb]} {verb}" for verb in ("kept", "evicted", "fetched"))
+            said += f", {counts['missing']} missing" if counts.get("missing") else ""
             lines.append(f"{what}: {said}")
     if report["phases"]:
         lines.append("time: " + ", ".join(f"{name} {seconds:.3f} s" for name, seconds in report["phases"].items()))

@@ -42,6 +42,12 @@ class PinRefused(RecoveryError):
     retry = True
 
 
+class ResourceMissing(RecoveryError):
+    """What is assigned here can't be had now. Recovery goes on without it; whoever holds resources tries it again."""
+
+    retry = True
+
+
 class ChunkDamaged(RecoveryError):
     """A chunk of a snapshot does not have the checksum that came with it, again and again: check the network."""
 

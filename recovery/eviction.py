@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from recovery.errors import ResourceMissing
 from recovery.plan import Action, EvictionPlan, Step, pack_plan, unpack_plan
 from recovery.ports import Resources
 from recovery.report import Counts, Phase, Recorder
@@ -33,19 +34,30 @@ async def evict(vault: Vault, resources: Resources, recorder: Recorder, hold: Ca
     `hold` is awaited before each step: it keeps the pin, so that the node can go on from LV afterwards.
     """
     plan, done = await _current_plan(vault, resources)
-    total = len(plan.steps)
+    total, missing = len(plan.steps), 0
     for number in range(done, total):
         recorder.step(Phase.EVICTION, number, total, "resources")
         await hold()
         step = plan.steps[number]
-        if step.action is Action.EVICT:
-            await resources.evict(step.name)
-        else:
-            await resources.fetch(step.name, step.version)
+        if not await _carry_out(step, resources):
+            missing += 1
         vault.plan_step_done(number + 1)
     vault.store_plan(None)
     recorder.step(Phase.EVICTION, total, total, "resources")
-    recorder.add_counts("resources", Counts(plan.kept, plan.count(Action.EVICT), plan.count(Action.FETCH)))
+    fetched = plan.count(Action.FETCH) - missing
+    recorder.add_counts("resources", Counts(plan.kept, plan.count(Action.EVICT), fetched, missing))
+
+
+async def _carry_out(step: Step, resources: Resources) -> bool:
+    """Whether it is as the plan wants it: what can't be had now stops nobody, and is not there at all."""
+    if step.action is Action.EVICT:
+        await resources.evict(step.name)
+        return True
+    try:
+        await resources.fetch(step.name, step.version)
+    except ResourceMissing:
+        return False
+    return True
 
 
 async def _current_plan(vault: Vault, resources: Resources) -> tuple[EvictionPlan, int]:

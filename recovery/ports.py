@@ -120,7 +120,8 @@ class Resources(Protocol):
         ...
 
     async def fetch(self, name: str, version: str) -> None:
-        """It is there afterwards, whole, in this version."""
+        """It is there afterwards, whole, in this version. Raises ResourceMissing where it can't be had now: whoever
+        holds resources goes on trying, and what is there is evicted until then."""
         ...
 
 

@@ -36,6 +36,7 @@ class Counts:
     kept: int = 0
     evicted: int = 0
     fetched: int = 0
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class RecoveryReport:
     """`case` and `reason` are those that the recovery ended with; `first_case` is what it began as.
 
     `keys`: entries of the vault that a difference kept, evicted, fetched. `resources`: the same of what is held beside
-    it. `difference` is the catch-up difference that counted in the end. Times in seconds, sizes in bytes.
+    it, and what could not be had. `difference` is the catch-up difference that counted in the end. Times in seconds,
+    sizes in bytes.
     """
 
     node: str = ""
@@ -115,9 +117,9 @@ class Recorder:
         )
 
     def add_counts(self, name: str, counts: Counts) -> None:
-        """To `keys` or `resources`; what was kept is known by the last one only."""
+        """To `keys` or `resources`; what was kept, and what is missing, is known by the last one only."""
         so_far: Counts = getattr(self.report, name)
-        total = Counts(counts.kept, so_far.evicted + counts.evicted, so_far.fetched + counts.fetched)
+        total = Counts(counts.kept, so_far.evicted + counts.evicted, so_far.fetched + counts.fetched, counts.missing)
         self.note(**{name: total})
 
     def step(self, phase: Phase, done: int, total: int, unit: str) -> None:

@@ -41,7 +41,7 @@ class Partition:
     digest: Any = field(default_factory=hashlib.sha256)
 
     def add(self, row: Sequence[str]) -> None:
-        line = ("\x1f".join(row) + "\x1e").encode()
+        line = line_of(row)
         self.digest.update(line)
         self.rows += 1
         self.size_bytes += len(line)
@@ -83,17 +83,42 @@ def partitioned_entries(table: Table, rows: Iterable[Sequence[str]], source: str
     yield entry(f"tables/{table.name}", describe(table, sum(one.rows for one in partitions.values()), source))
 
 
+def line_of(row: Sequence[str]) -> bytes:
+    """A row as a partition has it."""
+    return ("\x1f".join(row) + "\x1e").encode()
+
+
 def partitions_by_day(table: Table, rows: Iterable[Sequence[str]]) -> dict[str, Partition]:
     """Day, as 2013-01-31 -> its partition."""
-    year, month, day = (table.header.index(name) for name in ("year", "month", "day"))
-    days: dict[tuple[str, str, str], Partition] = {}
-    for row in rows:
-        name = (row[year], row[month], row[day])
-        partition = days.get(name)
+    days: dict[str, Partition] = {}
+    for day, row in rows_with_day(table, rows):
+        partition = days.get(day)
         if partition is None:
-            partition = days[name] = Partition()
+            partition = days[day] = Partition()
         partition.add(row)
-    return {f"{int(y):04}-{int(m):02}-{int(d):02}": partition for (y, m, d), partition in days.items()}
+    return days
+
+
+def contents_by_day(table: Table, rows: Iterable[Sequence[str]]) -> dict[str, bytes]:
+    """Day -> all of its rows, as the bytes that the digest of the partition is over."""
+    days: dict[str, bytearray] = {}
+    for day, row in rows_with_day(table, rows):
+        days.setdefault(day, bytearray()).extend(line_of(row))
+    return {day: bytes(content) for day, content in days.items()}
+
+
+def rows_with_day(table: Table, rows: Iterable[Sequence[str]]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Each with its day, as 2013-01-31. Raises ValueError."""
+    year, month, day = (table.header.index(name) for name in ("year", "month", "day"))
+    known: dict[tuple[str, str, str], str] = {}
+    for row in rows:
+        if len(row) != len(table.header):
+            raise ValueError(f"{table.name}: a row has {len(row)} fields instead of {len(table.header)}: {row}")
+        parts = (row[year], row[month], row[day])
+        name = known.get(parts)
+        if name is None:
+            name = known[parts] = f"{int(parts[0]):04}-{int(parts[1]):02}-{int(parts[2]):02}"
+        yield name, row
 
 
 def describe(table: Table, rows: int, source: str) -> dict[str, Any]:

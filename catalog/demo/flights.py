@@ -11,6 +11,7 @@ import importlib.util
 import io
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -44,6 +45,15 @@ def source_name() -> str:
         return f"{PACKAGE} {importlib.metadata.version(PACKAGE)}"
     except importlib.metadata.PackageNotFoundError:
         return PACKAGE
+
+
+def state_of_file(folder: Path, table: Table) -> tuple[str, int, int] | None:
+    """Changes when the file of the table does; None while there is none."""
+    for path in (folder / f"{table.name}.csv", folder / f"{table.name}.csv.zip"):
+        with suppress(OSError):
+            found = path.stat()
+            return str(path), found.st_mtime_ns, found.st_size
+    return None
 
 
 def read_rows(folder: Path, table: Table) -> Iterator[list[str]]:
