@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from node.components.lifecycle import Component, Lifecycle
+from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Told
 from node.kept_report import keep_report
 from raftgroup.ports import Clock
@@ -91,6 +91,11 @@ class OnVault:
     resources: Callable[[Vault], Resources] = lambda vault: NoResources()
     pin_life_s_max: float = PIN_LIFE_S_MAX
 
+    def and_also(self, part: Part, resources: Callable[[Vault], Resources]) -> OnVault:
+        """One more component, on the same listeners, which holds what the node has beside its vault."""
+        components = Lifecycle([*self.components.parts, part], self.components.listeners)
+        return replace(self, components=components, resources=resources)
+
 
 class VaultKeeper(Component):
     """`catch_up` when the node has been let in; it follows by itself from then on."""
@@ -118,6 +123,7 @@ class VaultKeeper(Component):
         self._port = ComponentPort(self._inner, lambda: self.vault)
         self._follower: Follower | None = None
         self._following: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._trouble: asyncio.Future[None] | None = None
 
     @property
@@ -170,6 +176,9 @@ class VaultKeeper(Component):
         log.info("recovered: case %s, LV %d, LM %d, MM %d", _case(report), report.lv, report.lm, report.mm)
         self._following = asyncio.get_running_loop().create_task(self._follow(follower), name="follow")
         self._following.add_done_callback(self._on_end)
+        if self._watching is None:
+            self._watching = asyncio.get_running_loop().create_task(self._inner.wait(), name="components on the vault")
+            self._watching.add_done_callback(self._on_end)
         return self.vault.revision
 
     async def _follow(self, follower: Follower) -> None:
@@ -196,6 +205,10 @@ class VaultKeeper(Component):
 
     async def stop(self) -> None:
         await self._stop_following()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+            self._watching = None
         try:
             await self._inner.stop()
         finally:

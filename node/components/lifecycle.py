@@ -75,6 +75,7 @@ class Lifecycle:
         self.order = start_order({part.name: part.needs for part in parts})
         self.listeners = listeners if listeners is not None else Listeners()
         self.started: list[str] = []
+        self.parts = tuple(parts)
         self._parts = by_name
         self._running: dict[str, asyncio.Task[None]] = {}
 
