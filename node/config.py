@@ -141,6 +141,8 @@ class NodeConfig:
     `follow`: no member of the Raft group; `peer` and `stream` are not listened to then.
     `standalone`: only `http` is listened to, and nobody is spoken to; what names other nodes is not looked at.
     `scenarios`: run scenarios that are asked for over HTTP also where that listens beyond loopback.
+    `partitions`: keep copies of the partitions that are assigned to this node, from `partitions_origin` (None: the
+    installed data set) where no other node has them. A member's vault takes every single revision then.
     `swim` None: at the port of `peer`, by UDP. `seeds` empty: where the other founding members are by that rule.
     """
 
@@ -158,6 +160,8 @@ class NodeConfig:
     follow: bool = False
     standalone: bool = False
     scenarios: bool = False
+    partitions: bool = False
+    partitions_origin: Path | None = None
     catch_up_difference: int = 100
     advertise_host: str | None = None
     insecure_listen: bool = False

@@ -14,6 +14,7 @@ from node.config import NodeConfig
 from node.data_dir import claim_data_dir
 from node.feed.remote import RemoteSource
 from node.http.follower_server import FollowerServer
+from node.partitions.wiring import with_partitions
 from node.parts import Background, MemberPart, ServerPart, cause_of_failure
 from node.topology.face import Topology
 from node.topology.member import TopologyMember
@@ -41,11 +42,12 @@ class FollowerNode:
         physical = PhysicalTopology(config, Role.FOLLOWER)
         self._door = RemoteDoor(self._members)
         self._source = RemoteSource(config.id, self._members)
+        on_vault, self.partitions = with_partitions(config, physical.records, on_vault or OnVault())
         self.keeper = VaultKeeper(
             config.data_dir / "vault",
             config.id,
             self._source,
-            on_vault or OnVault(),
+            on_vault,
             RecoveryClock(SystemClock(), gentle=False),
             Difference(config.catch_up_difference),
         )
@@ -62,7 +64,7 @@ class FollowerNode:
             duplicate=physical.duplicate,
         )
         self.topology = Topology(physical, None, member, lambda: ([], 0))
-        self._http = FollowerServer(config, self.topology, self.keeper)
+        self._http = FollowerServer(config, self.topology, self.keeper, self.partitions.holder)
         self._life = Lifecycle(self._parts())
 
     def _members(self) -> list[str]:
@@ -100,4 +102,5 @@ class FollowerNode:
             await self._life.stop()
         await self._door.close()
         await self._source.close()
+        await self.partitions.close()
         self._lock.release()

@@ -131,6 +131,8 @@ OPTIONS = (
     Option("follow", "follow", read_flag, "Keep a vault, outside of the Raft group: needs no peer, stream.", flag=True),
     Option("standalone", "standalone", read_flag, "No network: serve reads of the vault, marked as such.", flag=True),
     Option("scenarios", "scenarios", read_flag, "Run scenarios over HTTP also beyond loopback.", flag=True),
+    Option("partitions", "partitions", read_flag, "Keep copies of the partitions assigned to this node.", flag=True),
+    Option("partitions-origin", "partitions_origin", Path, "Folder of the data set; the installed one if not given."),
     Option("catch-up-difference", "catch_up_difference", read_int, "LM - LV at which a node has caught up."),
     Option("advertise-host", "advertise_host", str, "Host under which other machines reach this node."),
     Option("insecure-listen", "insecure_listen", read_flag, "Listen beyond loopback without TLS.", flag=True),

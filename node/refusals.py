@@ -10,6 +10,7 @@ import enum
 from typing import NamedTuple
 
 from metastore import errors as store
+from node.partitions import errors as partitions
 from node.scenarios import errors as scenarios
 from node.topology import errors as topology
 from raftgroup import errors as group
@@ -121,6 +122,8 @@ REFUSALS: dict[type[Exception], Refusal] = {
         "already-initialized", 409, "The cluster is initialized", Grpc.FAILED_PRECONDITION, None
     ),
     topology.JoinLater: Refusal("join-later", 503, "The node can't join yet", _DOWN, None),
+    partitions.BadPartition: Refusal("bad-request", 400, "The request can't be read", _INVALID, None),
+    partitions.NoSuchPartition: Refusal("no-such-partition", 404, "Not held here", Grpc.NOT_FOUND, None),
     scenarios.NoSuchScenario: Refusal("no-such-scenario", 404, "No such scenario", Grpc.NOT_FOUND, None),
     scenarios.ScenarioRuns: Refusal("scenario-runs", 409, "A scenario is under way", Grpc.FAILED_PRECONDITION, None),
     scenarios.ScenariosOff: Refusal("scenarios-off", 403, "It plays no scenarios", Grpc.FAILED_PRECONDITION, None),

@@ -30,6 +30,7 @@ from node.joining import join_cluster
 from node.leader_duties import do_leader_duties
 from node.metrics import Metrics
 from node.moving import announce_addresses
+from node.partitions.wiring import with_partitions
 from node.parts import Background, GroupPart, MemberPart, ServerPart, cause_of_failure
 from node.replica_state import ReplicaState
 from node.scenarios.hosted import ScenarioHost
@@ -90,13 +91,21 @@ class Node:
         self.service.open_snapshot = self._disk.open_snapshot
         self._stream = StreamServer(self.service, config.cluster, room=room)
         scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
-        self._http = HttpServer(self.service, config.cluster, config.id, room=room, scenarios=scenarios)
+        on_vault, self.partitions = with_partitions(config, lambda: self.topology.physical.records(), OnVault())
+        self._http = HttpServer(
+            self.service,
+            config.cluster,
+            config.id,
+            room=room,
+            scenarios=scenarios,
+            partitions=self.partitions.holder,
+        )
         beside = Beside(self.store, self._disk)
         self.keeper = VaultKeeper(
             config.data_dir / "vault",
             config.id,
             local_source(self.service, config.id),
-            OnVault(),
+            on_vault,
             RecoveryClock(self._clock, gentle=True),
             Difference(config.catch_up_difference, beside.reach),
             beside,
@@ -213,6 +222,7 @@ class Node:
         except Exception as error:
             log.warning("the store was not flushed, the journal has the rest: %s", error)
         await self._remote.close()
+        await self.partitions.close()
         self._disk.close()
         self._journal.close()
 

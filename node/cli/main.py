@@ -17,6 +17,7 @@ from node.cli.lease import lease
 from node.cli.load import load
 from node.cli.member import member
 from node.cli.node_command import node
+from node.cli.partitions import partitions
 from node.cli.recovery import recovery
 from node.cli.restore import recover_quorum, restore
 from node.cli.scenario import scenario
@@ -50,5 +51,6 @@ main.add_command(init)
 main.add_command(alarm)
 main.add_command(vault)
 main.add_command(recovery)
+main.add_command(partitions)
 main.add_command(scenario)
 main.add_command(bench)

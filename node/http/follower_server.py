@@ -9,6 +9,8 @@ from aiohttp import web
 from node.config import NodeConfig
 from node.http.problems import errors_as_answers
 from node.http.v1_keys import answer
+from node.http.v1_partitions import PartitionRoutes
+from node.partitions.holder import PartitionHolder
 from node.topology.face import Topology
 from node.vault_keeper import VaultKeeper
 
@@ -17,7 +19,9 @@ BODY_BYTES_MAX = 64 * 1024
 
 
 class FollowerServer:
-    def __init__(self, config: NodeConfig, topology: Topology, keeper: VaultKeeper) -> None:
+    def __init__(
+        self, config: NodeConfig, topology: Topology, keeper: VaultKeeper, partitions: PartitionHolder | None = None
+    ) -> None:
         self._config, self._topology, self._keeper = config, topology, keeper
         app = web.Application(middlewares=[errors_as_answers], client_max_size=BODY_BYTES_MAX)
         app.add_routes(
@@ -29,6 +33,7 @@ class FollowerServer:
                 web.get("/v1/recovery", self._recovery, allow_head=False),
             ]
         )
+        app.add_routes(PartitionRoutes(config.id, partitions).routes())
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_S)
 
     async def start(self, host: str, port: int) -> None:

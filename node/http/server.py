@@ -23,9 +23,11 @@ from node.http.streaming import STREAMS
 from node.http.v1_backup import Backups
 from node.http.v1_cluster import Cluster
 from node.http.v1_keys import Keys
+from node.http.v1_partitions import PartitionRoutes
 from node.http.v1_scenarios import ScenarioRoutes
 from node.http.v1_topology import TopologyRoutes
 from node.http.v1_watch import Watches
+from node.partitions.holder import PartitionHolder
 from node.scenarios.hosted import ScenarioHost
 from node.service import Service
 
@@ -50,8 +52,11 @@ class HttpServer:
         progress_s: float = 10.0,
         room: ConnectionRoom | None = None,
         scenarios: ScenarioHost | None = None,
+        partitions: PartitionHolder | None = None,
     ) -> None:
         self._service = service
+        self._member = member
+        self._partitions = partitions
         self._scenarios = scenarios or ScenarioHost()
         self._room = room or ConnectionRoom(service.metrics)
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
@@ -104,6 +109,7 @@ class HttpServer:
         app.add_routes(Backups(service, cluster).routes())
         app.add_routes(TopologyRoutes(service).routes())
         app.add_routes(Feed(service).routes())
+        app.add_routes(PartitionRoutes(self._member, self._partitions).routes())
         app.add_routes(ScenarioRoutes(self._scenarios).routes())
         app.add_routes(EtcdStreams(service, self.api, progress_s=ETCD_PROGRESS_S).routes())
         app.add_routes([web.post(path, unary_handler(call)) for path, call in self.api.unary.items()])

@@ -34,6 +34,12 @@ def http_of_voters(records: Iterable[Record], config: NodeConfig) -> list[str]:
     return list(dict.fromkeys([*known, *([str(config.join)] if config.join else [])]))
 
 
+def http_of_others(records: Iterable[Record], name: str) -> dict[str, str]:
+    """HTTP address by name of the nodes that are there, members and followers, but for the one with this name."""
+    live = [record for record in records if record.is_live and record.name != name]
+    return {record.name: address for record in live if (address := record.tag("http"))}
+
+
 async def ask_for_seeds(physical: PhysicalTopology, at: Address) -> None:
     """Ask the node with this HTTP address whom it knows, until this node is not alone."""
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)

@@ -99,6 +99,8 @@ EXAMPLES: list[tuple[str, str, str, Any]] = [
     ("DELETE", "/v1/members/{id}", "/v1/members/n2", None),
     ("DELETE", "/v1/members/{id}", "/v1/members/n9", None),
     ("POST", "/v1/leader/transfer", "/v1/leader/transfer", None),
+    ("GET", "/v1/partitions", "/v1/partitions", None),
+    ("GET", "/v1/partitions/{table}/{day}", "/v1/partitions/flights/2013-01-01", None),
     ("GET", "/v1/scenarios", "/v1/scenarios", None),
     ("GET", "/v1/scenarios/{name}", "/v1/scenarios/join", None),
     ("POST", "/v1/scenarios/{name}", "/v1/scenarios/join", None),

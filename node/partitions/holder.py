@@ -1,0 +1,266 @@
+"""The partitions of a node as a part of it: it follows its assignments, and is what its recovery calls its resources.
+
+What holds, and why:
+- What is here and not assigned in this version goes, what is assigned and not here comes, at a start by the stored plan
+  of the recovery (`recovery/eviction.py`), afterwards by a plan of the same kind, made anew whenever an assignment
+  changes. So a crash half-way needs no way of its own.
+- A partition that can't be had now keeps nobody from anything: it is missing, with the reason, and tried again.
+- Only one of both works on the files at a time.
+
+Retention will be here: `is_expired` says which partitions are past their time, by a rule that is read through the
+fence, and is false where the rule can't be read. What is expired counts as not assigned, for both ways alike: it goes
+by the same step, and does not come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from node.components.lifecycle import Component
+from node.components.listeners import Listeners, Told
+from node.partitions.errors import BadPartition, FolderUnreadable, NoSuchPartition, PartitionError
+from node.partitions.names import Wanted, name_below, own_prefix, wanted_of
+from node.partitions.shelf import Shelf
+from node.partitions.sources import Source, fetch
+from recovery.errors import ResourceMissing
+from recovery.eviction import plan_eviction
+from recovery.plan import Action, Step
+from vault.change import Item
+from vault.vault import Vault
+
+log = logging.getLogger(__name__)
+
+RETRY_MIN_S, RETRY_MAX_S = 1.0, 60.0
+FETCHES = 4
+"""At the same time, in a node that runs."""
+TOLD_S = 5.0
+"""How often the log says how far it is."""
+
+
+class Places(Protocol):
+    """Where partitions come from: `sources.Everywhere`."""
+
+    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[Source]: ...
+
+
+def never(name: str) -> bool:
+    """Nothing is past its time."""
+    return False
+
+
+@dataclass(slots=True)
+class Tally:
+    """Since the process has started. `trouble`: why something is missing, by name."""
+
+    fetched: int = 0
+    evicted: int = 0
+    trouble: dict[str, str] = field(default_factory=dict)
+
+
+class PartitionHolder(Component):
+    """A component on the vault, and a `recovery.ports.Resources`: `on` the vault, both of them."""
+
+    def __init__(self, node: str, shelf: Shelf, places: Places, listeners: Listeners) -> None:
+        self.node = node
+        self.shelf = shelf
+        self.tally = Tally()
+        self.wanted: dict[str, Wanted] = {}
+        self.is_expired: Callable[[str], bool] = never
+        self._places = places
+        self._listeners = listeners
+        self._prefix = own_prefix(node)
+        self._vault: Vault | None = None
+        self._scanned = False
+        self._files = asyncio.Lock()
+        self._news = asyncio.Event()
+
+    def on(self, vault: Vault) -> PartitionHolder:
+        self._vault = vault
+        return self
+
+    @property
+    def vault(self) -> Vault:
+        if self._vault is None:
+            raise RuntimeError("there is no vault yet: the node has not started")
+        return self._vault
+
+    @property
+    def revision(self) -> int:
+        """LV; 0 before the node has started."""
+        return self._vault.revision if self._vault is not None else 0
+
+    # A component on the vault.
+
+    async def start(self) -> None:
+        if not self._scanned:
+            await self.local()
+        self.wanted = self.assignments()
+        self._listeners.listen("partitions", self._hear)
+
+    def _hear(self, told: Told) -> None:
+        """Of single revisions, and of differences; nothing here waits."""
+        for event in told.events:
+            if event.key.startswith(self._prefix):
+                self._change(event.key, event.item)
+
+    def _change(self, key: bytes, item: Item | None) -> None:
+        try:
+            name = name_below(self._prefix, key)
+            self.wanted.pop(name, None)
+            if item is not None:
+                self.wanted[name] = wanted_of(item.value)
+        except BadPartition as error:
+            log.warning("assignment %r is left out: %s", key, error)
+        self._news.set()
+
+    async def run(self) -> None:
+        pause = RETRY_MIN_S
+        while True:
+            self._news.clear()
+            before = self.tally.fetched
+            done = await self._settle()
+            pause = RETRY_MIN_S if self.tally.fetched > before else min(2 * pause, RETRY_MAX_S)
+            try:
+                async with asyncio.timeout(None if done else pause):
+                    await self._news.wait()
+                pause = RETRY_MIN_S
+            except TimeoutError:
+                pass
+
+    async def _settle(self) -> bool:
+        """One pass over what is here and what belongs here. Whether they are the same now."""
+        plan = plan_eviction(0, self.shelf.versions(), self._digests())
+        if not plan.steps:
+            self.tally.trouble.clear()
+            return True
+        fetches = deque(step for step in plan.steps if step.action is Action.FETCH)
+        for step in plan.steps:
+            if step.action is Action.EVICT:
+                await self._try(step)
+        progress = Progress(len(fetches), asyncio.get_running_loop().time)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(FETCHES):
+                group.create_task(self._fetch_some(fetches, progress))
+        self.tally.trouble = {name: why for name, why in self.tally.trouble.items() if self._is_open(name)}
+        return not self.tally.trouble
+
+    async def _fetch_some(self, fetches: deque[Step], progress: Progress) -> None:
+        while fetches:
+            await self._try(fetches.popleft())
+            progress.one_done()
+
+    async def _try(self, step: Step) -> None:
+        """By what is wanted now: it may have changed since the plan was made."""
+        wanted = self.wanted.get(step.name)
+        try:
+            if step.action is Action.EVICT and not self._belongs(step.name):
+                await self.evict(step.name)
+            elif step.action is Action.FETCH and wanted is not None:
+                await self._bring(step.name, wanted)
+        except PartitionError as error:
+            self._note_trouble(step.name, error)
+
+    def _note_trouble(self, name: str, error: PartitionError) -> None:
+        if self.tally.trouble.get(name) != str(error):
+            log.warning("%s", error)
+        self.tally.trouble[name] = str(error)
+
+    def _digests(self) -> dict[str, str]:
+        return {name: wanted.digest for name, wanted in self.wanted.items() if not self.is_expired(name)}
+
+    def _belongs(self, name: str) -> bool:
+        """Whether what is here is what is assigned here."""
+        wanted = self.wanted.get(name)
+        return wanted is not None and not self.is_expired(name) and self.shelf.has(name, wanted.digest)
+
+    def _is_open(self, name: str) -> bool:
+        return (name in self.wanted or name in self.shelf.held) and not self._belongs(name)
+
+    # What recovery calls its resources.
+
+    async def local(self) -> dict[str, str]:
+        """Raises FolderUnreadable."""
+        async with self._files:
+            try:
+                await self.shelf.scan()
+            except OSError as error:
+                raise FolderUnreadable(
+                    f"the folder of the partitions can't be read: {error}; check its rights"
+                ) from error
+            self._scanned = True
+        return self.shelf.versions()
+
+    async def assigned(self) -> dict[str, str]:
+        return {name: wanted.digest for name, wanted in self.assignments().items() if not self.is_expired(name)}
+
+    def assignments(self) -> dict[str, Wanted]:
+        """Of this node, as its vault has them; what can't be read is left out, and said."""
+        found: dict[str, Wanted] = {}
+        for item in self.vault.range(self._prefix, self._prefix[:-1] + b"0"):
+            try:
+                found[name_below(self._prefix, item.key)] = wanted_of(item.value)
+            except BadPartition as error:
+                log.warning("assignment %r is left out: %s", item.key, error)
+        return found
+
+    async def evict(self, name: str) -> None:
+        async with self._files:
+            await self.shelf.drop(name)
+        self.tally.evicted += 1
+        self._news.set()
+
+    async def fetch(self, name: str, version: str) -> None:
+        """Raises ResourceMissing where it can't be had: it is tried again as long as the node runs."""
+        wanted = self.assignments().get(name)
+        if wanted is None or wanted.digest != version:
+            return
+        try:
+            await self._bring(name, wanted)
+        except PartitionError as error:
+            self._note_trouble(name, error)
+            raise ResourceMissing(str(error)) from error
+
+    async def _bring(self, name: str, wanted: Wanted) -> None:
+        if self.shelf.has(name, wanted.digest):
+            return
+        content = await fetch(name, wanted, self._places.sources(name, wanted, self.vault))
+        async with self._files:
+            await self.shelf.put(name, wanted, content)
+        self.tally.fetched += 1
+        self.tally.trouble.pop(name, None)
+
+    # What others want of it.
+
+    async def read(self, name: str, digest: str | None) -> tuple[bytes, Wanted]:
+        """Raises NoSuchPartition. What turns out to be damaged is fetched anew at once."""
+        before = self.shelf.held.get(name)
+        try:
+            return await self.shelf.read(name, digest)
+        except NoSuchPartition:
+            if self.shelf.held.get(name) is not before:
+                self._news.set()
+            raise
+
+
+class Progress:
+    """Of one pass, in the log, where it takes long."""
+
+    def __init__(self, total: int, now: Callable[[], float]) -> None:
+        self._total, self._done, self._now = total, 0, now
+        self._told_at = now()
+
+    def one_done(self) -> None:
+        self._done += 1
+        if self._now() >= self._told_at + TOLD_S:
+            self._told_at = self._now()
+            log.info("partitions: %d of %d were fetched or tried", self._done, self._total)
+
+
+def missing(wanted: Mapping[str, Wanted], shelf: Shelf) -> list[str]:
+    """What is assigned and not here in that version, in order."""
+    return sorted(name for name, each in wanted.items() if not shelf.has(name, each.digest))

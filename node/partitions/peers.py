@@ -1,0 +1,77 @@
+"""Other nodes as a source: GET /v1/partitions/<table>/<day> on their HTTP port."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+
+from node.partitions.names import Wanted, table_and_day
+from node.partitions.sources import SourceFailed
+
+TIMEOUT = aiohttp.ClientTimeout(total=30.0, sock_connect=2.0, sock_read=5.0)
+COOLING_S = 10.0
+"""So long a node that did not answer is not asked again: it would cost a timeout for each partition."""
+
+
+class Peers:
+    """`peer` makes a source of a node; the connections are shared."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+        self._silent_until: dict[str, float] = {}
+
+    def peer(self, node: str, address: str) -> Peer:
+        return Peer(self, node, address)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def get(self, address: str, name: str, wanted: Wanted) -> bytes:
+        """Raises SourceFailed."""
+        now = asyncio.get_running_loop().time()
+        if now < self._silent_until.get(address, 0.0):
+            raise SourceFailed("did not answer a moment ago")
+        try:
+            return await self._download(address, name, wanted)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            if isinstance(error, TimeoutError | aiohttp.ClientConnectionError):
+                self._silent_until[address] = now + COOLING_S
+            raise SourceFailed(str(error) or type(error).__name__) from error
+
+    async def _download(self, address: str, name: str, wanted: Wanted) -> bytes:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=TIMEOUT, auto_decompress=False)
+        table, day = table_and_day(name)
+        url, asked = f"http://{address}/v1/partitions/{table}/{day}", {"digest": wanted.digest}
+        async with self._session.get(url, params=asked, allow_redirects=False) as response:
+            if response.status == 404:
+                raise SourceFailed("does not have it")
+            if response.status != 200:
+                raise SourceFailed(f"HTTP {response.status}")
+            return await read_up_to(response.content, wanted.size_bytes + 1)
+
+
+class Peer:
+    """A `sources.Source`."""
+
+    def __init__(self, peers: Peers, node: str, address: str) -> None:
+        self._peers, self._node, self._address = peers, node, address
+
+    @property
+    def name(self) -> str:
+        return self._node
+
+    async def get(self, name: str, wanted: Wanted) -> bytes:
+        return await self._peers.get(self._address, name, wanted)
+
+
+async def read_up_to(content: aiohttp.StreamReader, limit: int) -> bytes:
+    """However much is sent, no more is kept."""
+    parts, size = [], 0
+    while size < limit and (part := await content.read(min(limit - size, 1 << 18))):
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)

@@ -1,0 +1,127 @@
+"""Copies of partitions on real nodes: assigned, fetched from each other, evicted after an absence (R5; issue 4)."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.demo.entries import contents_by_day, partitioned_entries
+from catalog.demo.flights import read_rows
+from catalog.demo.tables import FLIGHTS, WEATHER
+from node.client import Client
+from node.partitions.shelf import file_of
+from tests.support.processes import Cluster, NodeProcess, palisade, until
+
+pytestmark = pytest.mark.e2e
+
+DAYS = range(1, 21)
+
+
+class FollowerProcess(NodeProcess):
+    def command(self) -> list[str]:
+        given = [each for each in super().command() if not each.startswith(("--peer", "--stream"))]
+        return [*given, "--follow", "--partitions"]
+
+
+def write_origin(folder: Path, rows: int) -> None:
+    """A data set like nycflights13: 20 days of flights, and no weather at all."""
+    folder.mkdir(exist_ok=True)
+    for table, days in ((FLIGHTS, DAYS), (WEATHER, range(0))):
+        with (folder / f"{table.name}.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(table.header)
+            writer.writerows(row(table.header, day, number) for day in days for number in range(rows))
+
+
+def row(header: list[str], day: int, number: int) -> list[str]:
+    known = {"year": "2013", "month": "1", "day": str(day), "flight": str(number)}
+    return [known.get(name, "0") for name in header]
+
+
+async def write_catalog(cluster: Cluster, origin: Path) -> int:
+    async with Client(cluster.endpoints) as client:
+        await client.put_many(partitioned_entries(FLIGHTS, read_rows(origin, FLIGHTS), "test"))
+        return (await client.range(b"/none")).revision
+
+
+@pytest.fixture
+def follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., FollowerProcess]]:
+    made: list[FollowerProcess] = []
+
+    def make(name: str, origin: Path) -> FollowerProcess:
+        made.append(FollowerProcess(tmp_path, name, join=cluster["n1"].http, partitions_origin=str(origin)))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()
+
+
+def files_of(node: NodeProcess) -> dict[str, bytes]:
+    folder = node.data_dir / "partitions"
+    return {file.name: file.read_bytes() for file in folder.iterdir()} if folder.exists() else {}
+
+
+def joined(one: NodeProcess, other: NodeProcess) -> dict[str, bytes]:
+    """What both have together; empty while both have the same."""
+    first, second = files_of(one), files_of(other)
+    return {} if first.keys() & second.keys() else first | second
+
+
+def contents(origin: Path) -> dict[str, bytes]:
+    found = contents_by_day(FLIGHTS, read_rows(origin, FLIGHTS))
+    return {file_of(f"flights/{day}"): content for day, content in found.items()}
+
+
+async def run(cluster: Cluster, *arguments: str) -> Any:
+    code, out, err = await palisade("partitions", *arguments, "--endpoints", ",".join(cluster.endpoints), "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+async def active(node: NodeProcess) -> bool:
+    return bool((await node.status()).get("ready"))
+
+
+async def test_nodes_keep_what_is_assigned_to_them_and_get_it_from_each_other(
+    cluster: Cluster, follower: Callable[..., FollowerProcess], tmp_path: Path
+) -> None:
+    origin, nothing = tmp_path / "origin", tmp_path / "nothing"
+    nothing.mkdir()
+    write_origin(origin, rows=3)
+    await write_catalog(cluster, origin)
+    first, second = follower("f1", origin), follower("f2", nothing)
+    for node in (first, second):
+        await until(partial(active, node), f"{node.id} being active")
+    assert (await run(cluster, "assign", "--nodes", "f1"))["written"] == len(DAYS)
+    await until(lambda: files_of(first) == contents(origin), "f1 having all partitions, from the data set")
+    done = await run(cluster, "assign", "--replicas", "2")
+    assert done["nodes"] == ["f1", "f2"]
+    await until(lambda: files_of(second) == contents(origin), "f2 having all partitions, which only f1 can give")
+    rows = {each["node"]: each for each in (await run(cluster, "list"))["nodes"]}
+    assert {rows[name]["missing"] for name in ("f1", "f2")} == {0}
+    assert (rows["n1"]["assigned"], rows["n1"]["local"]) == (0, 0)
+
+    assert await second.stop() == 0
+    (second.data_dir / "partitions" / file_of("flights/2013-01-01")).write_bytes(b"damaged")
+    write_origin(origin, rows=4)
+    latest = await write_catalog(cluster, origin)
+    await run(cluster, "assign", "--replicas", "1", "--nodes", "f1,f2")
+    async with Client(cluster.endpoints) as client:
+        await client.compact((await client.range(b"/none")).revision)
+    second.options["partitions_origin"] = str(origin)
+    second.start()
+    await until(partial(active, second), "f2 being active again")
+    await until(lambda: joined(first, second) == contents(origin), f"the version of revision {latest}, once each")
+    recovery = await second.get("/v1/recovery")
+    assert recovery is not None
+    report = recovery["recoveries"][-1]
+    assert (report["case"], report["resources"]["kept"], report["resources"]["missing"]) == ("c", 0, 0)
+    assert report["resources"]["evicted"] == len(DAYS)

@@ -1,0 +1,92 @@
+"""A disk for partitions in memory, with a crash, a fault or a lack of room at any step; and somebody to fetch from."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+
+from node.partitions.names import Wanted
+from node.partitions.shelf import version_of
+from node.partitions.sources import Source, SourceFailed
+from tests.support.recovery_world import Steps
+from vault.vault import Vault
+
+
+class Files:
+    """What outlives a crash. `room_bytes`: how much fits."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.room_bytes: int | None = None
+        self.stubborn: set[str] = set()
+        """Files that can't be removed or replaced."""
+
+
+class SimulatedDisk:
+    """A `node.partitions.shelf.Disk`, each change a step; an interrupted write leaves half a file."""
+
+    def __init__(self, files: Files, steps: Steps | None = None) -> None:
+        self.files, self.steps = files, steps or Steps()
+
+    async def names(self) -> list[str]:
+        return list(self.files.content)
+
+    async def read(self, file: str, limit: int) -> bytes:
+        if file not in self.files.content:
+            raise FileNotFoundError(errno.ENOENT, "no such file", file)
+        return self.files.content[file][:limit]
+
+    async def write(self, file: str, content: bytes) -> None:
+        self.files.content[file] = content[: len(content) // 2]
+        others = sum(len(each) for name, each in self.files.content.items() if name != file)
+        if self.files.room_bytes is not None and others + len(content) > self.files.room_bytes:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+        async def work() -> None:
+            self.files.content[file] = content
+
+        await self.steps.take("write", work)
+
+    async def rename(self, old: str, new: str) -> None:
+        self._refuse(new)
+
+        async def work() -> None:
+            self.files.content[new] = self.files.content.pop(old)
+
+        await self.steps.take("rename", work)
+
+    async def remove(self, file: str) -> None:
+        self._refuse(file)
+
+        async def work() -> None:
+            self.files.content.pop(file, None)
+
+        await self.steps.take("remove", work)
+
+    def _refuse(self, file: str) -> None:
+        if file in self.files.stubborn:
+            raise PermissionError(errno.EACCES, "permission denied", file)
+
+
+class Stock:
+    """A `sources.Source` that has what it was given, and says what it was asked for."""
+
+    def __init__(self, name: str = "stock") -> None:
+        self.name = name
+        self.content: dict[str, bytes] = {}
+        self.asked: list[str] = []
+
+    async def get(self, name: str, wanted: Wanted) -> bytes:
+        self.asked.append(name)
+        if name not in self.content:
+            raise SourceFailed("does not have it")
+        return self.content[name]
+
+    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[Source]:
+        """It is everywhere."""
+        yield self
+
+    def has(self, name: str, content: bytes) -> Wanted:
+        """From now on."""
+        self.content[name] = content
+        return version_of(content)
