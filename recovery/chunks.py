@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from xxhash import xxh3_128_digest
 
+from recovery.errors import ChunkDamaged
 from recovery.ports import Chunk
 from vault.change import HEADER, HEADER_BYTES
 from vault.digest import FINGERPRINT_BYTES
@@ -30,21 +31,29 @@ def is_whole(chunk: Chunk) -> bool:
 
 
 def unpack_rows(payload: bytes) -> list[bytes]:
-    """Raises ValueError for what is no sequence of rows."""
+    """Raises ChunkDamaged for what is no sequence of rows."""
     rows, at = [], 0
     while at < len(payload):
         if at + HEADER_BYTES > len(payload):
-            raise ValueError("the rows of a chunk end in the middle of one")
+            raise _half("rows")
         *_, key_bytes, value_bytes = HEADER.unpack_from(payload, at)
         start, at = at, at + HEADER_BYTES + key_bytes + value_bytes
         if at > len(payload):
-            raise ValueError("the rows of a chunk end in the middle of one")
+            raise _half("rows")
         rows.append(payload[start:at])
     return rows
 
 
 def unpack_fingerprints(payload: bytes) -> frozenset[bytes]:
-    """Raises ValueError for a part of one at the end."""
+    """Raises ChunkDamaged for a part of one at the end."""
     if len(payload) % FINGERPRINT_BYTES:
-        raise ValueError("the fingerprints of a chunk end in the middle of one")
+        raise _half("fingerprints")
     return frozenset([payload[at : at + FINGERPRINT_BYTES] for at in range(0, len(payload), FINGERPRINT_BYTES)])
+
+
+def _half(what: str) -> ChunkDamaged:
+    """With the right checksum: it was made so."""
+    return ChunkDamaged(
+        f"the {what} of a chunk end in the middle of one: the member that was asked is faulty or runs another release. "
+        "Start the node again, with another one in reach; what is there is kept"
+    )

@@ -49,7 +49,7 @@ class ResourceMissing(RecoveryError):
 
 
 class ChunkDamaged(RecoveryError):
-    """A chunk of a snapshot does not have the checksum that came with it, again and again: check the network."""
+    """A chunk of a snapshot is not what was sent, again and again (check the network), or was sent half."""
 
     retry = True
 

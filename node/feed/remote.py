@@ -16,6 +16,9 @@ from recovery.ports import BucketSums, Chunk, SourceState
 from vault.change import Revision
 
 TIMEOUT_S = 15.0
+ANSWER_BYTES_MAX = 512 << 20
+"""A member stops at half a MiB, but one revision is never taken apart, and a delete of a range has no limit."""
+SAID_BYTES_MAX = 300
 
 T = TypeVar("T")
 
@@ -41,8 +44,8 @@ class RemoteSource:
         return await self._ask("changes", [first, last], wire.to_changes)
 
     async def pin(self, revision: int, life_s: float) -> float:
-        remaining_ms: int = await self._ask("pin", [self._node, revision, max(1, int(life_s * 1000))], int)
-        return remaining_ms / 1000
+        question = [self._node, revision, max(1, int(life_s * 1000))]
+        return await self._ask("pin", question, wire.number) / 1000
 
     async def unpin(self) -> None:
         await self._ask("unpin", [self._node], lambda _: None)
@@ -67,7 +70,7 @@ class RemoteSource:
                     self._last = address
                     return found
                 trouble = f"{address}: {_refusal(wire.unpack(content))}"
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError, TypeError) as error:
+            except (aiohttp.ClientError, TimeoutError, OSError, wire.BadFeed) as error:
                 trouble = f"{address}: {error or type(error).__name__}"
         raise SourceUnavailable(trouble)
 
@@ -77,15 +80,27 @@ class RemoteSource:
         headers = {"Content-Type": wire.CONTENT_TYPE}
         async with self._session.post(f"http://{address}/v1/feed/{name}", data=body, headers=headers) as response:
             if response.content_type != wire.CONTENT_TYPE:
-                raise OSError(f"HTTP {response.status}: {(await response.text())[:300]}")
-            return response.status, await response.read()
+                said = await response.content.read(SAID_BYTES_MAX)
+                raise OSError(f"HTTP {response.status}: {said.decode(errors='replace')}")
+            return response.status, await _read(response)
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """Raises BadFeed for an answer that no member would give."""
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > ANSWER_BYTES_MAX:
+            raise wire.BadFeed(f"more than {ANSWER_BYTES_MAX} bytes are no answer of a member")
+    return b"".join(parts)
 
 
 def _refusal(answer: Any) -> str:
-    """Raises what no other member would answer otherwise."""
-    kind, text, minimal = answer
+    """Raises what no other member would answer otherwise, and BadFeed."""
+    kind, text, minimal = wire.to_refusal(answer)
     if kind == "compacted":
         raise SourceCompacted(text, minimal)
     if kind == "pin-refused":
         raise PinRefused(text)
-    return str(text)
+    return text[:SAID_BYTES_MAX]

@@ -8,22 +8,26 @@
     rows           [revision, buckets, newer than, start, end]  -> [payload, checksum, until or nil]
     fingerprints   [revision, buckets, start]                   -> [payload, checksum, until or nil]
 
-What arrives is checked against its shape here, and against digests and checksums by who asked.
+What arrives is checked against its shape here, on both sides, and against digests and checksums by who asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
 
 from recovery.ports import BucketSums, Chunk, SourceState
 from vault.change import Revision
-from vault.digest import pack_sums, unpack_sums
+from vault.digest import BITMAP_BYTES, BUCKETS, DIGEST_BYTES, pack_sums, unpack_sums
 
 CONTENT_TYPE = "application/msgpack"
+NUMBER_MAX = (1 << 63) - 1
+NAME_BYTES_MAX = 63
+KEY_BYTES_MAX = 8 * 1024
+"""More than any limit of keys allows."""
+SHOWN = 64
 
 
 class BadFeed(ValueError):
@@ -43,24 +47,65 @@ def unpack(content: bytes) -> Any:
         raise BadFeed(f"not msgpack: {error}") from None
 
 
-def arguments(content: bytes, *kinds: Any) -> list[Any]:
-    """The list of a question. Raises BadFeed unless it has these types, in this order."""
-    found = unpack(content)
-    if not isinstance(found, list) or len(found) != len(kinds):
-        raise BadFeed(f"a list of {len(kinds)} values is expected")
-    for value, kind in zip(found, kinds, strict=True):
-        if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and value < 0):
-            raise BadFeed(f"{str(value)[:64]!r} is not what is expected here")
-    return found
+Read = Callable[[Any], Any]
 
 
-@contextmanager
-def shape() -> Iterator[None]:
-    """A set of buckets of another size is what was sent, not a fault of this node."""
-    try:
-        yield
-    except ValueError as error:
-        raise BadFeed(str(error)) from None
+def arguments(content: bytes, *reads: Read) -> list[Any]:
+    """The list of a question. Raises BadFeed."""
+    return fields(unpack(content), *reads)
+
+
+def fields(value: Any, *reads: Read) -> list[Any]:
+    """A list of as many values, each as its reader returns it. Raises BadFeed."""
+    if type(value) is not list or len(value) != len(reads):
+        raise BadFeed(f"a list of {len(reads)} values is expected, not {_shown(value)}")
+    return [read(each) for read, each in zip(reads, value, strict=True)]
+
+
+def number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= NUMBER_MAX:
+        raise BadFeed(f"a number from 0 to {NUMBER_MAX} is expected, not {_shown(value)}")
+    return value
+
+
+def text(value: Any) -> str:
+    if type(value) is not str:
+        raise BadFeed(f"a text is expected, not {_shown(value)}")
+    return value
+
+
+def name(value: Any) -> str:
+    """Of a node."""
+    if not 1 <= len(text(value).encode()) <= NAME_BYTES_MAX:
+        raise BadFeed(f"the name of a node has 1 to {NAME_BYTES_MAX} bytes: {_shown(value)} is none")
+    return text(value)
+
+
+def content(value: Any) -> bytes:
+    if type(value) is not bytes:
+        raise BadFeed(f"bytes are expected, not {_shown(value)}")
+    return value
+
+
+def key(value: Any) -> bytes:
+    if len(content(value)) > KEY_BYTES_MAX:
+        raise BadFeed(f"a key of {len(value)} bytes is longer than any, {KEY_BYTES_MAX} are the limit")
+    return content(value)
+
+
+def bitmap(value: Any) -> bytes:
+    """A set of buckets."""
+    if len(content(value)) != BITMAP_BYTES:
+        raise BadFeed(f"a set of buckets has {BITMAP_BYTES} bytes, not {len(value)}")
+    return content(value)
+
+
+def or_none(read: Read) -> Read:
+    return lambda value: None if value is None else read(value)
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:SHOWN] if not isinstance(value, list | dict) else f"a {type(value).__name__} of {len(value)}"
 
 
 def from_state(state: SourceState) -> list[Any]:
@@ -68,8 +113,7 @@ def from_state(state: SourceState) -> list[Any]:
 
 
 def to_state(value: Any) -> SourceState:
-    cluster_id, generation, latest, minimal, keys, chain_at = value
-    return SourceState(str(cluster_id), int(generation), int(latest), int(minimal), int(keys), chain_at)
+    return SourceState(*fields(value, text, number, number, number, number, or_none(content)))
 
 
 def from_changes(revisions: Sequence[Revision]) -> list[Any]:
@@ -77,7 +121,16 @@ def from_changes(revisions: Sequence[Revision]) -> list[Any]:
 
 
 def to_changes(value: Any) -> list[Revision]:
-    return [Revision(number, bodies, chain) for number, bodies, chain in value]
+    """A hundred thousand a second: the bodies are read where they are applied, which finds what is wrong with them."""
+    if type(value) is not list:
+        raise BadFeed(f"a list of revisions is expected, not {_shown(value)}")
+    return [Revision(*fields(each, number, _bodies, content)) for each in value]
+
+
+def _bodies(value: Any) -> list[bytes]:
+    if type(value) is not list or {*map(type, value)} - {bytes}:
+        raise BadFeed(f"the events of a revision are expected, not {_shown(value)}")
+    return value
 
 
 def from_sums(sums: BucketSums) -> list[Any]:
@@ -85,7 +138,11 @@ def from_sums(sums: BucketSums) -> list[Any]:
 
 
 def to_sums(value: Any) -> BucketSums:
-    revision, chain, packed = value
+    revision, chain, packed = fields(value, number, content, content)
+    if len(chain) != DIGEST_BYTES or len(packed) != BUCKETS * DIGEST_BYTES:
+        raise BadFeed(
+            f"digests of {DIGEST_BYTES} bytes are expected, one and {BUCKETS}: not {len(chain) + len(packed)}"
+        )
     return BucketSums(revision, chain, unpack_sums(packed))
 
 
@@ -94,5 +151,10 @@ def from_chunk(chunk: Chunk) -> list[Any]:
 
 
 def to_chunk(value: Any) -> Chunk:
-    payload, checksum, until = value
-    return Chunk(payload, checksum, until)
+    return Chunk(*fields(value, content, content, or_none(content)))
+
+
+def to_refusal(value: Any) -> tuple[str, str, int]:
+    """Kind, text, MM."""
+    kind, said, minimal = fields(value, text, text, number)
+    return kind, said, minimal

@@ -1,6 +1,7 @@
 """/v1/feed: changes and differences for the nodes that keep a vault, as msgpack (`node/feed/wire.py` has the shapes).
 
-A refusal is [kind, text, MM or 0] with status 410 (compacted), 409 (pin refused), 400 or 503.
+A refusal is [kind, text, MM or 0] with status 410 (compacted), 409 (pin refused), 400 or 503. What is too large, does
+not end or is not called msgpack is refused as in the whole API.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from aiohttp import web
 
 from node.feed import wire
 from node.feed.local import local_source
+from node.http.body import read_body
 from node.service import Service
 from recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
 
@@ -41,7 +43,9 @@ class Feed:
         answer = self._answers.get(request.match_info["question"])
         if answer is None:
             raise web.HTTPNotFound
-        body = await request.read()
+        if request.content_type != wire.CONTENT_TYPE:
+            raise web.HTTPUnsupportedMediaType(text=f"the body is {request.content_type}; send {wire.CONTENT_TYPE}")
+        body = await read_body(request)
         try:
             return _packed(200, await answer(body))
         except SourceCompacted as error:
@@ -54,34 +58,33 @@ class Feed:
             return _packed(400, ["bad-request", str(error), 0])
 
     async def _state(self, body: bytes) -> Any:
-        (chain_at,) = wire.arguments(body, int)
+        (chain_at,) = wire.arguments(body, wire.number)
         return wire.from_state(await self._source.state(chain_at))
 
     async def _changes(self, body: bytes) -> Any:
-        first, last = wire.arguments(body, int, int)
+        first, last = wire.arguments(body, wire.number, wire.number)
         return wire.from_changes(await self._source.changes(first, last))
 
     async def _pin(self, body: bytes) -> Any:
-        node, revision, life_ms = wire.arguments(body, str, int, int)
+        node, revision, life_ms = wire.arguments(body, wire.name, wire.number, wire.number)
         return int(await local_source(self._service, node).pin(revision, life_ms / 1000) * 1000)
 
     async def _unpin(self, body: bytes) -> Any:
-        (node,) = wire.arguments(body, str)
+        (node,) = wire.arguments(body, wire.name)
         await local_source(self._service, node).unpin()
 
     async def _sums(self, body: bytes) -> Any:
-        (revision,) = wire.arguments(body, int)
+        (revision,) = wire.arguments(body, wire.number)
         return wire.from_sums(await self._source.sums(revision))
 
     async def _rows(self, body: bytes) -> Any:
-        revision, buckets, newer_than, start, end = wire.arguments(body, int, bytes, int, bytes, bytes | None)
-        with wire.shape():
-            return wire.from_chunk(await self._source.rows(revision, buckets, newer_than, start, end))
+        kinds = wire.number, wire.bitmap, wire.number, wire.key, wire.or_none(wire.key)
+        revision, buckets, newer_than, start, end = wire.arguments(body, *kinds)
+        return wire.from_chunk(await self._source.rows(revision, buckets, newer_than, start, end))
 
     async def _fingerprints(self, body: bytes) -> Any:
-        revision, buckets, start = wire.arguments(body, int, bytes, bytes)
-        with wire.shape():
-            return wire.from_chunk(await self._source.fingerprints(revision, buckets, start))
+        revision, buckets, start = wire.arguments(body, wire.number, wire.bitmap, wire.key)
+        return wire.from_chunk(await self._source.fingerprints(revision, buckets, start))
 
 
 def _packed(status: int, value: Any) -> web.Response:

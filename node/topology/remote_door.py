@@ -98,7 +98,7 @@ class RemoteDoor:
 
 def reason_of(text: Any) -> Reason:
     """One that a newer version has is taken for what can't be mended."""
-    return Reason(text) if text in {each.value for each in Reason} else Reason.WRONG_VERSION
+    return next((each for each in Reason if each.value == text), Reason.WRONG_VERSION)
 
 
 def state_from(answer: Any) -> ClusterState:

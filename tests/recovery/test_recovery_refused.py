@@ -9,6 +9,7 @@ import pytest
 
 from metastore.lineage import Lineage as StoreLineage
 from metastore.requests import Compact, DeleteRange, FoundCluster, Pin, Put
+from recovery.chunks import chunk_of
 from recovery.decide import Case, RefusalReason
 from recovery.errors import ChunkDamaged, RecoveryRefused
 from recovery.estimate import Rates
@@ -130,6 +131,23 @@ async def test_a_damaged_chunk_is_asked_for_again_but_not_for_ever() -> None:
     node.source.spoil["rows"] = lambda chunk: type(chunk)(b"?" + chunk.payload, chunk.checksum, chunk.until)
     with pytest.raises(ChunkDamaged, match="came damaged 5 times"):
         await node.recover()
+
+
+@pytest.mark.parametrize("question", ["rows", "fingerprints"])
+@pytest.mark.parametrize("cut", [1, 7, 37])
+async def test_half_a_row_under_a_right_checksum_ends_the_try_and_keeps_what_is_there(question: str, cut: int) -> None:
+    """Made so by a member that is faulty, or is of another release."""
+    bench = Bench()
+    await bench.once()
+    bench.write(30)
+    bench.cluster.do(DeleteRange(b"/k/", b"/k0"))
+    bench.write(30)
+    bench.compact()
+    node = bench.node()
+    node.source.spoil[question] = lambda chunk: chunk_of([chunk.payload, b"?" * cut], chunk.until)
+    with pytest.raises(ChunkDamaged, match=f"the {question} of a chunk end in the middle of one"):
+        await node.recover()
+    await bench.once()
 
 
 async def test_a_listener_that_throws_leaves_lv_before_its_revision_and_the_next_start_retries() -> None:

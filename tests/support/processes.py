@@ -246,7 +246,9 @@ class Cluster:
 
         digests: list[dict[str, Any]] = await until(same_revision, "digests at one revision")
         for node, digest in zip(asked, digests, strict=True):
-            assert digest == digests[0], f"{node.id} differs from {asked[0].id} at revision {digest['revision']}"
+            wrong = {name: (value, digests[0][name]) for name, value in digest.items() if value != digests[0][name]}
+            shown = {name: "..." if name == "buckets" else pair for name, pair in wrong.items()}
+            assert not wrong, f"{node.id} differs from {asked[0].id} at revision {digest['revision']}: {shown}"
         return digests[0]
 
     def kill(self) -> None:
