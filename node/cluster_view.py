@@ -95,4 +95,6 @@ def not_ready(service: Service) -> list[str]:
         reasons.append("no leader is known: a majority of the voters has to be up and connected")
     if status.commit_index - status.applied_index > CAUGHT_UP_ENTRIES:
         reasons.append(f"catching up: entry {status.applied_index} of {status.commit_index} is applied")
+    elif not service.store.lineage.cluster_id:
+        reasons.append("the cluster has no id yet: its first leader is about to choose one")
     return reasons

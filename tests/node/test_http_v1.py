@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
+from metastore.codec import encode_command
+from metastore.requests import FoundCluster
 from node.http.server import HttpServer
 from tests.support.fake_group import FakeGroup
 
@@ -304,6 +306,11 @@ async def test_membership_and_leadership(http: ClientSession, group: FakeGroup) 
 
 
 async def test_readiness_says_why_not(http: ClientSession, group: FakeGroup) -> None:
+    """A new cluster is ready once it has an id: what it says of itself does not change afterwards."""
+    status, found = await ask(http, "GET", "/readyz")
+    assert (status, len(found["reasons"])) == (503, 1)
+    assert "the cluster has no id yet" in found["reasons"][0]
+    group.apply([encode_command(FoundCluster("id-1"))])
     assert await ask(http, "GET", "/readyz") == (200, {"ready": True, "reasons": []})
     group.leading = False
     status, found = await ask(http, "GET", "/readyz")

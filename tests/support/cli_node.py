@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from metastore.codec import encode_command
 from metastore.limits import Limits
+from metastore.requests import FoundCluster
 from node.service import Service
 from node.stream.server import StreamServer
 from raftgroup.membership import Member, MemberRole, Membership
@@ -37,6 +39,7 @@ def cli_node(deadline_s: float = 0.3, limits: Limits | None = None) -> Iterator[
 
     async def serve() -> None:
         group = fake_group(limits)
+        group.apply([encode_command(FoundCluster("id-1"))])
         server = StreamServer(Service(group, group.store, deadline_s=deadline_s), "demo")
         await server.start("127.0.0.1", 0)
         endpoint = f"127.0.0.1:{server.port}"
