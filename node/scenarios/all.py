@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.scenarios import alone, catching_up, racing, refusing
+from node.scenarios import alone, catching_up, local_data, racing, refusing
 from node.scenarios.story import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -10,5 +10,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     *racing.SCENARIOS,
     *refusing.SCENARIOS,
     *alone.SCENARIOS,
+    *local_data.SCENARIOS,
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -1,30 +1,24 @@
-"""What a node does without its cluster, with a crash in the middle, and in front of a closed door."""
+"""What a node does without its cluster, and in front of a closed door."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
-import signal
-from pathlib import Path
 from urllib.parse import quote
 
 from node.address import Address
 from node.ports_in_use import PortUnavailable, check_free
 from node.scenarios.actor import Actor
-from node.scenarios.catching_up import EQUAL, UNDISTURBED, a_follower, check_state
-from node.scenarios.edits import FLIGHTS, PARTITIONS, below, late_rows, retired
+from node.scenarios.catching_up import a_follower
+from node.scenarios.edits import PARTITIONS, below
 from node.scenarios.members import Members
 from node.scenarios.refusing import REFUSED
 from node.scenarios.stage import Stage
-from node.scenarios.staged_node import content_of, name_of
 from node.scenarios.story import Report, Scenario
 from node.topology.records import PROTOCOL_VERSION
 
 TOKEN = "let-me-in-please"
 MARK = "Palisade-Standalone"
-DIES_AT = 75
-"""Behind 60 evictions, while a partition is fetched: what is half there has the right version."""
 
 
 async def standalone(stage: Stage) -> Report | None:
@@ -63,69 +57,6 @@ def is_silent(node: Actor) -> bool:
     except PortUnavailable:
         return False
     return True
-
-
-async def crash_in_eviction(stage: Stage) -> Report | None:
-    cluster = await stage.cluster(1)
-    await cluster.compact(await cluster.load(late_rows(below(stage.entries, FLIGHTS), 1)))
-    victim, calm = (cluster.follower(name) for name in ("f1", "f2"))
-    for node in (victim, calm):
-        node.plan = {"partitions": str(stage.folder / f"{node.name}-partitions")}
-        await node.start()
-    latest = await cluster.latest()
-    for node in (victim, calm):
-        await stage.caught_up(node, latest)
-        await node.stop()
-    stage.say(f"f1 and f2 hold {len(files_of(victim))} partitions of flights each, and are stopped")
-    latest = await change_flights(stage, cluster)
-    untouched = inodes_of(victim)
-    victim.plan["dies_at_step"] = DIES_AT
-    await victim.start()
-    (code,) = await stage.all_end([victim])
-    stage.say(f"f1 starts, and dies in step {DIES_AT} of its eviction, with a partition half there: {code}")
-    del victim.plan["dies_at_step"]
-    await asyncio.gather(victim.start(), calm.start())
-    stage.say("f1 starts again, and f2 for the first time, undisturbed")
-    report = await stage.caught_up(victim, latest)
-    smooth = await stage.caught_up(calm, latest)
-    stage.check("crashed", code == -signal.SIGKILL and "eviction" in report["phases"], f"f2: case {smooth['case']}")
-    wanted = await wanted_files(cluster)
-    same = files_of(victim) == files_of(calm) == wanted
-    stage.check("as-undisturbed", same, f"{len(wanted)} partitions, each whole and in its version")
-    kept = sum(untouched.get(name) == inode for name, inode in inodes_of(victim).items())
-    counts = smooth["resources"]
-    stage.check("keeps", kept == counts["kept"] > 0, f"{kept} files; f2 says {counts}")
-    await check_state(stage, victim, cluster)
-    return report
-
-
-async def change_flights(stage: Stage, cluster: Members) -> int:
-    flights = below(stage.entries, FLIGHTS)
-    await cluster.load(late_rows(flights, 40, wave=3))
-    gone = retired(flights, FLIGHTS, 20)
-    latest = await cluster.compact(await cluster.delete(gone))
-    stage.say(f"40 partitions of flights get late rows, {len(gone)} are dropped, all of it is compacted")
-    return latest
-
-
-def folder_of(node: Actor) -> Path:
-    return Path(node.plan["partitions"])
-
-
-def files_of(node: Actor) -> dict[str, str]:
-    return {file.name: file.read_text(encoding="utf-8") for file in folder_of(node).iterdir()}
-
-
-def inodes_of(node: Actor) -> dict[str, tuple[int, int]]:
-    """Changes with whatever is done to a file."""
-    return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder_of(node).iterdir()}
-
-
-async def wanted_files(cluster: Members) -> dict[str, str]:
-    """What the catalog says that a node holds."""
-    found = await cluster.client.range(FLIGHTS, prefix=True)
-    versions = {name_of(kv.key): json.loads(kv.value)["digest"] for kv in found.kvs}
-    return {name: content_of(name, version) for name, version in versions.items()}
 
 
 async def join_rejected(stage: Stage) -> None:
@@ -181,20 +112,6 @@ SCENARIOS = (
             "comes-back": "the same folder joins its cluster afterwards, by case a",
         },
         "standalone",
-    ),
-    Scenario(
-        "crash-in-eviction",
-        "a node dies in the middle of evicting local data; the next start ends as an undisturbed one",
-        "R5; scenarios.md: crash at every step of snapshot and eviction",
-        crash_in_eviction,
-        {
-            "crashed": "the first start died in its eviction, the second one went on with the stored plan",
-            "as-undisturbed": "its partitions are those of the catalog and of the node that did not crash, each whole",
-            "keeps": "what was still assigned and unchanged was not touched",
-            "equal": EQUAL,
-            "undisturbed": UNDISTURBED,
-        },
-        "a",
     ),
     Scenario(
         "join-rejected",

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 
 from catalog.demo.entries import ROOT, CatalogEntry
+from catalog.demo.tables import FLIGHTS
 
 PARTITIONS = f"{ROOT}partitions/".encode()
-FLIGHTS = f"{ROOT}partitions/flights/".encode()
+LATE_FLIGHT = "9999"
 PLANES = f"{ROOT}planes/".encode()
 
 
@@ -32,6 +33,16 @@ def late_row(partition: CatalogEntry, wave: int) -> CatalogEntry:
     record |= {"rows": record["rows"] + wave, "size_bytes": record["size_bytes"] + 97 * wave}
     record["digest"] = f"sha256:{digest}"
     return CatalogEntry(partition.key, json.dumps(record, sort_keys=True, separators=(",", ":")).encode())
+
+
+def late_flights(rows: Sequence[Sequence[str]], days: Collection[str]) -> list[list[str]]:
+    """With one more flight on these days of the month: a copy of each day's last one, with a number of its own."""
+    day, flight = FLIGHTS.header.index("day"), FLIGHTS.header.index("flight")
+    last = {row[day]: row for row in rows if row[day] in days}
+    late = [list(row) for row in last.values()]
+    for row in late:
+        row[flight] = LATE_FLIGHT
+    return [*map(list, rows), *late]
 
 
 def retired(entries: Sequence[CatalogEntry], prefix: bytes, count: int) -> list[bytes]:

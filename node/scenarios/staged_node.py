@@ -1,14 +1,13 @@
 """`python -m node.scenarios.staged_node PLAN node --id f1 ...`: a node with something on its vault, for scenarios.
 
-A plain node has no components on its vault and holds nothing beside it. To show what they are told and what becomes of
-local data, PLAN (JSON) gives it some: a component that takes its time and writes down what it hears, a folder of
-partitions, and the place where the process is to die. None of this is part of `palisade node`.
+To show what the components on a vault are told, and what becomes of local data when a node dies, PLAN (JSON) gives a
+node a component that takes its time and writes down what it hears, and its disk a place where the process is to die.
+None of this is part of `palisade node`.
 
     listener_ms   how long the component takes for each revision
     holds_at      after how many of them it waits for the file `until` to be there
     told          the file into which it writes what it has been told, a line of JSON each
-    partitions    the folder of the partitions of flights
-    dies_at_step  SIGKILL to itself in the middle of this step of its eviction, with the resource half there
+    dies_at_step  SIGKILL to itself in the middle of this step with its partitions, with the file half there
     pin_life_s    how long this node may hold MM while it recovers
 """
 
@@ -29,11 +28,9 @@ from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Listeners, Told
 from node.config import NodeConfig
 from node.follower import FollowerNode
-from node.scenarios.edits import FLIGHTS
+from node.partitions.disk import FolderDisk
 from node.vault_keeper import OnVault
 from recovery.pinning import PIN_LIFE_S_MAX
-from recovery.ports import Resources
-from vault.vault import Vault
 
 POLL_S = 0.02
 
@@ -44,7 +41,6 @@ class Plan:
     holds_at: int = 0
     until: str = ""
     told: str = ""
-    partitions: str = ""
     dies_at_step: int = 0
     pin_life_s: float = PIN_LIFE_S_MAX
 
@@ -81,62 +77,39 @@ def write_line(path: Path, line: str) -> None:
         file.write(line + "\n")
 
 
-class PartitionFolder:
-    """The partitions of flights as files: `recovery.ports.Resources`. The first line of a file is its version."""
+class DyingDisk(FolderDisk):
+    """Dies with a file half there, as a loss of power leaves it: under its own name, and not whole."""
 
-    def __init__(self, plan: Plan, vault: Vault) -> None:
-        self._folder = Path(plan.partitions)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._vault = vault
-        self._dies_at = plan.dies_at_step
+    def __init__(self, folder: Path, dies_at: int) -> None:
+        super().__init__(folder)
+        self._at, self._dies_at = folder, dies_at
         self._steps = 0
 
-    async def local(self) -> dict[str, str]:
-        return {file.name: file.read_text(encoding="utf-8").partition("\n")[0] for file in self._folder.iterdir()}
+    async def rename(self, old: str, new: str) -> None:
+        content = (self._at / old).read_bytes()
+        self._step(new, content)
+        await super().rename(old, new)
 
-    async def assigned(self) -> dict[str, str]:
-        items = self._vault.range(FLIGHTS, FLIGHTS + b"\xff")
-        return {name_of(item.key): json.loads(item.value)["digest"] for item in items}
+    async def remove(self, file: str) -> None:
+        path = self._at / file
+        self._step(file, path.read_bytes() if path.exists() else b"")
+        await super().remove(file)
 
-    async def evict(self, name: str) -> None:
-        file = self._folder / name
-        self._step(file, file.read_text(encoding="utf-8") if file.exists() else "")
-        file.unlink(missing_ok=True)
-
-    async def fetch(self, name: str, version: str) -> None:
-        file, content = self._folder / name, content_of(name, version)
-        self._step(file, content)
-        file.write_text(content, encoding="utf-8")
-
-    def _step(self, file: Path, content: str) -> None:
-        """The worst moment to die: what is there is torn, and its first line says all the same that it is right."""
+    def _step(self, file: str, content: bytes) -> None:
         self._steps += 1
         if self._steps == self._dies_at:
-            file.write_text(content[:-10], encoding="utf-8")
+            (self._at / file).write_bytes(content[: len(content) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def name_of(key: bytes) -> str:
-    return key.removeprefix(FLIGHTS).decode()
-
-
-def content_of(name: str, version: str) -> str:
-    """What the node holds of a partition; the version says which rows it has."""
-    return f"{version}\nthe flights of {name}, as of {version}\n"
 
 
 def make_staged(plan: Plan, config: NodeConfig) -> FollowerNode:
     listeners = Listeners()
     hears = plan.told or plan.listener_ms or plan.holds_at
     parts = [Part("ledger", Ledger(plan, listeners))] if hears else []
-    staged = OnVault(Lifecycle(parts, listeners), pin_life_s_max=plan.pin_life_s)
-    if not plan.partitions:
-        return FollowerNode(config, staged)
-
-    def held(vault: Vault) -> Resources:
-        return PartitionFolder(plan, vault)
-
-    return FollowerNode(config, OnVault(staged.components, held, staged.pin_life_s_max))
+    node = FollowerNode(config, OnVault(Lifecycle(parts, listeners), pin_life_s_max=plan.pin_life_s))
+    if plan.dies_at_step and node.partitions.holder is not None:
+        node.partitions.holder.shelf.disk = DyingDisk(config.data_dir / "partitions", plan.dies_at_step)
+    return node
 
 
 if __name__ == "__main__":

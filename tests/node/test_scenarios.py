@@ -8,9 +8,10 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from catalog.demo.entries import entry
+from catalog.demo.entries import contents_by_day, entry
+from catalog.demo.tables import FLIGHTS
 from node.scenarios.all import BY_NAME, SCENARIOS
-from node.scenarios.edits import PARTITIONS, late_rows
+from node.scenarios.edits import LATE_FLIGHT, PARTITIONS, late_flights, late_rows
 from node.scenarios.hosted import Run
 from node.scenarios.runner import end_text
 from node.scenarios.story import CASE, Check, Event, Outcome, complete, judge_case
@@ -66,6 +67,14 @@ def test_late_rows_change_every_partition_and_each_wave_otherwise() -> None:
     assert len({one.value for one in changed if one.key == partitions[0].key}) == 3
     assert late_rows(partitions, 7) == changed
     assert late_rows(partitions, 3, wave=2) != changed[:3]
+
+
+def test_late_flights_change_the_partitions_of_their_days_and_no_others() -> None:
+    rows = [["2013", "1", str(day), *["0"] * (len(FLIGHTS.header) - 3)] for day in (1, 1, 2, 3)]
+    before, after = (contents_by_day(FLIGHTS, each) for each in (rows, late_flights(rows, {"1", "3", "9"})))
+    assert [day for day in before if before[day] != after[day]] == ["2013-01-01", "2013-01-03"]
+    assert before.keys() == after.keys()
+    assert all(LATE_FLIGHT.encode() in after[day] for day in ("2013-01-01", "2013-01-03"))
 
 
 async def test_over_http_a_node_that_was_not_told_to_starts_none(http: ClientSession) -> None:
