@@ -1,0 +1,241 @@
+"""Carries procedures out: reads, asks the pure side what is to be written, writes it, and waits for PROCEED.
+
+Whatever is interrupted anywhere is taken up again by `run`, here or at another node, from the record alone. No state is
+kept between two steps. Every transaction compares the revision of the record that it was decided on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from catalog import keys, locks
+from catalog.errors import Busy, CatalogError, NoSuchProcedure, ProcedureDiffers, RolledBack
+from catalog.kinds.kind import Drawn, Kind
+from catalog.plan import READ_MAX, Changes, NeedsRange, NeedsRow, Plan, Rows
+from catalog.ports import CatalogStore, ReleaseRefused
+from catalog.procedure_record import from_bytes, to_bytes
+from catalog.procedures import (
+    Actor,
+    Procedure,
+    State,
+    check_cancellable,
+    destroyed,
+    failed,
+    finished,
+    is_same,
+    prepared,
+    released,
+    rolled_back,
+    submitted,
+)
+from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn, prefix_end
+from metastore.results import KeyValue, RangeResult
+
+BATCH_ROWS = 256
+"""How many rows of data one transaction removes: it never delays a heartbeat."""
+OPEN_MAX = 500
+ROUNDS_MAX = 1000
+"""Of reading for one plan."""
+
+
+class Pending(Exception):
+    """PROCEED was refused for a change that is never taken back (F8): it stays pending, try again later."""
+
+
+class Engine:
+    """`node` is written into the history. Safe to run at any number of nodes at a time."""
+
+    def __init__(self, store: CatalogStore, node: str) -> None:
+        self._store = store
+        self._node = node
+
+    # Begin.
+
+    async def submit(self, id_: str, kind: Kind, request: Mapping[str, Any], object_id: str) -> Procedure:
+        """Record it and take its locks; the same again is found, and not begun a second time.
+
+        Raises Busy (naming the procedure that works on the object), ProcedureDiffers.
+        """
+        wanted = locks.least(kind.locks(request))
+        first = submitted(id_, kind, request, object_id, wanted, self._actor())
+        known = await self._known(first)
+        if known is not None:
+            return known
+        await self._check_room()
+        request_ = Txn(
+            (locks.absent(first.key), *locks.are_free(wanted)),
+            (Put(first.key, to_bytes(first)), *locks.take(wanted, id_)),
+        )
+        if not (await self._store.txn(request_)).succeeded:
+            known = await self._known(first)
+            if known is not None:
+                return known
+            raise Busy(f"{', '.join(wanted)}: {await self._holder(wanted)}; wait for its end, then try again")
+        return await self.read(id_)
+
+    async def _known(self, first: Procedure) -> Procedure | None:
+        try:
+            found = await self.read(first.id)
+        except NoSuchProcedure:
+            return None
+        if not is_same(found, first.kind, first.request):
+            raise ProcedureDiffers(f"procedure {first.id} is a {found.kind} with other fields: choose another id")
+        return found
+
+    async def _check_room(self) -> None:
+        found = await self._store.range(Range(keys.LOCKS, prefix_end(keys.LOCKS), count_only=True))
+        if found.count >= OPEN_MAX:
+            raise Busy(f"{found.count} objects are locked by procedures, the limit is {OPEN_MAX}: wait for some to end")
+
+    async def _holder(self, wanted: Iterable[str]) -> str:
+        for lock in wanted:
+            key = locks.lock_key(lock)
+            for read in (Range(key, prefix_end(key), limit=1), *map(Range, locks.keys_above(lock))):
+                found = await self._store.range(read)
+                if found.kvs:
+                    return f"procedure {found.kvs[0].value.decode('utf-8', 'replace')} works there"
+        return "another procedure worked there"
+
+    # Look.
+
+    async def read(self, id_: str) -> Procedure:
+        """As committed. Raises NoSuchProcedure, DamagedRow."""
+        key = keys.PROCEDURES + id_.encode()
+        row = first_of(await self._store.range(Range(key)))
+        if row is None:
+            raise NoSuchProcedure(f"there is no procedure {id_}: it was never begun, or ended long ago")
+        return from_bytes(key, row.value, row.mod_revision)
+
+    async def open_ids(self) -> list[str]:
+        """Of the procedures that have not ended: every one of them has a lock."""
+        found = await self._store.range(Range(keys.LOCKS, prefix_end(keys.LOCKS)))
+        return list(dict.fromkeys(row.value.decode("utf-8", "replace") for row in found.kvs))
+
+    # Go on.
+
+    async def run(self, id_: str) -> Procedure:
+        """Until it has ended. Raises Pending, NoSuchProcedure, DamagedRow, and what the store raises."""
+        procedure = await self.read(id_)
+        while not procedure.ended:
+            await self._advance(procedure)
+            procedure = await self.read(id_)
+        return procedure
+
+    async def cancel(self, id_: str) -> Procedure:
+        """Take it back, if it still can be. Raises NotCancellable, NoSuchProcedure."""
+        why = RolledBack("it was cancelled")
+        while True:
+            procedure = await self.read(id_)
+            check_cancellable(procedure)
+            if procedure.state is State.SUBMITTED:
+                done = await self._end(procedure, failed(procedure, why, self._actor()), {})
+            else:
+                done = await self._roll_back(procedure, why)
+            if done:
+                return await self.read(id_)
+
+    async def _advance(self, procedure: Procedure) -> bool:
+        """One step. Whether it was written; False when the record was changed by somebody else meanwhile."""
+        if procedure.state is State.SUBMITTED:
+            return await self._prepare(procedure)
+        if procedure.state is State.PREPARED:
+            return await self._release(procedure)
+        return await self._destroy(procedure)
+
+    async def _prepare(self, procedure: Procedure) -> bool:
+        rows = Rows()
+        try:
+            plan = await self._plan(procedure, rows)
+            before = await self._rows_before(plan, rows)
+            after = prepared(procedure, plan, before, self._actor())
+            record = to_bytes(after)
+        except CatalogError as error:
+            return await self._end(procedure, failed(procedure, error, self._actor()), {})
+        unchanged = [is_at(key, row.mod_revision if row else 0) for key, row in rows.found.items()]
+        return await self._write(procedure, [*writes(plan.prepare), Put(procedure.key, record)], unchanged)
+
+    async def _plan(self, procedure: Procedure, rows: Rows) -> Plan:
+        """Raises CatalogError."""
+        kind, drawn = procedure.operation, Drawn(procedure.id, procedure.object_id)
+        for _ in range(ROUNDS_MAX):
+            try:
+                return kind.plan(kind.checked(dict(procedure.request)), rows, drawn)
+            except NeedsRow as need:
+                rows.found[need.key] = first_of(await self._store.range(Range(need.key)))
+            except NeedsRange as need:
+                rows.ranges[need.prefix] = await self._below(need.prefix)
+        raise CatalogError(f"procedure {procedure.id} asks for more than {ROUNDS_MAX} rows: name a smaller part")
+
+    async def _below(self, prefix: bytes) -> tuple[KeyValue, ...]:
+        found = await self._store.range(Range(prefix, prefix_end(prefix), limit=READ_MAX + 1, exact_count=False))
+        if len(found.kvs) > READ_MAX:
+            raise CatalogError(f"there are more than {READ_MAX} rows below {prefix.decode()}: name a smaller part")
+        return found.kvs
+
+    async def _rows_before(self, plan: Plan, rows: Rows) -> Changes:
+        """Of what the plan changes; rows that came from a range are compared from now on, like the others."""
+        ranged = {row.key: row for found in rows.ranges.values() for row in found}
+        for key in plan.prepare:
+            if key not in rows.found:
+                rows.found[key] = ranged.get(key) or first_of(await self._store.range(Range(key)))
+        return {key: row.value if (row := rows.found[key]) else None for key in plan.prepare}
+
+    async def _release(self, procedure: Procedure) -> bool:
+        try:
+            await self._store.released(procedure.revision)
+        except ReleaseRefused as refused:
+            if procedure.operation.keeps:
+                raise Pending(f"procedure {procedure.id} waits for its release: {refused}") from refused
+            return await self._roll_back(procedure, RolledBack(f"it could not be released: {refused}"))
+        after = released(procedure, self._actor())
+        if after.ended:
+            return await self._end(procedure, after, procedure.finish)
+        return await self._write(procedure, [Put(procedure.key, to_bytes(after))])
+
+    async def _roll_back(self, procedure: Procedure, why: RolledBack) -> bool:
+        return await self._end(procedure, rolled_back(procedure, why, self._actor()), procedure.undo)
+
+    async def _destroy(self, procedure: Procedure) -> bool:
+        """One batch, or the end. After it every prefix is empty: the transaction that ends it compares that."""
+        for gone, prefix in enumerate(procedure.destroy[procedure.gone :], procedure.gone):
+            start = prefix.encode()
+            read = Range(start, prefix_end(start), limit=BATCH_ROWS, keys_only=True, exact_count=False)
+            found = (await self._store.range(read)).kvs
+            if found:
+                after = destroyed(procedure, gone, len(found), self._actor())
+                removal = DeleteRange(found[0].key, found[-1].key + b"\0")
+                return await self._write(procedure, [removal, Put(procedure.key, to_bytes(after))])
+        empty = [locks.absent(prefix.encode(), prefix_end(prefix.encode())) for prefix in procedure.destroy]
+        if await self._end(procedure, finished(procedure, self._actor()), procedure.finish, empty):
+            return True
+        again = destroyed(procedure, 0, 0, self._actor())
+        return await self._write(procedure, [Put(procedure.key, to_bytes(again))])
+
+    async def _end(
+        self, before: Procedure, after: Procedure, changes: Changes, compare: Iterable[Compare] = ()
+    ) -> bool:
+        last = [*writes(changes), *locks.give_back(before.locks), Put(after.key, to_bytes(after))]
+        return await self._write(before, last, compare)
+
+    async def _write(
+        self, seen: Procedure, operations: Iterable[Put | DeleteRange], compare: Iterable[Compare] = ()
+    ) -> bool:
+        request = Txn((is_at(seen.key, seen.revision), *compare), tuple(operations))
+        return (await self._store.txn(request)).succeeded
+
+    def _actor(self) -> Actor:
+        return Actor(self._node, self._store.now_ms())
+
+
+def is_at(key: bytes, revision: int) -> Compare:
+    """Holds while the row is as it was read; 0 for one that was not there."""
+    return Compare(key, CompareTarget.MOD, CompareResult.EQUAL, revision)
+
+
+def writes(changes: Changes) -> list[Put | DeleteRange]:
+    return [DeleteRange(key) if value is None else Put(key, value) for key, value in changes.items()]
+
+
+def first_of(found: RangeResult) -> KeyValue | None:
+    return found.kvs[0] if found.kvs else None

@@ -1,0 +1,1 @@
+"""The operations of the catalog (Tier A of seed 000), each as a pure plan. `all.py` has them by name."""

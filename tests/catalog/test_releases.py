@@ -1,0 +1,126 @@
+"""PROCEED is refused: what can be taken back is taken back (F9), and what must not be stays pending (F8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalog import keys
+from catalog.engine import Pending
+from catalog.errors import Busy, NotCancellable, ProcedureDiffers
+from catalog.kinds.all import KINDS
+from catalog.procedures import State
+from tests.support.catalog_world import CASES, DB, GRANT, TABLE, USER, Operation, world_for
+
+KEPT = [case for case in CASES if KINDS[case[1][0]].keeps]
+REVERSIBLE = [case for case in CASES if not KINDS[case[1][0]].keeps]
+
+
+def names(cases: list[tuple[list[Operation], Operation]]) -> list[str]:
+    return [kind for _, (kind, _) in cases]
+
+
+@pytest.mark.parametrize(("before", "operation"), REVERSIBLE, ids=names(REVERSIBLE))
+async def test_it_is_taken_back_to_the_last_bit(before: list[Operation], operation: Operation) -> None:
+    world = await world_for(before)
+    there = world.catalog()
+    world.refusing = True
+    kind, request = operation
+    done = await world.do(kind, **request)
+    assert done.state is State.ROLLED_BACK
+    assert done.failed is not None
+    assert "n9 can't fence itself" in done.failed.text
+    assert world.catalog() == there
+    world.refusing = False
+    assert (await world.do(kind, "again", **request)).state is State.DONE
+
+
+@pytest.mark.parametrize(("before", "operation"), KEPT, ids=names(KEPT))
+async def test_permissions_stay_pending_and_are_never_reported_as_failed(
+    before: list[Operation], operation: Operation
+) -> None:
+    """F8, and point 3 of the review in seed 000: REVOKE is effective once it is written; it must not say otherwise."""
+    world = await world_for(before)
+    world.refusing = True
+    kind, request = operation
+    await world.submit("mine", kind, **request)
+    for node in ("n1", "n2", "n3"):
+        with pytest.raises(Pending):
+            await world.engine(node).run("mine")
+        pending = await world.engine().read("mine")
+        assert (pending.state, pending.failed) == (State.PREPARED, None)
+    written = world.below(keys.PERMISSIONS)
+    with pytest.raises(NotCancellable, match="changed permissions already"):
+        await world.engine().cancel("mine")
+    world.refusing = False
+    assert (await world.engine("n2").run("mine")).state is State.DONE
+    assert world.below(keys.PERMISSIONS) == written
+
+
+async def test_what_waits_can_be_cancelled_and_what_destroys_can_not() -> None:
+    world = await world_for([DB, TABLE])
+    there = world.catalog()
+    engine = world.engine()
+    await world.submit("first", "drop-table", table="plant.readings")
+    await engine._advance(await engine.read("first"))
+    assert (await engine.cancel("first")).state is State.ROLLED_BACK
+    assert world.catalog() == there
+    await world.submit("second", "drop-table", table="plant.readings")
+    await engine._advance(await engine.read("second"))
+    await engine._advance(await engine.read("second"))
+    with pytest.raises(NotCancellable, match="removes data already"):
+        await engine.cancel("second")
+    await engine.run("second")
+    with pytest.raises(NotCancellable, match="has ended"):
+        await engine.cancel("second")
+
+
+async def test_an_operation_on_an_object_that_is_worked_on_is_refused_by_name() -> None:
+    world = await world_for([DB, TABLE, ("create-database", {"database": "plant2"})])
+    await world.submit("first", "drop-table", table="plant.readings")
+    for kind, request in (
+        ("add-column", {"table": "plant.readings", "column": "heat", "type": "double"}),
+        ("drop-database", {"database": "plant"}),
+        ("set-ttl", {"path": "plant.readings", "ttl_ms": 5}),
+        ("rename-table", {"table": "plant.readings", "to": "other"}),
+    ):
+        with pytest.raises(Busy, match="procedure first works there") as refused:
+            await world.submit("second", kind, **request)
+        assert refused.value.retry
+    assert (await world.do("drop-database", database="plant2")).state is State.DONE
+    await world.engine().run("first")
+    assert (await world.do("drop-database", database="plant")).state is State.DONE
+
+
+async def test_who_works_on_a_database_works_on_all_that_is_in_it() -> None:
+    world = await world_for([DB, TABLE])
+    await world.submit("first", "drop-database", database="plant")
+    with pytest.raises(Busy, match="procedure first works there"):
+        await world.submit("second", "add-column", table="plant.readings", column="heat", type="double")
+
+
+async def test_an_id_is_for_one_operation() -> None:
+    world = await world_for([DB])
+    await world.do(TABLE[0], "mine", **TABLE[1])
+    with pytest.raises(ProcedureDiffers, match="mine is a create-table with other fields"):
+        await world.do("drop-table", "mine", table="plant.readings")
+
+
+async def test_a_plan_whose_rows_change_before_it_is_written_is_made_anew() -> None:
+    """Somebody writes the row with a plain client between reading and writing: nothing of it is lost."""
+    world = await world_for([USER])
+    engine = world.engine()
+    await world.submit("mine", GRANT[0], **GRANT[1])
+    procedure = await engine.read("mine")
+    alice = keys.at(keys.USERS, "alice")
+    txn = world.txn
+
+    async def meddled(request: object) -> object:
+        world.txn = txn  # type: ignore[method-assign]
+        world.put(alice, b'{"name":"alice","grants":[],"roles":["ops"]}')
+        return await txn(request)  # type: ignore[arg-type]
+
+    world.txn = meddled  # type: ignore[method-assign,assignment]
+    assert not await engine._advance(procedure)
+    assert (await engine.run("mine")).state is State.DONE
+    assert world.row(alice)["roles"] == ["ops"]
+    assert len(world.row(alice)["grants"]) == 1

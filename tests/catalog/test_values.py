@@ -1,0 +1,237 @@
+"""Values of the catalog: what is written can be read, what nobody should have written is refused by name (hostile
+input: wrong type, huge, half, foreign)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog import keys
+from catalog.database import Database
+from catalog.device import Device, Series
+from catalog.errors import BadField, CatalogError, DamagedRow, by_code
+from catalog.form import ROW_BYTES_MAX
+from catalog.kinds.all import KINDS, kind_named
+from catalog.locks import are_free, least
+from catalog.passwords import fits, sealed
+from catalog.permissions import Grant, Subject
+from catalog.procedure_record import from_bytes, to_bytes
+from catalog.table import Column, Table
+from catalog.template import Template, TemplatePath
+from catalog.ttl import TtlRule
+from catalog.view import View
+from tests.support.catalog_world import CASES, SALT, TABLE, CatalogWorld, world_for
+
+VALUES: list[Any] = [
+    Database("plant", "o-1", {"owner": "ops"}, "p1"),
+    Table(
+        "plant", "readings", "o-2", "palisade.data/o-1/o-2/", (Column(1, "machine", "string", "tag"),), 2, {}, ("m1",)
+    ),
+    Device(
+        "plant.l.p", "o-3", "palisade.data/o-1/o-3/", True, (Series("heat", "int32", "rle", "lz4"),), "meter", ("x",)
+    ),
+    Template("meter", (Series("volts", "double", "plain", "zstd"),)),
+    TemplatePath("plant.line2", "meter"),
+    View("plant.v", "plant.l.p.heat"),
+    TtlRule("plant", 5),
+    Subject("user", "alice", (Grant("read", "/é"),), ("ops",)),
+    Subject("role", "ops"),
+]
+
+
+def refusal(call: Callable[[], object], kind: type[Exception]) -> str | None:
+    """What it was refused with; None where it was taken. Any other error is a fault."""
+    try:
+        call()
+    except kind as refused:
+        return str(refused)
+    return None
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_what_is_written_can_be_read_and_is_canonical(value: Any) -> None:
+    packed = value.to_bytes()
+    assert type(value).from_bytes(value.key, packed) == value
+    assert packed == json.dumps(json.loads(packed), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    assert value.key.startswith(keys.ROOT)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_row_that_is_damaged_is_refused_with_its_key(value: Any) -> None:
+    packed = value.to_bytes()
+    whole = json.loads(packed)
+    bad: list[bytes] = [b"", b"null", b"[]", b"\xff", packed[:-1], b"[" * 100_000, b'{"name": 5}']
+    for name in whole:
+        bad += [json.dumps({**whole, name: wrong}).encode() for wrong in (None, -1, 1.5, {"a": 1}, [[]], "x" * 2000)]
+    for each in bad:
+        said = refusal(lambda each=each: type(value).from_bytes(value.key, each), DamagedRow)
+        assert said is None or value.key.decode() in said
+
+
+def test_data_of_a_row_is_never_outside_of_the_place_for_data() -> None:
+    """What a table calls its data is what a drop removes: a row that somebody else wrote must not reach further."""
+    table = VALUES[1]
+    for data in (
+        "",
+        "/",
+        "palisade/catalog/",
+        "palisade.data/",
+        "palisade.data/a/",
+        "palisade.data/a/b",
+        "palisade.data//b/",
+    ):
+        packed = json.dumps({**json.loads(table.to_bytes()), "data": data}).encode()
+        with pytest.raises(DamagedRow):
+            Table.from_bytes(table.key, packed)
+
+
+HOSTILE: list[tuple[str, dict[str, Any], str]] = [
+    ("create-table", {}, "table: is missing"),
+    ("create-table", {"table": "plant"}, "table: 'plant' is no path of 2 names"),
+    ("create-table", {"table": "a.b.c", "columns": []}, "table: 'a.b.c' is no path of 2"),
+    ("create-table", {"table": "../../etc", "columns": []}, "table: "),
+    ("create-table", {"table": "a.b/c", "columns": []}, "table: "),
+    ("create-table", {"table": "a.b", "columns": []}, "columns: is a list of 0"),
+    ("create-table", {"table": "a.b", "columns": [{"name": "x", "type": "int33"}]}, "columns[0].type: 'int33'"),
+    ("create-table", {"table": "a.b", "columns": [{"name": "x"}]}, "columns[0].type: is missing"),
+    ("create-table", {"table": "a.b", "columns": [{"name": "x", "type": "text", "id": 3}]}, "no field 'id'"),
+    ("create-table", {"table": "a.b", "columns": ["x"]}, "columns[0]: 'x' is not an object"),
+    ("create-table", {"table": "a.b", "columns": [{"name": "x", "type": "text"}] * 2}, "columns: x is given twice"),
+    ("create-table", {"table": "a.b", "columns": [{"name": f"c{n}", "type": "text"} for n in range(501)]}, "of 501"),
+    ("create-table", {"table": 5, "columns": []}, "table: 5"),
+    ("create-table", {"tabel": "a.b"}, "has no field 'tabel'; it has table"),
+    ("create-database", {"database": "a" * 65}, "database: "),
+    ("create-database", {"database": "-a"}, "database: "),
+    ("create-database", {"database": "a\n"}, "database: "),
+    ("create-database", {"database": "é"}, "database: "),
+    ("create-database", {"database": "a", "properties": {"x": 5}}, "properties.x: 5 is not a text"),
+    ("create-database", {"database": "a", "properties": {"x": "y" * 1025}}, "properties.x: has 1025"),
+    ("create-database", {"database": "a", "properties": {"x": "\ud800"}}, "properties.x: is not valid Unicode"),
+    ("create-device", {"device": "a.b", "series": [{"name": "s", "type": "text", "encoding": "rle"}]}, "[0].encoding"),
+    ("create-device", {"device": "a.b", "series": [{"name": "s", "type": "text"}], "aligned": "yes"}, "aligned: 'yes'"),
+    ("create-device", {"device": ".".join("abcdefghijklm"), "series": []}, "device: "),
+    ("set-ttl", {"path": "a", "ttl_ms": 0}, "ttl_ms: 0 is not"),
+    ("set-ttl", {"path": "a", "ttl_ms": True}, "ttl_ms: True is not"),
+    ("set-ttl", {"path": "a", "ttl_ms": 1 << 63}, "ttl_ms: "),
+    ("set-ttl", {"path": "a", "ttl_ms": 1.5}, "ttl_ms: 1.5 is not"),
+    ("create-user", {"user": "alice", "password": "short"}, "password: has 5 characters"),
+    ("create-user", {"user": "alice", "password": {"scheme": "plain"}}, "password: is no credential"),
+    ("grant", {"subject": "alice", "privilege": "read", "prefix": ""}, "subject: 'alice' is neither"),
+    ("grant", {"subject": "user:", "privilege": "read", "prefix": ""}, "subject: "),
+    ("grant", {"subject": "user:a", "privilege": "root", "prefix": ""}, "privilege: 'root' is not one of read, write"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "request_", "text"), HOSTILE, ids=[f"{kind}: {text}" for kind, _, text in HOSTILE])
+def test_a_bad_field_is_refused_by_its_name(kind: str, request_: dict[str, Any], text: str) -> None:
+    with pytest.raises(BadField) as refused:
+        KINDS[kind].checked(request_)
+    assert text in str(refused.value)
+    assert len(str(refused.value)) < 600
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(CASES), st.data())
+def test_whatever_comes_in_a_field_it_is_taken_or_refused(case: Any, data: st.DataObject) -> None:
+    kind, request = case[1]
+    name = data.draw(st.sampled_from(sorted(request)))
+    given_ = {**request, name: data.draw(JSON)}
+    said = refusal(lambda: KINDS[kind].checked(given_), BadField)
+    assert said is None or name in said
+
+
+@given(JSON)
+def test_whatever_is_sent_as_a_request_it_is_taken_or_refused(given_: Any) -> None:
+    for kind in KINDS.values():
+        refusal(lambda kind=kind: kind.checked(given_), BadField)
+
+
+def test_an_operation_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    for name in ("drop-everything", None, 5, ["grant"]):
+        with pytest.raises(BadField, match="create-database"):
+            kind_named(name)
+
+
+def test_a_row_that_would_be_too_large_is_refused() -> None:
+    given_ = {f"p{number}": "x" * 1024 for number in range(64)}
+    big = Database("plant", "o", given_)
+    assert len(big.to_bytes()) < ROW_BYTES_MAX
+    with pytest.raises(BadField, match="the limit is"):
+        Database("plant", "o", {f"{name}{n}": text for name, text in given_.items() for n in range(3)}).to_bytes()
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    kinds = [CatalogError, *CatalogError.__subclasses__()]
+    assert sorted(by_code()) == sorted(kind.code for kind in kinds)
+    assert len(by_code()) == len(kinds)
+
+
+# Passwords.
+
+
+def test_a_password_fits_itself_alone_and_its_hash_tells_nothing() -> None:
+    credential = sealed("correct horse", SALT)
+    assert fits("correct horse", credential)
+    assert not fits("correct horsf", credential)
+    assert sealed("correct horse", b"x" * 16)["hash"] != credential["hash"]
+    assert "correct" not in json.dumps(credential)
+    for bad in ({}, {**credential, "cost": "x"}, {**credential, "cost": 1 << 40}, {**credential, "salt": "zz"}):
+        assert not fits("correct horse", bad)
+
+
+# Records of procedures.
+
+
+async def test_a_record_can_be_read_in_every_state_and_a_damaged_one_is_refused() -> None:
+    world = await world_for(CASES[1][0])
+    await world.submit("mine", "drop-database", database="plant")
+    engine = world.engine()
+    while not (procedure := await engine.read("mine")).ended:
+        assert from_bytes(procedure.key, to_bytes(procedure), procedure.revision) == procedure
+        whole = json.loads(to_bytes(procedure))
+        for name in whole:
+            for wrong in (None, 5, "x", [5], {"a": 5}):
+                if name == "failed" and wrong is None:
+                    continue
+                packed = json.dumps({**whole, name: wrong}).encode()
+                said = refusal(lambda packed=packed, key=procedure.key: from_bytes(key, packed, 7), DamagedRow)
+                assert said is None or "mine" in said
+        await engine._advance(procedure)
+    for bad in (b"", b"{}", b"\xff", b"[]", to_bytes(procedure)[:-2]):
+        with pytest.raises(DamagedRow, match="is not one of a procedure"):
+            from_bytes(procedure.key, bad, 7)
+
+
+async def test_a_damaged_row_fails_the_procedure_that_needs_it_and_names_it() -> None:
+    world = CatalogWorld()
+    world.put(keys.at(keys.DATABASES, "plant"), b"garbage")
+    done = await world.do(TABLE[0], **TABLE[1])
+    assert done.failed is not None
+    assert done.failed.code == "catalog-damaged"
+    assert "palisade/catalog/databases/plant" in done.failed.text
+    assert world.below(keys.LOCKS) == {}
+
+
+# Locks.
+
+
+def test_a_lock_that_covers_another_is_enough() -> None:
+    assert least(["paths/a/b/", "paths/a/", "paths/ab/", "paths/a/"]) == ("paths/a/", "paths/ab/")
+    compared = [(each.key, each.range_end) for each in are_free(["paths/a/b/"])]
+    assert compared == [
+        (b"palisade/locks/paths/a/b/", b"palisade/locks/paths/a/b0"),
+        (b"palisade/locks/paths/", b""),
+        (b"palisade/locks/paths/a/", b""),
+    ]
