@@ -14,6 +14,7 @@ from node.config import NodeConfig
 from node.data_dir import claim_data_dir
 from node.feed.remote import RemoteSource
 from node.http.follower_server import FollowerServer
+from node.local_configuration import local_configuration
 from node.partitions.wiring import with_partitions
 from node.parts import Background, MemberPart, ServerPart, cause_of_failure
 from node.topology.face import Topology
@@ -50,6 +51,7 @@ class FollowerNode:
             on_vault,
             RecoveryClock(SystemClock(), gentle=False),
             Difference(config.catch_up_difference),
+            local=local_configuration(config),
         )
         member = TopologyMember(
             lambda: self._door,

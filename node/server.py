@@ -28,6 +28,7 @@ from node.folder import FolderError
 from node.http.server import HttpServer
 from node.joining import join_cluster
 from node.leader_duties import do_leader_duties
+from node.local_configuration import local_configuration
 from node.metrics import Metrics
 from node.moving import announce_addresses
 from node.partitions.wiring import with_partitions
@@ -109,6 +110,7 @@ class Node:
             RecoveryClock(self._clock, gentle=True),
             Difference(config.catch_up_difference, beside.reach),
             beside,
+            local=local_configuration(config),
         )
         participant = kept_participant(config.data_dir)
         self.service.participant = lambda: participant

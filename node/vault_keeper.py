@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Told
 from node.kept_report import keep_report
+from node.local_configuration import changes
 from raftgroup.ports import Clock
 from recovery.beside import Beside
 from recovery.catchup import Difference
@@ -109,12 +110,15 @@ class VaultKeeper(Component):
         clock: RecoveryClock,
         difference: Difference,
         beside: Beside | None = None,
+        *,
+        local: Mapping[str, str] | None = None,
     ) -> None:
-        """`beside`: of a member of the group, whose vault moves with its store."""
+        """`beside`: of a member of the group, whose vault moves with its store. `local`: what the node was told."""
         self._beside = beside
         self.difference = difference
         self._path = path
         self._node = node
+        self._local = local or {}
         self._source = source
         self._inner = on_vault.components
         self._on_vault = on_vault
@@ -155,15 +159,34 @@ class VaultKeeper(Component):
     async def start(self) -> None:
         """Raises what refuses the vault (VaultError)."""
         self._trouble = asyncio.get_running_loop().create_future()
-        self._vault = open_vault(self._path)
-        resources = self._on_vault.resources(self._vault)
-        world = World(self._vault, self._source, self._port, resources, self._clock, self.difference)
+        vault = open_vault(self._path)
+        try:
+            self._keep_configuration(vault)
+            self._follower = self._new_follower(vault)
+        except BaseException:
+            vault.close()
+            raise
+        self._vault = vault
+
+    def _new_follower(self, vault: Vault) -> Follower:
+        resources = self._on_vault.resources(vault)
+        world = World(vault, self._source, self._port, resources, self._clock, self.difference)
         settings = Settings(
             self._node,
             pin_life_s_max=self._on_vault.pin_life_s_max,
             batches_per_commit=BATCHES_PER_COMMIT if self._beside is None else 1,
         )
-        self._follower = Follower(world, settings, on_report=keep_report(self._path.parent))
+        return Follower(world, settings, on_report=keep_report(self._path.parent))
+
+    def _keep_configuration(self, vault: Vault) -> None:
+        """In a vault that is this node's or nobody's; another one is about to be refused, and stays as it is."""
+        kept = vault.config()
+        changed = changes(kept, self._local)
+        if changed and (vault.lineage is None or vault.lineage.node_id == self._node):
+            vault.set_config(changed)
+            if kept:
+                names = ", ".join(sorted(changed))
+                log.info("the configuration of %s is another one than at its last start: %s", self._node, names)
 
     async def catch_up(self) -> int:
         """LV, when the difference to LM is small enough. Raises RecoveryRefused, and what a listener raises."""

@@ -13,8 +13,8 @@ from vault.vault import Vault
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`recovering`: the revision that a snapshot in the works is for. `buckets`: how many have keys. `pending`: changes
-    that are staged and not applied.
+    """`recovering`: the revision that a snapshot in the works is for. `buckets`: how many have keys. `config`: what the
+    node was told at its last start. `pending`: changes that are staged and not applied.
     """
 
     lineage: Lineage | None
@@ -24,7 +24,7 @@ class Summary:
     buckets: int
     recovering: int | None
     eviction_pending: bool
-    config: tuple[str, ...]
+    config: dict[str, str]
     pending: int
 
 
@@ -37,7 +37,7 @@ def summary_of(vault: Vault) -> Summary:
         buckets=sum(total != 0 for total in vault.sums),
         recovering=None if vault.recovering is None else vault.recovering.target,
         eviction_pending=vault.plan() is not None,
-        config=tuple(vault.config()),
+        config={name: value.decode(errors="replace") for name, value in vault.config().items()},
         pending=len(vault.staging.pending),
     )
 

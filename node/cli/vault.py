@@ -169,7 +169,7 @@ def key_bar(title: str) -> Iterator[Callable[[int], None]]:
 
 
 def shape_of(summary: Summary) -> dict[str, Any]:
-    return {**asdict(summary), "config": list(summary.config)}
+    return asdict(summary)
 
 
 def text_of(path: Path, summary: Summary) -> str:

@@ -43,7 +43,7 @@ def said(*arguments: str, exit_code: int = 0) -> Any:
 def test_inspect_says_whose_it_is_and_how_far(folder: Path) -> None:
     shape = said("inspect", "--data-dir", str(folder))
     assert shape["lineage"] == {"cluster_id": "c1", "generation": 2, "node_id": "n1"}
-    assert (shape["revision"], shape["keys"], shape["recovering"], shape["config"]) == (4, 3, None, ["rack"])
+    assert (shape["revision"], shape["keys"], shape["recovering"], shape["config"]) == (4, 3, None, {"rack": "r7"})
     assert "of node n1 in cluster c1, generation 2, LV 4, 3 keys" in run("inspect", "--data-dir", str(folder)).stdout
 
 
