@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from recovery.decide import Options, Refuse, decide
-from recovery.errors import RecoveryRefused, SourceCompacted
+from recovery.errors import SourceCompacted
 from recovery.patience import PatientSource
 from recovery.recover import Recovery, Settings, World, cluster_state, vault_state
 from recovery.replay import tell_and_apply
@@ -17,10 +17,11 @@ from recovery.report import Progress, Recorder, RecoveryReport
 
 LOOK_S = 5.0
 """How often a node that follows asks whether the history is still its own."""
+REPORTS_MAX = 100
 
 
 class Follower:
-    """`reports` has each recovery of this process, the first one too; `recorder` is that of the newest."""
+    """`reports` has the last recoveries of this process, in order; `recorder` is that of the newest."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Follower:
             await Recovery(self._world, self._settings, self.recorder, running=running).run()
         finally:
             self.reports.append(self.recorder.report)
+            del self.reports[:-REPORTS_MAX]
             if self._on_report is not None:
                 self._on_report(self.recorder.report)
         if self._on_recovering is not None:
@@ -86,9 +88,12 @@ class Follower:
             self._look_at = self._world.clock.now() + LOOK_S
 
     async def _look(self, source: PatientSource) -> None:
-        """Whether it is still the same history: a cluster that was restored meanwhile may have nothing new for long."""
+        """Whether it is still the same history: a cluster that was restored meanwhile may have nothing new for long.
+
+        If not, a recovery says so, which leaves its report as that of a start does.
+        """
         vault = self._world.vault
         state = await source.state(vault.revision)
         decision = decide(vault_state(vault), cluster_state(state), Options(self._settings.node_id))
         if isinstance(decision, Refuse):
-            raise RecoveryRefused(decision)
+            await self.recover(running=True)

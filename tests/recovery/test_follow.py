@@ -11,6 +11,7 @@ import pytest
 from metastore.requests import BeginGeneration, DeleteRange, Put
 from recovery.decide import Case, RefusalReason
 from recovery.errors import RecoveryRefused, SourceUnavailable
+from recovery.report import Outcome
 from tests.support.recovery_world import Node, Shelf, founded
 from tests.support.vault_feed import compact, full
 from vault.memory_backend import MemoryBackend
@@ -99,6 +100,8 @@ async def test_a_node_that_runs_notices_that_the_history_is_another_one(generati
             await running.task
         expected = RefusalReason.AHEAD if generation == 1 else RefusalReason.OLDER_HISTORY
         assert refused.value.refusal.reason is expected
+        report = running.node.follower.reports[-1]
+        assert (report.outcome, report.case, report.reason) == (Outcome.REFUSED, Case.D, expected.value)
 
 
 @pytest.mark.parametrize("place", ["difference", "evict", "rows"])
@@ -138,6 +141,15 @@ async def test_a_recovery_that_is_cancelled_in_a_running_node_leaves_nothing_unt
     await node.recover(running=True)
     node.check()
     assert [event.key for event in node.told.differences] == [b"/k/%02d" % number for number in range(10)]
+
+
+async def test_a_node_that_recovers_often_keeps_the_newest_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recovery.follow.REPORTS_MAX", 3)
+    node = Running().node
+    await node.recover()
+    for _ in range(5):
+        await node.recover(running=True)
+    assert [report.case for report in node.follower.reports] == [Case.A] * 3
 
 
 async def test_a_majority_that_is_lost_for_a_while_is_waited_for() -> None:
