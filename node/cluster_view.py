@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from node.recovery_view import progress_view
 from node.service import Service
 from node.version import VERSION
 from raftgroup.role import Role
@@ -44,6 +45,7 @@ def status_view(service: Service, cluster: str) -> dict[str, Any]:
         },
         "members": members_view(service),
         "topology": service.topology.own_view() if service.topology is not None else None,
+        "recovery": progress_view(service.vault),
     }
 
 

@@ -10,14 +10,16 @@ import contextlib
 import logging
 
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
-from node.config import NodeConfig
+from node.config import NodeConfig, is_loopback
 from node.data_dir import claim_data_dir
 from node.feed.remote import RemoteSource
 from node.http.follower_server import FollowerServer
 from node.local_configuration import local_configuration
 from node.partitions.wiring import with_partitions
 from node.parts import Background, MemberPart, ServerPart, cause_of_failure
+from node.scenarios.hosted import ScenarioHost
 from node.topology.face import Topology
+from node.topology.logical_copy import LogicalCopy
 from node.topology.member import TopologyMember
 from node.topology.physical import PhysicalTopology
 from node.topology.records import Role
@@ -65,8 +67,10 @@ class FollowerNode:
             cluster_id=lambda: self.keeper.cluster_id,
             duplicate=physical.duplicate,
         )
-        self.topology = Topology(physical, None, member, lambda: ([], 0))
-        self._http = FollowerServer(config, self.topology, self.keeper, self.partitions.holder)
+        logical = LogicalCopy(self._door.nodes, SystemClock().now)
+        self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
+        scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
+        self._http = FollowerServer(config, self.topology, self.keeper, scenarios, self._members, self.partitions.holder)
         self._life = Lifecycle(self._parts())
 
     def _members(self) -> list[str]:

@@ -60,6 +60,12 @@ class WithoutCluster(Exception):
     retry = False
 
 
+class NoMember(Exception):
+    """A node that is no member of the Raft group was asked for what only members serve. Nothing was changed."""
+
+    retry = False
+
+
 class Refusal(NamedTuple):
     """`etcd` None: the text of the error itself, because etcd has no words for it."""
 
@@ -81,6 +87,7 @@ REFUSALS: dict[type[Exception], Refusal] = {
     BadRequest: Refusal("bad-request", 400, "The request can't be read", _INVALID, None),
     PreconditionFailed: Refusal("precondition-failed", 412, "The key is not as it was expected", _INVALID, None),
     WithoutCluster: Refusal("standalone", 503, "This node runs without its cluster", _DOWN, None),
+    NoMember: Refusal("not-a-member", 421, "This node is no member of the cluster", Grpc.FAILED_PRECONDITION, None),
     store.KeyEmpty: Refusal("key-empty", 400, "No key given", _INVALID, "etcdserver: key is not provided"),
     store.KeyTooLarge: Refusal("key-too-large", 413, "The key is too large", _INVALID, _TOO_LARGE),
     store.ValueTooLarge: Refusal("value-too-large", 413, "The value is too large", _INVALID, _TOO_LARGE),

@@ -114,8 +114,7 @@ class Node:
         )
         participant = kept_participant(config.data_dir)
         self.service.participant = lambda: participant
-        self.service.recoveries = lambda: self.keeper.reports
-        self.service.vault_revision = lambda: self.keeper.revision
+        self.service.vault = self.keeper
         self.topology = self._make_topology()
         self.service.topology = self.topology
         self._life = Lifecycle(self._parts())

@@ -22,10 +22,10 @@ from metastore.snapshot import SnapshotReader
 from metastore.validation import check_request, check_request_id, is_read_only
 from node.group_face import Done, GroupFace, Outcome
 from node.metrics import Metrics
+from node.recovery_face import RecoveryFace
 from node.topology.initialization import Participant
 from node.watching import Watching
 from raftgroup.proposals import Applied
-from recovery.report import RecoveryReport
 
 OpenSnapshot = Callable[[], Awaitable[SnapshotReader]]
 if TYPE_CHECKING:
@@ -52,15 +52,13 @@ class Service:
         self.deadline_s = deadline_s
         self.metrics = metrics or Metrics()
         self.open_snapshot: OpenSnapshot | None = None
-        self.recoveries: Callable[[], list[RecoveryReport]] = list
-        """Those of this process, the last one perhaps still under way."""
+        """The state that is on disk, for backups; None where there is no disk."""
         self.participant: Callable[[], Participant] = Participant
         """How far the initialization of the cluster is at this node, if it came to it so."""
-        self.vault_revision: Callable[[], int] = int
-        """LV of this node's vault; 0 where it has none."""
+        self.vault: RecoveryFace | None = None
+        """What this node's vault has come through; None where it has none."""
         self.topology: Topology | None = None
         """Set by a node that is one of a cluster's."""
-        """The state that is on disk, for backups; None where there is no disk."""
         self._scans = asyncio.Semaphore(SCANS_MAX)
 
     # Writes.

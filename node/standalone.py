@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig
 from node.data_dir import claim_data_dir
-from node.http.standalone_server import StandaloneServer
+from node.http.standalone_server import standalone_server
 from node.kept_report import keep_report
 from node.parts import ServerPart, cause_of_failure
 from raftgroup.clock import SystemClock
@@ -55,7 +55,7 @@ class StandaloneNode:
             await Recovery(world, Settings(config.id, standalone=True), recorder).run()
         finally:
             keep_report(config.data_dir)(recorder.report)
-        server = StandaloneServer(config, vault, recorder.report)
+        server = standalone_server(config, vault, recorder.report)
         self._life = Lifecycle([Part("http", ServerPart(server, config.http))])
         with cause_of_failure():
             await self._life.start()

@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
+from node.recovery_view import progress_cell
+
 Row = Mapping[str, Any]
 NOTHING = "-"
 COLUMNS = (
@@ -40,6 +42,7 @@ def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
         "commit_index": raft.get("commit_index"),
         "applied_index": raft.get("applied_index"),
         "topology": (status.get("topology") or {}).get("phase"),
+        "recovery": status.get("recovery"),
     }
 
 
@@ -69,19 +72,30 @@ def cell(row: Row, field: str) -> str:
         return "yes" if value else "no"
     if value is None:
         return "silent" if field == "role" else NOTHING
+    if field == "topology" and row.get("recovery"):
+        return f"{value} ({progress_cell(row['recovery'])})"
     if field == "id" and row.get("role") == "leader":
         return f"{value} *"
     return f"{value:,}" if field in NUMBERS else str(value)
 
 
 def line_of(row: Row) -> str:
-    """'n1 leader term 2 revision 5,532 ready'."""
+    """'n1 leader term 2 revision 5,532 ready', and 'recovering (replay 24 %)' behind it."""
     if row.get("role") is None:
         return f"{row.get('id')} silent"
     ready = "ready" if row.get("ready") else "not ready"
-    return f"{row.get('id')} {row['role']} term {row.get('term')} revision {cell(row, 'revision')} {ready}"
+    recovery = progress_cell(row.get("recovery"))
+    recovering = f", recovering ({recovery})" if recovery else ""
+    return f"{row.get('id')} {row['role']} term {row.get('term')} revision {cell(row, 'revision')} {ready}{recovering}"
 
 
 def changes_of(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
-    """What is worth a new line when it changes; revisions are not."""
-    return [tuple(row.get(field) for field in ("id", "role", "term", "ready")) for row in rows]
+    """What is worth a new line when it changes; revisions are not, and of a recovery its phase and each tenth of it."""
+    fields = ("id", "role", "term", "ready")
+    return [(*(row.get(field) for field in fields), *tenth_of(row.get("recovery"))) for row in rows]
+
+
+def tenth_of(progress: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    if progress is None:
+        return ()
+    return progress["phase"], 10 * progress["done"] // progress["total"] if progress["total"] else None

@@ -17,6 +17,7 @@ from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Told
 from node.kept_report import keep_report
 from node.local_configuration import changes
+from node.recovery_log import ProgressLog
 from raftgroup.ports import Clock
 from recovery.beside import Beside
 from recovery.catchup import Difference
@@ -24,7 +25,7 @@ from recovery.follow import Follower
 from recovery.pinning import PIN_LIFE_S_MAX
 from recovery.ports import ClusterSource, NoResources, Resources
 from recovery.recover import Settings, World
-from recovery.report import RecoveryReport
+from recovery.report import Progress, RecoveryReport
 from vault.change import Event, Revision, events_of
 from vault.opening import open_vault
 from vault.vault import Vault
@@ -152,9 +153,14 @@ class VaultKeeper(Component):
         """Of each recovery of this process; of one that is under way, too, as the last of them."""
         if self._follower is None:
             return []
-        running = self._follower.recorder.report
-        done = self._follower.reports
-        return done if done and done[-1] is running else [*done, running]
+        under_way = self._follower.under_way
+        return [*self._follower.reports, *([under_way.report_now()] if under_way is not None else [])]
+
+    @property
+    def progress(self) -> Progress | None:
+        """Of the recovery that is under way."""
+        under_way = self._follower.under_way if self._follower is not None else None
+        return under_way.progress if under_way is not None else None
 
     async def start(self) -> None:
         """Raises what refuses the vault (VaultError)."""
@@ -176,7 +182,14 @@ class VaultKeeper(Component):
             pin_life_s_max=self._on_vault.pin_life_s_max,
             batches_per_commit=BATCHES_PER_COMMIT if self._beside is None else 1,
         )
-        return Follower(world, settings, on_report=keep_report(self._path.parent))
+        telling = ProgressLog(self._clock.now)
+        return Follower(
+            world,
+            settings,
+            on_recovering=telling.began,
+            on_progress=telling.went_on,
+            on_report=keep_report(self._path.parent),
+        )
 
     def _keep_configuration(self, vault: Vault) -> None:
         """In a vault that is this node's or nobody's; another one is about to be refused, and stays as it is."""

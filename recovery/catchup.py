@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 DIFFERENCE = 100
 """CONFIGURATION_CATCH_UP_DIFFERENCE of seed 001, where it is a constant; here it can be changed at any moment."""
+DIFFERENCE_MAX = 10**12
 STUCK_ROUNDS = 3
 STUCK_ROUNDS_MAX = 8
 
@@ -32,13 +33,22 @@ class Difference:
 
     @property
     def value(self) -> int:
+        """What counts now."""
         return max(self._value, self._reach())
 
     @value.setter
     def value(self, value: int) -> None:
-        if value < 0:
-            raise ValueError(f"the catch-up difference is a number of revisions, not {value}: 0 or more")
+        """Raises ValueError."""
+        if not 0 <= value <= DIFFERENCE_MAX:
+            raise ValueError(
+                f"the catch-up difference is a number of revisions from 0 to {DIFFERENCE_MAX}, not {value}"
+            )
         self._value = value
+
+    @property
+    def chosen(self) -> int:
+        """As it was set, whatever the reach is."""
+        return self._value
 
 
 class Next(enum.Enum):

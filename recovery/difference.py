@@ -41,36 +41,37 @@ class DifferenceFetch:
         hold: Callable[[], Awaitable[None]],
     ) -> None:
         self._vault, self._source, self._clock, self._recorder, self._hold = vault, source, clock, recorder, hold
-        self._fetched = self._evicted = 0
+        self._fetched = self._evicted = self._expected = 0
 
     async def run(self, target: int, keys: int, *, tell: bool) -> None:
-        """`keys`: how many the cluster has. Raises SourceCompacted, ChunkDamaged, DifferenceFailed."""
+        """`keys`: how many the cluster has; shown only. Raises SourceCompacted, ChunkDamaged, DifferenceFailed."""
         theirs = await self._source.sums(target)
+        missed = target - self._vault.revision
+        self._expected = min(keys, missed) if self._vault.key_count else keys
         incoming = Incoming(self._vault, target, tell=tell)
         wrong = incoming.differing(theirs.sums)
         self._recorder.add(buckets_differing=len(wrong))
         try:
             for fetch in (self._newer, self._gone, self._whole):
                 if wrong:
-                    await fetch(incoming, bitmap_of(wrong), keys)
+                    await fetch(incoming, bitmap_of(wrong))
                     wrong = incoming.differing(theirs.sums)
             if wrong:
                 raise _failed(theirs, wrong)
             incoming.finish(theirs.chain, theirs.sums)
         finally:
-            kept = max(0, self._vault.key_count - self._fetched)
-            self._recorder.add_counts("keys", Counts(kept, self._evicted, self._fetched))
+            self._recorder.add_counts("keys", Counts(self._kept()))
 
-    async def _newer(self, incoming: Incoming, buckets: bytes, keys: int) -> None:
+    async def _newer(self, incoming: Incoming, buckets: bytes) -> None:
         target = incoming.mark.target
         while (stretch := incoming.mark.next_stretch()) is not None:
             start, end, known = stretch
             await self._hold()
             chunk = await self._source.rows(target, buckets, known, start, end)
             until = end if chunk.until is None else chunk.until
-            self._count(incoming.put(unpack_rows(chunk.payload), start, until), 0, keys)
+            self._count(incoming.put(unpack_rows(chunk.payload), start, until), 0)
 
-    async def _gone(self, incoming: Incoming, buckets: bytes, keys: int) -> None:
+    async def _gone(self, incoming: Incoming, buckets: bytes) -> None:
         start: bytes | None = b""
         while start is not None:
             await self._hold()
@@ -79,10 +80,10 @@ class DifferenceFetch:
             ours = await self._ours(buckets, start, chunk.until)
             gone = [key for key in ours if fingerprint_of(key) not in alive]
             if gone:
-                self._count(0, incoming.repair((), gone), keys)
+                self._count(0, incoming.repair((), gone))
             start = chunk.until
 
-    async def _whole(self, incoming: Incoming, buckets: bytes, keys: int) -> None:
+    async def _whole(self, incoming: Incoming, buckets: bytes) -> None:
         start: bytes | None = b""
         while start is not None:
             await self._hold()
@@ -91,7 +92,7 @@ class DifferenceFetch:
             theirs = {key_of(row) for row in rows}
             gone = [key for key in await self._ours(buckets, start, chunk.until) if key not in theirs]
             changed = incoming.repair(rows, gone)
-            self._count(changed - len(gone), len(gone), keys)
+            self._count(changed - len(gone), len(gone))
             start = chunk.until
 
     async def _ours(self, buckets: bytes, start: bytes, until: bytes | None) -> list[bytes]:
@@ -103,10 +104,15 @@ class DifferenceFetch:
             await self._clock.sleep(0)
         return found
 
-    def _count(self, fetched: int, evicted: int, keys: int) -> None:
+    def _count(self, fetched: int, evicted: int) -> None:
         self._fetched += fetched
         self._evicted += evicted
-        self._recorder.step(Phase.SNAPSHOT, self._fetched + self._evicted, keys, "keys")
+        self._recorder.add_counts("keys", Counts(self._kept(), evicted, fetched))
+        done = self._fetched + self._evicted
+        self._recorder.step(Phase.SNAPSHOT, done, max(done, self._expected), "keys")
+
+    def _kept(self) -> int:
+        return max(0, self._vault.key_count - self._fetched)
 
 
 def _failed(theirs: BucketSums, wrong: tuple[int, ...]) -> DifferenceFailed:

@@ -21,7 +21,8 @@ REPORTS_MAX = 100
 
 
 class Follower:
-    """`reports` has the last recoveries of this process, in order; `recorder` is that of the newest."""
+    """`reports` has the last recoveries of this process that have ended, in order; `under_way`: of the one that has not,
+    or None. `begun`: how many there were in all."""
 
     def __init__(
         self,
@@ -39,7 +40,8 @@ class Follower:
         self._world, self._settings = world, settings
         self._on_recovering, self._on_progress, self._on_report = on_recovering, on_progress, on_report
         self.reports: list[RecoveryReport] = []
-        self.recorder = self._new_recorder()
+        self.under_way: Recorder | None = None
+        self.begun = 0
         self._source = PatientSource(world.source, world.clock, self._new_recorder())
         self._look_at = world.clock.now() + LOOK_S
 
@@ -48,19 +50,21 @@ class Follower:
 
     async def recover(self, *, running: bool = False) -> RecoveryReport:
         """Raises what ends a recovery; its report is kept all the same."""
-        self.recorder = self._new_recorder()
+        recorder = self.under_way = self._new_recorder()
+        self.begun += 1
         if self._on_recovering is not None:
             self._on_recovering(True)
         try:
-            await Recovery(self._world, self._settings, self.recorder, running=running).run()
+            await Recovery(self._world, self._settings, recorder, running=running).run()
         finally:
-            self.reports.append(self.recorder.report)
+            self.under_way = None
+            self.reports.append(recorder.report)
             del self.reports[:-REPORTS_MAX]
             if self._on_report is not None:
-                self._on_report(self.recorder.report)
+                self._on_report(recorder.report)
         if self._on_recovering is not None:
             self._on_recovering(False)
-        return self.recorder.report
+        return recorder.report
 
     async def follow(self) -> None:
         """For ever. Raises what a listener or the vault raises: the node stops, its next start goes on from LV.

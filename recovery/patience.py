@@ -33,7 +33,7 @@ class PatientSource:
             try:
                 return await ask()
             except SourceUnavailable:
-                self._recorder.add(waits=1)
+                self._recorder.waited()
                 await self._clock.sleep(wait_s)
                 wait_s = min(WAIT_S_MAX, 2 * wait_s)
 

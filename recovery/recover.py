@@ -171,21 +171,26 @@ class Recovery:
     # Case b
 
     async def _replay(self, state: SourceState) -> None:
-        """Up to the LM of `state`, unless that costs too much or is not there any more. Raises SourceCompacted."""
+        """To the LM of `state`, unless it costs too much, or what is left is acceptable by now. Raises SourceCompacted."""
         vault, first = self._vault, self._vault.revision
+        chosen = self._difference.chosen
+
+        def go_on() -> bool:
+            self._recorder.step(Phase.REPLAY, vault.revision - first, state.latest - first, "revisions")
+            return vault.revision < state.latest and not self._is_enough_now(state, chosen)
+
         warm: tuple[int, float] | None = None
-        while vault.revision < state.latest:
+        while go_on():
             revisions = await self._gather(vault.revision + 1, state.latest)
             if not revisions:
                 return
             before = vault.revision
             try:
-                await tell_and_apply(vault, self._listeners, self._clock, revisions)
+                await tell_and_apply(vault, self._listeners, self._clock, revisions, go_on)
             finally:
                 self._recorder.add(revisions_replayed=vault.revision - before)
                 self._recorder.note(lv=vault.revision)
             done = vault.revision - first
-            self._recorder.step(Phase.REPLAY, done, state.latest - first, "revisions")
             warm = warm or (done, self._clock.now())
             if (measured := done - warm[0]) >= MEASURE_AFTER:
                 self._replay_s = (self._clock.now() - warm[1]) / measured
@@ -194,6 +199,11 @@ class Recovery:
         now_behind = (await self._source.state(vault.revision)).latest - vault.revision
         self._progress = after_round(self._progress, now_behind)
         self._moved = True
+
+    def _is_enough_now(self, state: SourceState, chosen: int) -> bool:
+        """Who changes the acceptable difference in the middle of a long round means this one, too."""
+        changed = self._difference.chosen != chosen
+        return changed and state.latest - self._vault.revision <= self._difference.value
 
     async def _gather(self, first: int, latest: int) -> Sequence[Revision]:
         """What is told and committed next, from `first` on."""

@@ -7,7 +7,7 @@ revisions of one commit are told again if the process dies before it, which is a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from recovery.ports import Clock, Listeners
 from vault.change import Revision
@@ -18,16 +18,25 @@ TURN_REVISIONS = 1_000
 """So many are told before others have a turn, even if no listener waits for anything."""
 
 
-async def tell_and_apply(vault: Vault, listeners: Listeners, clock: Clock, revisions: Sequence[Revision]) -> None:
+async def tell_and_apply(
+    vault: Vault,
+    listeners: Listeners,
+    clock: Clock,
+    revisions: Sequence[Revision],
+    go_on: Callable[[], bool] = lambda: True,
+) -> None:
     """LV + 1, LV + 2 ... Raises what a listener raises, VaultDiverged, VaultGap, VaultUnusable.
 
-    What is not told in time was prepared for nothing: so where listeners are slow, fewer are prepared next.
+    What is not told in time was prepared for nothing: so where listeners are slow, fewer are prepared next. `go_on` is
+    asked after each commit.
     """
     begin, most = 0, len(revisions)
     while begin < len(revisions):
         some = revisions[begin : begin + most]
         told = await _tell_some(vault, listeners, clock, some)
         begin += told
+        if not go_on():
+            return
         most = told if told < len(some) else 2 * most
         await clock.sleep(0)
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
@@ -41,12 +41,45 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Of the present phase: so many of so many, in `unit`s; `total` 0 where nobody knows."""
+    """Of the present phase: so many of so many, in `unit`s, in `seconds` since it began.
+
+    `total` is 0 where nobody knows. For the keys of a snapshot it is an estimate: the keys of the cluster for an empty
+    vault; for another one the revisions that it has missed, each of which may have changed more keys than one.
+    """
 
     phase: Phase
     done: int = 0
     total: int = 0
-    unit: str = "revisions"
+    unit: str = ""
+    seconds: float = 0.0
+
+    @property
+    def per_s(self) -> float | None:
+        """None where nothing is counted yet."""
+        return self.done / self.seconds if self.done and self.seconds > 0 else None
+
+    @property
+    def remaining_s(self) -> float | None:
+        """At the speed so far; None where nobody can tell."""
+        if self.per_s is None or not self.total:
+            return None
+        return max(0, self.total - self.done) / self.per_s
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        return {
+            "phase": self.phase.value,
+            "done": self.done,
+            "total": self.total or None,
+            "unit": self.unit,
+            "seconds": round(self.seconds, 6),
+            "per_s": rounded(self.per_s),
+            "remaining_s": rounded(self.remaining_s),
+        }
+
+
+def rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +133,25 @@ class Recorder:
         self, node: str, now: Callable[[], float], on_progress: Callable[[Progress], None] | None = None
     ) -> None:
         self.report = RecoveryReport(node=node)
-        self.progress = Progress(Phase.ASK)
+        self._progress = Progress(Phase.ASK)
         self._now = now
-        self._began = now()
+        self._began = self._phase_began = now()
         self._on_progress = on_progress
         self._times: dict[Phase, float] = {}
+
+    @property
+    def progress(self) -> Progress:
+        """As of now."""
+        return replace(self._progress, seconds=self._now() - self._phase_began)
+
+    def report_now(self) -> RecoveryReport:
+        """The report of a recovery that may be under way: with the time until now, in its present phase as well."""
+        if self.report.outcome is not Outcome.RUNNING:
+            return self.report
+        times = dict(self._times)
+        present = self._progress.phase
+        times[present] = times.get(present, 0.0) + self._now() - self._phase_began
+        return replace(self.report, seconds=self._now() - self._began, phases=in_order(times))
 
     def note(self, **values: object) -> None:
         self.report = replace(self.report, **values)  # type: ignore[arg-type]
@@ -123,22 +170,36 @@ class Recorder:
         self.note(**{name: total})
 
     def step(self, phase: Phase, done: int, total: int, unit: str) -> None:
-        self.progress = Progress(phase, done, total, unit)
+        self._progress = Progress(phase, done, total, unit)
+        self._tell()
+
+    def waited(self) -> None:
+        """For the meta storage: nothing was done meanwhile, which is worth telling, too."""
+        self.add(waits=1)
+        self._tell()
+
+    def _tell(self) -> None:
         if self._on_progress is not None:
             self._on_progress(self.progress)
 
     @contextmanager
     def phase(self, phase: Phase) -> Iterator[None]:
-        """Its time counts, also when it ends with an error."""
-        began = self._now()
+        """Its time counts, also when it ends with an error. Phases do not contain each other."""
+        self._phase_began = self._now()
         self.step(phase, 0, 0, "")
         try:
             yield
         finally:
-            self._times[phase] = self._times.get(phase, 0.0) + self._now() - began
-            self.note(phases=tuple((known, self._times[known]) for known in Phase if known in self._times))
+            now = self._now()
+            self._times[phase] = self._times.get(phase, 0.0) + now - self._phase_began
+            self._phase_began = now
+            self.note(phases=in_order(self._times))
 
     def end(self, outcome: Outcome, error: BaseException | None = None) -> RecoveryReport:
         said = f"{type(error).__name__}: {error}" if error is not None else ""
         self.note(outcome=outcome, seconds=self._now() - self._began, error=said)
         return self.report
+
+
+def in_order(times: Mapping[Phase, float]) -> tuple[tuple[Phase, float], ...]:
+    return tuple((phase, times[phase]) for phase in Phase if phase in times)

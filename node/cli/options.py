@@ -25,6 +25,14 @@ def read_endpoints(text: str) -> list[str]:
     return found
 
 
+def read_address(text: str) -> str:
+    """'host:port', checked."""
+    try:
+        return str(Address.parse(text.strip()))
+    except AddressError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def read_bytes(text: str) -> bytes:
     """The bytes that were typed."""
     return text.encode("utf-8", "surrogateescape")
@@ -39,6 +47,11 @@ def read_lease(text: str) -> int:
     if not 0 < number < 1 << 63:
         raise click.BadParameter(f"{text} is out of range; see 'palisade lease list'")
     return number
+
+
+at_option = click.option(
+    "--at", type=read_address, metavar="HOST:PORT", help="HTTP address of one node, of any kind, to ask instead."
+)
 
 
 def client_options(command: Callable[..., None]) -> Callable[..., None]:

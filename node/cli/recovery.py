@@ -1,35 +1,78 @@
-"""palisade recovery: what the recoveries of a node did, from the node itself or from its data folder."""
+"""palisade recovery: what the recoveries of a node did and how far one is, from the node or from its data folder."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from node.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, Failure, Session
+from node.cli.http_ask import NoAnswer, ask, run_or_fail
+from node.cli.options import read_address
+from node.cli.session import REFUSED, Failure, Session
 
-TIMEOUT_S = 5.0
+PATH = "/v1/recovery"
 
 
 @click.command()
-@click.option("--at", metavar="HOST:PORT", help="HTTP address of a running node: every recovery of its process.")
+@click.option("--at", metavar="HOST:PORT", type=read_address, help="HTTP address of a running node, of any kind.")
 @click.option(
     "--data-dir", type=click.Path(path_type=Path), help="Data folder of a node, also of one that has refused to start."
 )
+@click.option("--watch", is_flag=True, help="Go on until Ctrl-C: show each recovery while it is under way.")
+@click.option(
+    "--catch-up-difference",
+    "difference",
+    type=int,
+    metavar="REVISIONS",
+    help="Until its next start, the node has caught up when LV is at most so far behind LM.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
-def recovery(at: str | None, data_dir: Path | None, as_json: bool) -> None:
-    """Show how a node came from its vault to the cluster's state: case, LV, LM, MM, what was moved, time per phase."""
-    from node.recovery_view import report_lines
+def recovery(at: str | None, data_dir: Path | None, watch: bool, difference: int | None, as_json: bool) -> None:
+    """Show how a node came from its vault to the cluster's state: case, LV, LM, MM, what was moved, time per phase.
 
+    One that is under way is followed to its end, with a bar on a terminal and lines elsewhere; with --json it is
+    printed once, as it is, and with --watch a line of JSON each time that it has changed.
+    """
     if (at is None) == (data_dir is None):
         raise click.UsageError("give either --at HOST:PORT or --data-dir")
+    if at is None and (watch or difference is not None):
+        raise click.UsageError("--watch and --catch-up-difference need a running node: give --at HOST:PORT")
+    if watch and difference is not None:
+        raise click.UsageError("give either --watch or --catch-up-difference")
     session = Session([], 0.0, as_json)
-    reports = ask_node(session, at) if at is not None else read_folder(session, data_dir or Path())
-    text = "\n".join("\n    ".join(report_lines(report)) for report in reports)
-    session.answer({"recoveries": reports}, text or "no recovery has ended yet")
+    if at is None:
+        tell(session, {"recoveries": read_folder(session, data_dir or Path())})
+    elif difference is not None:
+        change(session, at, difference)
+    else:
+        show(session, at, watch)
+
+
+def change(session: Session, at: str, difference: int) -> None:
+    body = {"revisions": difference}
+    found = run_or_fail(session, ask(at, f"{PATH}/catch-up-difference", "PUT", body))
+    now, before = found["catch_up_difference"], found["before"]
+    session.answer(found, f"the catch-up difference is {now} revisions now, it was {before}; the next start forgets it")
+
+
+def show(session: Session, at: str, watch: bool) -> None:
+    from node.cli.recovery_watch import follow, screen_for
+
+    if session.as_json and not watch:
+        tell(session, run_or_fail(session, recoveries(at)))
+        return
+    with screen_for(session) as screen:
+        last = run_or_fail(session, follow(lambda: recoveries(at), screen, watch))
+    tell(session, last)
+
+
+async def recoveries(at: str) -> dict[str, Any]:
+    """Raises NoAnswer, Refused."""
+    found: dict[str, Any] = await ask(at, PATH)
+    if not {"recoveries", "under_way"} <= found.keys():
+        raise NoAnswer(f"what answers at http://{at} does not tell of recoveries as this version does")
+    return found
 
 
 def read_folder(session: Session, data_dir: Path) -> list[dict[str, Any]]:
@@ -42,19 +85,7 @@ def read_folder(session: Session, data_dir: Path) -> list[dict[str, Any]]:
     return [] if found is None else [found]
 
 
-def ask_node(session: Session, at: str) -> list[dict[str, Any]]:
-    import aiohttp
+def tell(session: Session, shape: dict[str, Any]) -> None:
+    from node.recovery_view import reports_text
 
-    async def ask() -> list[dict[str, Any]]:
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        async with aiohttp.ClientSession(timeout=timeout) as http, http.get(f"http://{at}/v1/recovery") as answer:
-            found: list[dict[str, Any]] = (await answer.json())["recoveries"]
-            return found
-
-    try:
-        return asyncio.run(ask())
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError) as error:
-        text = f"no node tells of its recoveries at {at}: {error or type(error).__name__}"
-        session.fail(Failure(UNAVAILABLE, "unreachable", text, True))
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    session.answer(shape, reports_text(shape["recoveries"]) or "no recovery has ended yet")

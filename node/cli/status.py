@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
-from node.cli.options import client_options
+from node.cli.http_ask import NoAnswer, Refused, run_or_fail
+from node.cli.http_ask import ask as ask_http
+from node.cli.options import at_option, client_options
 from node.cli.printing import print_json
 from node.cli.session import UNAVAILABLE, Failure, Session
 
@@ -17,15 +19,20 @@ ASK_S = 2.0
 
 
 @click.command()
+@at_option
 @client_options
-def status(session: Session) -> None:
+def status(session: Session, at: str | None) -> None:
     """One line per node: role, term, revisions (LM newest, MM oldest readable), commit and applied index, URL.
 
-    Exit code 3 if no node answers.
+    Nodes that follow the cluster without being members are among them, with the revision of their vault; --at asks one
+    such node alone. Exit code 3 if no node answers.
     """
     from node.status_view import cells, status_table
 
-    rows = asyncio.run(ask_all(session.endpoints, min(ASK_S, session.deadline_s)))
+    if at is None:
+        rows = asyncio.run(ask_all(session.endpoints, min(ASK_S, session.deadline_s)))
+    else:
+        rows = [run_or_fail(session, row_at(at))]
     if not any(row["role"] for row in rows):
         text = f"no node answers at {', '.join(session.endpoints)}; start one with 'palisade up', or give --endpoints"
         session.fail(Failure(UNAVAILABLE, "unreachable", text, True))
@@ -45,7 +52,41 @@ async def ask_all(endpoints: list[str], timeout_s: float) -> list[dict[str, Any]
     answers = dict(zip(endpoints, await asyncio.gather(*(ask(each, timeout_s) for each in endpoints)), strict=True))
     more = sorted(streams_of(answers.values()).keys() - answers.keys())
     answers.update(zip(more, await asyncio.gather(*(ask(each, timeout_s) for each in more)), strict=True))
-    return rows_of(answers)
+    up = next((endpoint for endpoint, answer in answers.items() if answer is not None), None)
+    known = await followers_known_at(up, timeout_s) if up is not None else {}
+    followers = await asyncio.gather(*(follower_row(name, http, timeout_s) for name, http in known.items()))
+    return [*rows_of(answers), *followers]
+
+
+async def row_at(at: str) -> dict[str, Any]:
+    """Raises NoAnswer, Refused."""
+    from node.status_view import row_of
+
+    return row_of(await ask_http(at, "/v1/status"), f"http://{at}")
+
+
+async def followers_known_at(endpoint: str, timeout_s: float) -> dict[str, str]:
+    """Name -> HTTP address of the nodes in the logical topology that are no members of the group."""
+    from metastore.errors import MetastoreError
+    from node.client import Client
+    from raftgroup.errors import RaftError
+
+    try:
+        async with asyncio.timeout(timeout_s), Client([endpoint], follow_leader=False) as client:
+            rows = (await client.topology())["logical"]
+    except (OSError, TimeoutError, MetastoreError, RaftError):
+        return {}
+    return {row["id"]: row["addresses"].get("http", "") for row in rows if row["role"] == "follower"}
+
+
+async def follower_row(name: str, http: str, timeout_s: float) -> dict[str, Any]:
+    from node.status_view import row_of, silent_row
+
+    url = f"http://{http}" if http else None
+    try:
+        return row_of(await ask_http(http, "/v1/status", timeout_s=timeout_s), url)
+    except (NoAnswer, Refused):
+        return silent_row(name, url)
 
 
 async def ask(endpoint: str, timeout_s: float) -> Mapping[str, Any] | None:

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
-from node.cli.options import client_options
+from node.cli.http_ask import ask, run_or_fail
+from node.cli.options import at_option, client_options
 from node.cli.printing import print_json, print_rows
 from node.cli.session import Session
 
 
 @click.command()
+@at_option
 @client_options
-def topology(session: Session) -> None:
+def topology(session: Session, at: str | None) -> None:
     """Which nodes are there (physical), and which may serve (logical), as the node that is asked sees them.
 
     A node is in the physical topology as soon as the others have heard of it, and in the logical one when it was let in
     and has recovered: its standing is 'active' then, 'validated' before.
     """
-    from node.topology.rows import HEADER, node_rows
+    from node.topology.rows import HEADER, copy_note, node_rows
 
-    async def ask(client: Any) -> Any:
+    async def over_stream(client: Any) -> Any:
         return await client.topology()
 
-    found = session.call(ask)
+    found = session.call(over_stream) if at is None else run_or_fail(session, ask(at, "/v1/topology"))
     if session.as_json:
         print_json(found)
     else:
         print_rows(HEADER, node_rows(found))
+        note = copy_note(found)
+        if note is not None:
+            print(note, file=sys.stderr)

@@ -1,76 +1,95 @@
-"""The HTTP server of a follower: its health, its state, its view of the topology, its recoveries."""
+"""What a follower serves over HTTP: its own state, what it knows of the topology, its recoveries, scenarios."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiohttp import web
 
 from node.config import NodeConfig
-from node.http.problems import errors_as_answers
+from node.http.health import Health
+from node.http.openapi import Kind
 from node.http.v1_keys import answer
 from node.http.v1_partitions import PartitionRoutes
 from node.partitions.holder import PartitionHolder
+from node.http.v1_scenarios import ScenarioRoutes
+from node.http.vault_exposition import VaultExposition
+from node.http.vault_server import VaultServer
+from node.recovery_face import RecoveryFace
+from node.recovery_view import progress_view
+from node.refusals import NoMember
+from node.scenarios.hosted import ScenarioHost
 from node.topology.face import Topology
-from node.vault_keeper import VaultKeeper
-
-CLOSE_S = 2.0
-BODY_BYTES_MAX = 64 * 1024
 
 
 class FollowerServer:
+    """`members`: HTTP addresses of members that may be asked for what a follower does not serve."""
+
     def __init__(
-        self, config: NodeConfig, topology: Topology, keeper: VaultKeeper, partitions: PartitionHolder | None = None
+        self,
+        config: NodeConfig,
+        topology: Topology,
+        face: RecoveryFace,
+        scenarios: ScenarioHost,
+        members: Callable[[], Sequence[str]],
+        partitions: PartitionHolder | None = None,
     ) -> None:
-        self._config, self._topology, self._keeper = config, topology, keeper
-        app = web.Application(middlewares=[errors_as_answers], client_max_size=BODY_BYTES_MAX)
-        app.add_routes(
+        self._topology, self._scenarios = topology, scenarios
+
+        def reasons() -> list[str]:
+            return not_active(topology)
+
+        metrics = VaultExposition(config.id, lambda: not reasons(), face, topology)
+        self._server = VaultServer(
+            Health(Kind.FOLLOWER, reasons, metrics, topology.refresh),
+            lambda: follower_status(config, topology, face),
+            face,
             [
-                web.get("/livez", self._live, allow_head=False),
-                web.get("/readyz", self._ready, allow_head=False),
-                web.get("/v1/status", self._status, allow_head=False),
                 web.get("/v1/topology", self._view, allow_head=False),
-                web.get("/v1/recovery", self._recovery, allow_head=False),
-            ]
+                *PartitionRoutes(config.id, partitions).routes(),
+                *ScenarioRoutes(scenarios).routes(),
+            ],
+            lambda what: no_member(what, members()),
         )
-        app.add_routes(PartitionRoutes(config.id, partitions).routes())
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_S)
+        self.app = self._server.app
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError when the port can't be had."""
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        await self._server.start(host, port)
 
     async def close(self) -> None:
-        await self._runner.cleanup()
-
-    async def _live(self, request: web.Request) -> web.Response:
-        return answer({"live": True})
-
-    async def _ready(self, request: web.Request) -> web.Response:
-        """Ready is who is in the logical topology."""
-        own = self._topology.own_view()
-        waiting = f": {own['waiting_for']}" if own["waiting_for"] else ""
-        reasons = [] if self._topology.is_active else [f"{own['phase']}{waiting}"]
-        return answer({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
-
-    async def _status(self, request: web.Request) -> web.Response:
-        return answer(follower_status(self._config, self._topology, self._keeper))
+        await self._scenarios.close()
+        await self._server.close()
 
     async def _view(self, request: web.Request) -> web.Response:
+        await self._topology.refresh()
         return answer(self._topology.view())
 
-    async def _recovery(self, request: web.Request) -> web.Response:
-        return answer({"recoveries": [report.as_dict() for report in self._keeper.reports]})
+
+def not_active(topology: Topology) -> list[str]:
+    """Ready is who is in the logical topology."""
+    own = topology.own_view()
+    waiting = f": {own['waiting_for']}" if own["waiting_for"] else ""
+    return [] if topology.is_active else [f"{own['phase']}{waiting}"]
 
 
-def follower_status(config: NodeConfig, topology: Topology, keeper: VaultKeeper) -> dict[str, Any]:
-    """What a follower says of itself. `revision` is LV."""
+def no_member(what: str, members: Sequence[str]) -> NoMember:
+    known = f"a member, such as {members[0]}" if members else "a member of the cluster (none is known here now)"
+    return NoMember(
+        f"{what} is not served by a follower, which keeps a vault and takes no requests for the cluster: ask {known}; "
+        "GET /openapi.json lists what there is here"
+    )
+
+
+def follower_status(config: NodeConfig, topology: Topology, face: RecoveryFace) -> dict[str, Any]:
+    """Shape `FollowerStatus` of the API: what a follower says of itself. `revision` is LV."""
     return {
         "cluster": config.cluster,
         "member": config.id,
         "role": "follower-node",
         "ready": topology.is_active,
-        "revision": keeper.revision,
+        "revision": face.revision,
         "topology": topology.own_view(),
+        "recovery": progress_view(face),
     }

@@ -1,26 +1,33 @@
-"""/livez, /readyz, /metrics, /openapi.json."""
+"""/livez, /readyz, /metrics, /openapi.json: of any node, whatever it is."""
 
 from __future__ import annotations
 
-import json
-from importlib import resources
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
 
-from node.cluster_view import not_ready
-from node.http.exposition import Exposition
+from node.http.openapi import Kind, document_of
 from node.http.v1_keys import answer
-from node.service import Service
+from node.topology.face import nothing_to_refresh
 
 
 class Health:
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    """`not_ready`: the reasons why the node should not get requests now. `refresh`: before the metrics are read."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        not_ready: Callable[[], list[str]],
+        metrics: Collector,
+        refresh: Callable[[], Awaitable[None]] = nothing_to_refresh,
+    ) -> None:
+        self._not_ready, self._refresh = not_ready, refresh
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(Exposition(service))
-        self._openapi = resources.files("node").joinpath("openapi.json").read_bytes()
+        self._registry.register(metrics)
+        self._openapi = document_of(kind)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -35,15 +42,12 @@ class Health:
         return answer({"live": True})
 
     async def ready(self, request: web.Request) -> web.Response:
-        reasons = not_ready(self._service)
+        reasons = self._not_ready()
         return answer({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
 
     async def metrics(self, request: web.Request) -> web.Response:
+        await self._refresh()
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def openapi(self, request: web.Request) -> web.Response:
         return web.Response(body=self._openapi, content_type="application/json")
-
-    @property
-    def document(self) -> object:
-        return json.loads(self._openapi)

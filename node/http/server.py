@@ -5,25 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from node.cluster_view import not_ready
 from node.connection_room import ConnectionRoom
 from node.http.body import HTTP_LIMITS, read_body
 from node.http.etcd_api import EtcdApi
 from node.http.etcd_stream import EtcdStreams
+from node.http.exposition import Exposition
 from node.http.feed import Feed
 from node.http.front import FrontServer, HttpLimits
 from node.http.head import Unary
 from node.http.health import Health
+from node.http.openapi import Kind
 from node.http.problems import errors_as_answers
 from node.http.streaming import STREAMS
 from node.http.v1_backup import Backups
 from node.http.v1_cluster import Cluster
 from node.http.v1_keys import Keys
 from node.http.v1_partitions import PartitionRoutes
+from node.http.v1_recovery import RecoveryRoutes
 from node.http.v1_scenarios import ScenarioRoutes
 from node.http.v1_topology import TopologyRoutes
 from node.http.v1_watch import Watches
@@ -102,12 +107,13 @@ class HttpServer:
         app[HTTP_LIMITS] = self._limits
         app[STREAMS] = set()
         service = self._service
-        app.add_routes(Health(service).routes())
+        app.add_routes(Health(Kind.MEMBER, partial(not_ready, service), Exposition(service)).routes())
         app.add_routes(Keys(service).routes())
         app.add_routes(Watches(service, progress_s).routes())
         app.add_routes(Cluster(service, cluster).routes())
         app.add_routes(Backups(service, cluster).routes())
         app.add_routes(TopologyRoutes(service).routes())
+        app.add_routes(RecoveryRoutes(lambda: service.vault).routes())
         app.add_routes(Feed(service).routes())
         app.add_routes(PartitionRoutes(self._member, self._partitions).routes())
         app.add_routes(ScenarioRoutes(self._scenarios).routes())

@@ -46,8 +46,8 @@ class TopologyRoutes:
             web.get("/v1/init", self.init, allow_head=False),
             web.post("/v1/cluster/init", self.initialize),
             web.get("/v1/topology", self.topology, allow_head=False),
+            web.get("/v1/topology/nodes", self.nodes, allow_head=False),
             web.get("/v1/topology/nodes/{id}", self.node, allow_head=False),
-            web.get("/v1/recovery", self.recovery, allow_head=False),
             web.post("/v1/topology/join", self.join),
             web.post("/v1/topology/recovered", self.recovered),
             web.post("/v1/topology/leave", self.leave),
@@ -90,14 +90,15 @@ class TopologyRoutes:
     async def topology(self, request: web.Request) -> web.Response:
         return answer(self._topology.view())
 
+    async def nodes(self, request: web.Request) -> web.Response:
+        """Linearizable: what nodes that are no members show of the logical topology."""
+        records, version = await self._registrar.nodes()
+        return answer({"nodes": [full_row(record) for record in records], "version": version})
+
     async def node(self, request: web.Request) -> web.Response:
         """Linearizable: a node looks here whether it is still in."""
         record = await self._registrar.look(request.match_info["id"])
         return answer({"node": full_row(record) if record is not None else None})
-
-    async def recovery(self, request: web.Request) -> web.Response:
-        """R12: what this node's own recoveries did."""
-        return answer({"recoveries": [report.as_dict() for report in self._service.recoveries()]})
 
     async def join(self, request: web.Request) -> web.Response:
         found = required(await read_json(request), JOIN, optional={"token", "cluster_id", "addresses"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +12,25 @@ from node.topology.member import TopologyMember
 from node.topology.physical import PhysicalTopology
 from node.topology.registrar import ClusterState, Registrar
 from node.topology.view import physical_view
+from recovery.report import rounded
+
+
+async def nothing_to_refresh() -> None:
+    """A member has the records itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
     """`logical`: what this node has of the logical topology, as rows, and its version. `registrar`: None on a node that
-    is no member of the Raft group, and so can't decide anything."""
+    is no member of the Raft group, and so can't decide anything. Such a node has a copy of the logical topology:
+    `refresh` it before it is shown; `age_s` is how old it is, None where it has never had one."""
 
     physical: PhysicalTopology
     registrar: Registrar | None
     member: TopologyMember
     logical: Callable[[], tuple[list[dict[str, Any]], int]]
+    refresh: Callable[[], Awaitable[None]] = nothing_to_refresh
+    age_s: Callable[[], float | None] = float
 
     @property
     def socket(self) -> SwimSocket:
@@ -41,6 +49,7 @@ class Topology:
             "physical": physical_view(self.physical.records()),
             "logical": rows,
             "version": version,
+            "logical_age_s": rounded(self.age_s()),
             "strangers": dict(sorted(self.socket.strangers.items())),
         }
 

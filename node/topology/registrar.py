@@ -34,7 +34,7 @@ from node.topology.verdicts import (
     judge_leave,
     judge_recovered,
 )
-from node.topology.view import node_of, nodes_of, rules_of
+from node.topology.view import node_of, nodes_of, present, rules_of
 from raftgroup.errors import NodeFailed, RaftError
 
 log = logging.getLogger(__name__)
@@ -128,6 +128,11 @@ class Registrar:
         """What the cluster says of a node, by a linearizable read. Raises Unavailable."""
         await self._service.barrier()
         return node_of(self._records, name)
+
+    async def nodes(self) -> tuple[list[NodeRecord], int]:
+        """Every node that is in, or on its way in, and the version of the records; linearizable. Raises Unavailable."""
+        await self._service.barrier()
+        return present(nodes_of(self._records)), self._records.version
 
     async def _carry_out(self, name: str, judge: Callable[[], Verdict]) -> NodeRecord:
         for _ in range(CONFLICTS_MAX):

@@ -54,6 +54,10 @@ class RemoteDoor:
     async def look(self, name: str) -> NodeRecord | None:
         return node_from(await self._ask("GET", f"/v1/topology/nodes/{name}"))
 
+    async def nodes(self) -> tuple[list[NodeRecord], int]:
+        """Of the logical topology, and the version of the records. Raises Unavailable."""
+        return nodes_from(await self._ask("GET", "/v1/topology/nodes"))
+
     @staticmethod
     def _record(answer: Any) -> NodeRecord:
         record = node_from(answer)
@@ -107,6 +111,15 @@ def state_from(answer: Any) -> ClusterState:
         return ClusterState(**{name: answer[name] for name in ClusterState.__slots__})
     except (KeyError, TypeError):
         raise Unavailable("the answer is no state of a cluster: is the address that of a node?") from None
+
+
+def nodes_from(answer: Any) -> tuple[list[NodeRecord], int]:
+    """Raises Unavailable for what is no list of records."""
+    try:
+        found = [node_from({"node": row}) for row in answer["nodes"]]
+        return [record for record in found if record is not None], int(answer["version"])
+    except (KeyError, TypeError, ValueError):
+        raise Unavailable("the answer has no records of nodes: is the address that of a member?") from None
 
 
 def node_from(answer: Any) -> NodeRecord | None:

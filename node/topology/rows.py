@@ -16,6 +16,20 @@ def node_rows(topology: Mapping[str, Any]) -> list[list[str]]:
     return [node_row(name, physical.get(name), logical.get(name)) for name in sorted(physical | logical)]
 
 
+OLD_S = 5.0
+"""A follower has it anew each second at least, from a member."""
+
+
+def copy_note(topology: Mapping[str, Any]) -> str | None:
+    """What people should know of the logical part at a node that has it from a member."""
+    age_s = topology.get("logical_age_s", 0.0)
+    if age_s is None:
+        return "no member of the group has told this node of the logical topology yet"
+    if age_s > OLD_S:
+        return f"the logical topology is as a member told it {age_s:.0f} s ago: none answers now"
+    return None
+
+
 def node_row(name: str, physical: Mapping[str, Any] | None, logical: Mapping[str, Any] | None) -> list[str]:
     """The incarnation is that of the logical topology, which counts joins."""
     tags = physical["tags"] if physical else {}

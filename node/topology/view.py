@@ -26,9 +26,13 @@ def nodes_of(records: SystemRecords) -> list[NodeRecord]:
     return [NodeRecord.from_bytes(found.value) for found in records.with_prefix(NODE_PREFIX)]
 
 
+def present(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
+    """Those that are in, or on their way in; what is only remembered is left out."""
+    return [each for each in nodes if each.standing is not Standing.GONE]
+
+
 def logical_view(records: SystemRecords) -> list[dict[str, Any]]:
-    """Nodes that are in, or on their way in; what is only remembered is left out."""
-    return [logical_row(each) for each in nodes_of(records) if each.standing is not Standing.GONE]
+    return [logical_row(each) for each in present(nodes_of(records))]
 
 
 def logical_row(record: NodeRecord) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from node.status_view import changes_of, line_of, row_of, silent_row, status_table
+from node.status_view import cell, changes_of, line_of, row_of, silent_row, status_table
 
 STATUS = {
     "cluster": "c", "member": "n1", "version": "0", "role": "leader", "leader": "n1", "term": 2, "ready": True,
@@ -19,7 +19,7 @@ def test_a_row_holds_what_the_table_shows() -> None:
         "id": "n1", "url": "http://127.0.0.1:7401", "role": "leader", "term": 2, "leader": "n1", "generation": None,
         "ready": True,
         "revision": 5532, "minimal_revision": 1, "commit_index": 7001, "applied_index": 7001,
-        "topology": None,
+        "topology": None, "recovery": None,
     }  # fmt: skip
     assert SILENT.keys() == LEADER.keys()
 
@@ -36,6 +36,19 @@ def test_the_table_has_every_column_and_says_who_is_silent() -> None:
 def test_a_line_says_role_term_revision_and_readiness() -> None:
     assert line_of(LEADER) == "n1 leader term 2 revision 5,532 ready"
     assert line_of(SILENT) == "n2 silent"
+
+
+def test_a_recovery_that_is_under_way_is_seen_in_every_form() -> None:
+    """Issue 3: each phase reports progress. `palisade up` tells each tenth of it where there is no terminal."""
+    progress = {"phase": "replay", "done": 120, "total": 500, "unit": "revisions"}
+    row = row_of(STATUS | {"topology": {"phase": "recovering"}, "recovery": progress}, None)
+    assert cell(row, "topology") == "recovering (replay 24 %)"
+    assert line_of(row) == "n1 leader term 2 revision 5,532 ready, recovering (replay 24 %)"
+    assert changes_of([row]) == changes_of([row | {"recovery": progress | {"done": 149}}])
+    assert changes_of([row]) != changes_of([row | {"recovery": progress | {"done": 150}}])
+    assert changes_of([row]) != changes_of([row | {"recovery": None}])
+    counting = row_of(STATUS | {"topology": {"phase": "active"}, "recovery": progress | {"total": None}}, None)
+    assert cell(counting, "topology") == "active (replay)"
 
 
 def test_a_new_revision_alone_is_no_news_but_a_new_leader_is() -> None:

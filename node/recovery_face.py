@@ -1,0 +1,44 @@
+"""What the APIs of a node show of its vault and of its recoveries, whatever kind of node it is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from recovery.catchup import Difference
+from recovery.report import Progress, RecoveryReport
+
+
+class RecoveryFace(Protocol):
+    """`node.vault_keeper.VaultKeeper`, or `EndedRecovery` of a node that never recovers again."""
+
+    @property
+    def revision(self) -> int:
+        """LV."""
+        ...
+
+    @property
+    def reports(self) -> Sequence[RecoveryReport]:
+        """Of this process, the last one perhaps still under way."""
+        ...
+
+    @property
+    def progress(self) -> Progress | None:
+        """Of the one that is under way."""
+        ...
+
+    @property
+    def difference(self) -> Difference | None:
+        """None on a node that has nobody to catch up with."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRecovery:
+    """Of a standalone node: its vault stays as it is."""
+
+    revision: int
+    reports: tuple[RecoveryReport, ...]
+    progress: None = None
+    difference: None = None

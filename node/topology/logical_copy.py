@@ -1,0 +1,54 @@
+"""What a node that is no member of the Raft group shows of the logical topology: what a member has said of it.
+
+Asked for when somebody wants to see it, at most once in `FRESH_S`, however many do; a follower that nobody looks at
+asks nobody. While no member answers, the last answer stays, and its age tells that it is an old one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from node.topology.errors import JoinLater, JoinRejected
+from node.topology.records import NodeRecord
+from node.topology.view import logical_row
+from raftgroup.errors import RaftError
+
+FRESH_S = 1.0
+ASK_S = 2.0
+
+Ask = Callable[[], Awaitable[tuple[Sequence[NodeRecord], int]]]
+
+
+class LogicalCopy:
+    """`ask`: for the records and their version; `now` in seconds."""
+
+    def __init__(self, ask: Ask, now: Callable[[], float]) -> None:
+        self._ask, self._now = ask, now
+        self._rows: list[dict[str, Any]] = []
+        self._version = 0
+        self._as_of: float | None = None
+        self._asked_at: float | None = None
+        self._asking = asyncio.Lock()
+
+    async def refresh(self) -> None:
+        """Returns in a bounded time, whether anybody has answered or not."""
+        async with self._asking:
+            if self._asked_at is not None and self._now() - self._asked_at < FRESH_S:
+                return
+            try:
+                async with asyncio.timeout(ASK_S):
+                    records, version = await self._ask()
+            except (RaftError, JoinLater, JoinRejected, TimeoutError):
+                self._asked_at = self._now()
+                return
+            self._rows, self._version = [logical_row(record) for record in records], version
+            self._as_of = self._asked_at = self._now()
+
+    def rows(self) -> tuple[list[dict[str, Any]], int]:
+        return self._rows, self._version
+
+    def age_s(self) -> float | None:
+        """None as long as nobody has answered."""
+        return None if self._as_of is None else self._now() - self._as_of

@@ -1,0 +1,181 @@
+"""A recovery that is under way says how far it is, and takes another catch-up difference (issue 3, R4, R12)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from metastore.requests import DeleteRange, Put
+from recovery.decide import Case
+from recovery.errors import SourceUnavailable
+from recovery.report import Counts, Outcome, Phase, Progress, Recorder
+from tests.support.recovery_world import Bench, Node
+from vault.change import Revision
+
+
+def missed(bench: Bench, revisions: int) -> None:
+    for number in range(revisions):
+        bench.cluster.do(Put(b"/k/%d" % (number % 50), b"%d" % number))
+
+
+def slow(node: Node, at: Callable[[int], None], seconds: float = 0.01) -> None:
+    """The listener takes its time for each revision; `at` is called with its number."""
+
+    def hear(revision: Revision) -> None:
+        node.clock.time += seconds
+        at(revision.number)
+
+    node.told.on_revision = hear
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.time = 10.0
+
+    def now(self) -> float:
+        return self.time
+
+
+def test_progress_says_how_fast_and_how_long_still() -> None:
+    assert Progress(Phase.REPLAY, 0, 100, "revisions", 3.0).per_s is None
+    assert Progress(Phase.REPLAY, 50, 0, "revisions", 2.0).remaining_s is None
+    half = Progress(Phase.REPLAY, 50, 100, "revisions", 2.0)
+    assert (half.per_s, half.remaining_s) == (25.0, 2.0)
+    assert Progress(Phase.SNAPSHOT, 120, 100, "keys", 2.0).remaining_s == 0
+    assert json.loads(json.dumps(half.as_dict())) == {
+        "phase": "replay", "done": 50, "total": 100, "unit": "revisions", "seconds": 2.0, "per_s": 25.0,
+        "remaining_s": 2.0,
+    }  # fmt: skip
+
+
+def test_the_report_of_one_under_way_has_the_time_until_now_in_its_present_phase() -> None:
+    watch = Watch()
+    recorder = Recorder("n1", watch.now)
+    with recorder.phase(Phase.ASK):
+        watch.time += 1
+    with recorder.phase(Phase.REPLAY):
+        watch.time += 4
+        recorder.step(Phase.REPLAY, 20, 80, "revisions")
+        watch.time += 1
+        report = recorder.report_now()
+        assert (report.seconds, dict(report.phases)) == (6.0, {Phase.ASK: 1.0, Phase.REPLAY: 5.0})
+        assert (recorder.progress.seconds, recorder.progress.per_s) == (5.0, 4.0)
+    ended = recorder.end(Outcome.DONE)
+    watch.time += 100
+    assert recorder.report_now() is ended
+    assert dict(ended.phases) == {Phase.ASK: 1.0, Phase.REPLAY: 5.0}
+
+
+async def test_a_replay_tells_of_every_commit_however_slow_its_listeners_are() -> None:
+    """The batch that was asked for is one; it is many commits."""
+    bench = Bench()
+    await bench.once()
+    missed(bench, 500)
+    node = bench.node()
+    slow(node, lambda number: None)
+    await node.recover()
+    done = [each.done for each in node.progress if each.phase is Phase.REPLAY and each.unit]
+    assert done == sorted(done)
+    assert len(done) > 20
+    assert {each.total for each in node.progress if each.phase is Phase.REPLAY and each.unit} == {500}
+    assert done[-1] == 500
+
+
+async def test_what_is_under_way_can_be_seen_and_is_gone_afterwards() -> None:
+    bench = Bench()
+    await bench.once()
+    missed(bench, 300)
+    node = bench.node()
+    seen: list[tuple[Outcome, Case | None, int, int]] = []
+
+    def look(number: int) -> None:
+        under_way = node.follower.under_way
+        assert under_way is not None
+        report = under_way.report_now()
+        seen.append((report.outcome, report.case, under_way.progress.done, report.lm))
+
+    assert node.follower.under_way is None
+    slow(node, look)
+    await node.recover()
+    assert node.follower.under_way is None
+    assert {(outcome, case) for outcome, case, _, _ in seen} == {(Outcome.RUNNING, Case.B)}
+    assert 0 < seen[200][2] < 300
+    assert {lm for *_, lm in seen} == {bench.cluster.store.revision}
+    assert [report.outcome for report in node.follower.reports] == [Outcome.DONE]
+
+
+async def test_a_snapshot_counts_keys_while_it_fetches_them() -> None:
+    bench = Bench(writes=0)
+    for number in range(400):
+        bench.cluster.do(Put(b"/k/%04d" % number, b"x" * 2000))
+    await bench.once()
+    for number in range(100, 160):
+        bench.cluster.do(Put(b"/k/%04d" % number, b"changed"))
+    for number in range(20):
+        bench.cluster.do(DeleteRange(b"/k/%04d" % number))
+    bench.compact()
+    node = bench.node()
+    report = await node.recover()
+    snapshot = [each for each in node.progress if each.phase is Phase.SNAPSHOT and each.unit]
+    assert (snapshot[-1].done, snapshot[-1].total) == (80, 80)
+    assert all(each.done <= each.total for each in snapshot)
+    assert report.keys == Counts(kept=320, evicted=20, fetched=60)
+
+
+async def test_waiting_for_the_meta_storage_is_told_too() -> None:
+    bench = Bench()
+    node = bench.node()
+    left = [5]
+
+    def fail() -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise SourceUnavailable("no majority")
+
+    node.source.before["state"] = fail
+    await node.recover()
+    waited = [each for each in node.progress if each.phase is Phase.ASK and each.seconds]
+    assert len(waited) == 4, "the first of five waits is told before it begins"
+    assert [each.seconds for each in waited] == sorted(each.seconds for each in waited)
+
+
+@pytest.mark.parametrize("wanted", [150, 400, 10**12])
+async def test_a_larger_difference_counts_for_the_recovery_that_is_under_way(wanted: int) -> None:
+    """R4, "changeable at run time": not from the next round on only, which may be an hour away."""
+    bench = Bench()
+    lv = (await bench.once()).vault.revision
+    missed(bench, 1000)
+    node = bench.node(difference=0)
+
+    def look(number: int) -> None:
+        if number == lv + 300:
+            node.difference.value = wanted
+
+    slow(node, look)
+    report = await node.recover()
+    behind = bench.cluster.store.revision - node.vault.revision
+    commit = 21
+    assert report.outcome is Outcome.DONE
+    assert min(wanted, 700) - commit <= behind <= wanted
+    assert report.difference == wanted
+    assert node.told.revisions == list(range(lv + 1, node.vault.revision + 1))
+
+
+async def test_a_smaller_difference_counts_for_the_recovery_that_is_under_way() -> None:
+    bench = Bench()
+    lv = (await bench.once()).vault.revision
+    missed(bench, 300)
+    node = bench.node(difference=200)
+
+    def look(number: int) -> None:
+        if number == lv + 10:
+            node.difference.value = 0
+        if number == lv + 290:
+            missed(bench, 150)
+
+    slow(node, look)
+    report = await node.recover()
+    assert node.vault.revision == bench.cluster.store.revision
+    assert (report.revisions_replayed, report.difference) == (450, 0)
