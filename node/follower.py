@@ -70,7 +70,9 @@ class FollowerNode:
         logical = LogicalCopy(self._door.nodes, SystemClock().now)
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
         scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
-        self._http = FollowerServer(config, self.topology, self.keeper, scenarios, self._members, self.partitions.holder)
+        self._http = FollowerServer(
+            config, self.topology, self.keeper, scenarios, self._members, self.partitions.holder
+        )
         self._life = Lifecycle(self._parts())
 
     def _members(self) -> list[str]:

@@ -171,12 +171,12 @@ class Recovery:
     # Case b
 
     async def _replay(self, state: SourceState) -> None:
-        """To the LM of `state`, unless it costs too much, or what is left is acceptable by now. Raises SourceCompacted."""
+        """To the LM of `state`, unless it costs too much, or what is left is acceptable. Raises SourceCompacted."""
         vault, first = self._vault, self._vault.revision
         chosen = self._difference.chosen
 
         def go_on() -> bool:
-            self._recorder.step(Phase.REPLAY, vault.revision - first, state.latest - first, "revisions")
+            self._count_replayed(first, state.latest)
             return vault.revision < state.latest and not self._is_enough_now(state, chosen)
 
         warm: tuple[int, float] | None = None
@@ -184,12 +184,10 @@ class Recovery:
             revisions = await self._gather(vault.revision + 1, state.latest)
             if not revisions:
                 return
-            before = vault.revision
             try:
                 await tell_and_apply(vault, self._listeners, self._clock, revisions, go_on)
             finally:
-                self._recorder.add(revisions_replayed=vault.revision - before)
-                self._recorder.note(lv=vault.revision)
+                self._count_replayed(first, state.latest)
             done = vault.revision - first
             warm = warm or (done, self._clock.now())
             if (measured := done - warm[0]) >= MEASURE_AFTER:
@@ -199,6 +197,13 @@ class Recovery:
         now_behind = (await self._source.state(vault.revision)).latest - vault.revision
         self._progress = after_round(self._progress, now_behind)
         self._moved = True
+
+    def _count_replayed(self, first: int, latest: int) -> None:
+        """As far as it is committed."""
+        lv = self._vault.revision
+        self._recorder.add(revisions_replayed=lv - max(first, self._recorder.report.lv))
+        self._recorder.note(lv=lv)
+        self._recorder.step(Phase.REPLAY, lv - first, latest - first, "revisions")
 
     def _is_enough_now(self, state: SourceState, chosen: int) -> bool:
         """Who changes the acceptable difference in the middle of a long round means this one, too."""

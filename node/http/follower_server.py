@@ -12,10 +12,10 @@ from node.http.health import Health
 from node.http.openapi import Kind
 from node.http.v1_keys import answer
 from node.http.v1_partitions import PartitionRoutes
-from node.partitions.holder import PartitionHolder
 from node.http.v1_scenarios import ScenarioRoutes
 from node.http.vault_exposition import VaultExposition
 from node.http.vault_server import VaultServer
+from node.partitions.holder import PartitionHolder
 from node.recovery_face import RecoveryFace
 from node.recovery_view import progress_view
 from node.refusals import NoMember

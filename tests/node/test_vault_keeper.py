@@ -8,53 +8,11 @@ from pathlib import Path
 import pytest
 
 from metastore.codec import encode_command
-from metastore.requests import Compact, FoundCluster, Put
-from node.components.lifecycle import Component, Lifecycle, Part
-from node.components.listeners import Listeners, Told
-from node.feed.local import local_source
-from node.service import Service
-from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
-from raftgroup.clock import SystemClock
-from recovery.catchup import Difference
-from tests.support.fake_group import FakeGroup, fake_group
+from metastore.requests import Compact
+from node.components.lifecycle import Component
+from node.components.listeners import Told
+from tests.support.keeper_world import World
 from tests.support.waiting import until
-
-
-class World(Component):
-    """A group of one, and a component that writes down what it hears."""
-
-    def __init__(self, path: Path) -> None:
-        self.group: FakeGroup = fake_group()
-        self.group.apply([encode_command(FoundCluster("id-1"))])
-        self.service = Service(self.group, self.group.store, deadline_s=0.3)
-        self.path = path
-        self.heard: list[tuple[int, list[bytes]]] = []
-        self.began_at: list[int] = []
-        self.fails_at = 0
-        self.gate = asyncio.Event()
-        self.gate.set()
-
-    def keeper(self, beside: Component | None = None) -> VaultKeeper:
-        self.listeners = Listeners()
-        others = [Part("beside", beside)] if beside is not None else []
-        inner = Lifecycle([Part("partitions", self), *others], self.listeners)
-        clock = RecoveryClock(SystemClock(), gentle=False)
-        return VaultKeeper(self.path, "n1", local_source(self.service, "n1"), OnVault(inner), clock, Difference(0))
-
-    async def start(self) -> None:
-        self.began_at.append(self.listeners.handled)
-        self.listeners.listen("partitions", self._hear)
-
-    async def _hear(self, told: Told) -> None:
-        await self.gate.wait()
-        if told.revision == self.fails_at:
-            raise RuntimeError("the partition's disk")
-        self.heard.append((told.revision, [event.key for event in told.events]))
-
-    def put(self, *keys: str) -> int:
-        for key in keys:
-            self.group.apply([encode_command(Put(key.encode(), b"v"))])
-        return self.group.store.revision
 
 
 @pytest.fixture

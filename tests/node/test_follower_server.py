@@ -1,0 +1,336 @@
+"""What a node that is no member serves over HTTP, and how a recovery that is under way is seen (issue 3; R4, R12)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from aiohttp import ClientSession
+
+from node.config import NodeConfig
+from node.config_sources import load_node_config
+from node.http.follower_server import FollowerServer
+from node.http.openapi import Kind, document_of
+from node.http.server import HttpServer
+from node.http.standalone_server import standalone_server
+from node.recovery_log import ProgressLog
+from node.scenarios.hosted import ScenarioHost
+from node.topology.face import Topology
+from node.topology.logical_copy import LogicalCopy
+from node.topology.member import TopologyMember
+from node.topology.physical import PhysicalTopology
+from node.topology.records import NodeRecord, Role, Standing
+from node.vault_keeper import VaultKeeper
+from raftgroup.errors import Unavailable
+from recovery.report import Outcome, Phase, Progress, RecoveryReport
+from tests.support.keeper_world import World
+from vault.opening import open_vault
+
+METHODS = {"GET", "PUT", "POST", "DELETE"}
+ACTIVE = NodeRecord("n1", Role.VOTER, Standing.ACTIVE, "i1", 1, 1, {"http": "127.0.0.1:7401"}, 7, "")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def now(self) -> float:
+        return self.time
+
+
+class Members:
+    """What the members of the group say of the logical topology, if they answer."""
+
+    def __init__(self) -> None:
+        self.answers = True
+        self.asked = 0
+
+    async def nodes(self) -> tuple[list[NodeRecord], int]:
+        self.asked += 1
+        await asyncio.sleep(0)
+        if not self.answers:
+            raise Unavailable("no member is up")
+        return [ACTIVE], 12
+
+
+class Served:
+    """The server of a follower, over the vault of a `World`. `http` is a session with it."""
+
+    def __init__(self, world: World, keeper: VaultKeeper, http: ClientSession, server: FollowerServer) -> None:
+        self.world, self.keeper, self.http, self.server = world, keeper, http, server
+        self.members = Members()
+
+    async def get(self, path: str) -> Any:
+        async with self.http.get(path) as answer:
+            return await answer.json() if answer.content_type != "text/plain" else await answer.text()
+
+    async def put(self, body: Any) -> tuple[int, Any]:
+        async with self.http.put("/v1/recovery/catch-up-difference", json=body) as answer:
+            return answer.status, await answer.json()
+
+
+def config_of(folder: Path) -> NodeConfig:
+    given = {"id": "f1", "cluster": "c1", "data-dir": str(folder), "http": "127.0.0.1:7411", "swim": "127.0.0.1:7711"}
+    return load_node_config({**given, "follow": "true", "seeds": "127.0.0.1:7701"}, environ={})
+
+
+def topology_of(config: NodeConfig, members: Members, clock: Clock) -> Topology:
+    physical = PhysicalTopology(config, Role.FOLLOWER)
+
+    async def recover(_: Any) -> int:
+        return 0
+
+    member = TopologyMember(
+        lambda: members, name="f1", role=Role.FOLLOWER, instance="i", cluster="c1", token=None, addresses={},
+        recover=recover, cluster_id=str, duplicate=lambda: None,
+    )  # fmt: skip
+    logical = LogicalCopy(members.nodes, clock.now)
+    return Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def served(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+    monkeypatch.setattr("recovery.replay.COMMIT_S", 0.0)
+    world = World(tmp_path / "vault")
+    keeper = world.keeper()
+    await keeper.start()
+    config, members = config_of(tmp_path), Members()
+    topology = topology_of(config, members, clock)
+    server = FollowerServer(config, topology, keeper, ScenarioHost(), lambda: ["127.0.0.1:7401"])
+    await server.start("127.0.0.1", 0)
+    ((host, port, *_),) = server._server._runner.addresses
+    async with ClientSession(f"http://{host}:{port}") as http:
+        served = Served(world, keeper, http, server)
+        served.members = members
+        yield served
+    await server.close()
+    await keeper.stop()
+
+
+def fits(shape: Any, name: str) -> None:
+    document = json.loads(document_of(Kind.MEMBER))
+    schema = document["components"]["schemas"][name]
+    jsonschema.validate(shape, {**schema, "components": document["components"]})
+
+
+async def standing(served: Served, revisions: int, at: int) -> asyncio.Task[int]:
+    """A recovery of so many revisions that stands at one of them."""
+    world = served.world
+    world.put(*(f"k{number}" for number in range(revisions)))
+    world.stands_at = at
+    recovering = asyncio.create_task(served.keeper.catch_up())
+    await world.stands.wait()
+    return recovering
+
+
+async def test_before_it_has_been_let_in_a_node_recovers_nothing(served: Served) -> None:
+    found = await served.get("/v1/recovery")
+    fits(found, "Recoveries")
+    assert found == {
+        "recoveries": [], "under_way": None, "catch_up_difference": 0, "acceptable_difference": 0,
+    }  # fmt: skip
+
+
+async def test_a_recovery_that_is_under_way_shows_phase_done_total_rate_and_time(served: Served) -> None:
+    recovering = await standing(served, 40, at=30)
+    found = await served.get("/v1/recovery")
+    fits(found, "Recoveries")
+    progress, (report,) = found["under_way"], found["recoveries"]
+    assert (progress["phase"], progress["done"], progress["total"], progress["unit"]) == ("replay", 29, 41, "revisions")
+    assert progress["per_s"] > 0
+    assert progress["remaining_s"] > 0
+    assert (report["outcome"], report["case"], report["lv"], report["lm"]) == ("running", "b", 29, 41)
+    assert report["seconds"] >= report["phases"]["replay"] > 0
+    status = await served.get("/v1/status")
+    fits(status, "FollowerStatus")
+    assert status["recovery"]["phase"] == "replay"
+    served.world.goes_on.set()
+    assert await recovering == 41
+    found = await served.get("/v1/recovery")
+    fits(found, "Recoveries")
+    assert found["under_way"] is None
+    assert [report["outcome"] for report in found["recoveries"]] == ["done"]
+    assert (await served.get("/v1/status"))["recovery"] is None
+
+
+async def test_metrics_show_a_recovery_that_is_under_way_and_what_the_last_one_did(served: Served) -> None:
+    recovering = await standing(served, 40, at=30)
+    running = await served.get("/metrics")
+    for line in (
+        "palisade_recovery_running 1.0",
+        'palisade_recovery_phase{phase="replay"} 1.0',
+        'palisade_recovery_phase{phase="ask"} 0.0',
+        "palisade_recovery_done 29.0",
+        "palisade_recovery_expected 41.0",
+        "palisade_recoveries_total 1.0",
+        'palisade_recovery_case{case="b"} 1.0',
+        "palisade_vault_revision 29.0",
+        "palisade_recovery_acceptable_difference 0.0",
+    ):
+        assert line in running.splitlines(), line
+    served.world.goes_on.set()
+    await recovering
+    ended = await served.get("/metrics")
+    for line in (
+        "palisade_recovery_running 0.0",
+        "palisade_recovery_replayed 41.0",
+        'palisade_recovery_keys{what="fetched"} 0.0',
+        'palisade_recovery_resources{what="kept"} 0.0',
+        'palisade_recovery_phase{phase="replay"} 0.0',
+        "palisade_recovery_snapshots 0.0",
+        'palisade_logical_nodes{standing="active"} 1.0',
+        'palisade_physical_nodes{state="alive"} 1.0',
+        "palisade_ready 0.0",
+    ):
+        assert line in ended.splitlines(), line
+    assert 'palisade_recovery_phase_seconds{phase="replay"}' in ended
+    assert "palisade_recovery_bytes " in ended
+
+
+async def test_the_catch_up_difference_changes_also_for_a_recovery_under_way(served: Served) -> None:
+    """R4: the threshold that can be changed at run time."""
+    recovering = await standing(served, 40, at=10)
+    status, said = await served.put({"revisions": 25})
+    fits(said, "CatchUpDifference")
+    assert (status, said) == (200, {"catch_up_difference": 25, "before": 0})
+    found = await served.get("/v1/recovery")
+    assert (found["catch_up_difference"], found["acceptable_difference"]) == (25, 25)
+    served.world.goes_on.set()
+    assert await recovering == 16, "LM is 41: at 16 it is 25 behind, and that is enough now"
+    report = (await served.get("/v1/recovery"))["recoveries"][-1]
+    assert (report["outcome"], report["difference"], report["revisions_replayed"]) == ("done", 25, 16)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"revisions": -1}, "0 to 1000000000000"),
+        ({"revisions": 10**12 + 1}, "0 to 1000000000000"),
+        ({"revisions": 10**30}, "64 bits"),
+        ({"revisions": "many"}, "not a whole number"),
+        ({"revisions": 1.5}, "not a whole number"),
+        ({"revisions": True}, "not a whole number"),
+        ({"revisions": [1]}, "not a whole number"),
+        ({"revisions": None}, "revisions is missing"),
+        ({}, "revisions is missing"),
+        ({"revision": 1}, "there is no field"),
+        ([1], "is not an object"),
+        (None, ""),
+    ],
+)
+async def test_a_difference_that_makes_no_sense_changes_nothing(served: Served, body: Any, said: str) -> None:
+    await served.put({"revisions": 7})
+    status, problem = await served.put(body)
+    assert (status, problem["code"]) == (400, "bad-request"), problem
+    assert said in problem["detail"]
+    assert (await served.get("/v1/recovery"))["catch_up_difference"] == 7
+
+
+@pytest.mark.parametrize("revisions", [0, 1, 10**12])
+async def test_every_difference_in_range_is_taken(served: Served, revisions: int) -> None:
+    assert await served.put({"revisions": revisions}) == (200, {"catch_up_difference": revisions, "before": 0})
+
+
+async def test_the_logical_topology_is_what_a_member_says_asked_once_a_second(served: Served, clock: Clock) -> None:
+    """Seen before: the view of a follower was empty."""
+    found = await served.get("/v1/topology")
+    fits(found, "Topology")
+    assert [(row["id"], row["standing"]) for row in found["logical"]] == [("n1", "active")]
+    assert (found["version"], found["logical_age_s"]) == (12, 0.0)
+    await asyncio.gather(*(served.get("/v1/topology") for _ in range(20)), served.get("/metrics"))
+    assert served.members.asked == 1
+    served.members.answers = False
+    clock.time += 60
+    found = await served.get("/v1/topology")
+    assert ([row["id"] for row in found["logical"]], found["logical_age_s"]) == (["n1"], 60.0)
+    served.members.answers = True
+    clock.time += 2
+    assert (await served.get("/v1/topology"))["logical_age_s"] == 0.0
+
+
+async def test_a_topology_that_nobody_has_told_of_has_no_age(served: Served) -> None:
+    served.members.answers = False
+    found = await served.get("/v1/topology")
+    fits(found, "Topology")
+    assert (found["logical"], found["version"], found["logical_age_s"]) == ([], 0, None)
+    assert "palisade_logical_nodes" not in await served.get("/metrics")
+
+
+async def test_what_a_follower_does_not_serve_names_a_member_that_does(served: Served) -> None:
+    for method, path in (
+        ("GET", "/v1/kv/a"), ("PUT", "/v1/kv/a%2Fb"), ("GET", "/v1/watch?prefix=/"), ("POST", "/v1/feed/state"),
+        ("GET", "/v1/cluster"), ("POST", "/v1/status"), ("DELETE", "/v1/recovery/catch-up-difference"),
+    ):  # fmt: skip
+        async with served.http.request(method, path) as answer:
+            problem = await answer.json()
+            assert (answer.status, problem["code"], problem["retry"]) == (421, "not-a-member", False), path
+            assert "127.0.0.1:7401" in problem["detail"]
+    async with served.http.post("/v3/kv/range", json={}) as answer:
+        assert (answer.status, (await answer.json())["code"]) == (412, 9)
+    async with served.http.get("/nothing") as answer:
+        assert answer.status == 404
+
+
+async def test_scenarios_are_listed_and_refused_as_by_a_member(served: Served) -> None:
+    assert "join" in [one["name"] for one in (await served.get("/v1/scenarios"))["scenarios"]]
+    assert (await served.get("/v1/scenarios/join"))["state"] == "never"
+    async with served.http.post("/v1/scenarios/join") as answer:
+        assert (answer.status, (await answer.json())["code"]) == (403, "scenarios-off")
+
+
+def routes_of(app: Any) -> set[tuple[str, str]]:
+    return {
+        (route.method, route.resource.canonical)
+        for route in app.router.routes()
+        if route.resource is not None and route.method in METHODS
+    }
+
+
+def documented(document: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+
+
+async def test_each_kind_of_node_documents_what_it_serves(served: Served, server: HttpServer, tmp_path: Path) -> None:
+    vault = open_vault(tmp_path / "alone")
+    alone = standalone_server(config_of(tmp_path), vault, RecoveryReport("f1", Outcome.DONE))
+    vault.close()
+    for kind, app in ((Kind.MEMBER, server.app), (Kind.FOLLOWER, served.server.app), (Kind.STANDALONE, alone.app)):
+        assert routes_of(app) == documented(json.loads(document_of(kind))), kind
+    assert documented(await served.get("/openapi.json")) == documented(json.loads(document_of(Kind.FOLLOWER)))
+
+
+async def test_a_member_without_a_vault_has_nothing_to_change(http: ClientSession) -> None:
+    async with http.get("/v1/recovery") as answer:
+        found = await answer.json()
+        fits(found, "Recoveries")
+        assert (found["recoveries"], found["catch_up_difference"]) == ([], None)
+    async with http.put("/v1/recovery/catch-up-difference", json={"revisions": 1}) as answer:
+        assert (answer.status, (await answer.json())["code"]) == (400, "invalid-request")
+
+
+def test_the_log_tells_of_a_recovery_that_takes_long_and_not_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    telling = ProgressLog(clock.now)
+    caplog.set_level(logging.INFO, "node.recovery_log")
+    telling.began(True)
+    for second in range(1, 13):
+        clock.time += 1
+        telling.went_on(Progress(Phase.REPLAY, 1000 * second, 20_000, "revisions", float(second)))
+    telling.began(True)
+    clock.time += 4
+    telling.went_on(Progress(Phase.ASK, seconds=4.0))
+    assert [record.getMessage() for record in caplog.records] == [
+        "recovering: replay: 5,000 of 20,000 revisions, 1,000/s, about 15 s left",
+        "recovering: replay: 10,000 of 20,000 revisions, 1,000/s, about 10 s left",
+    ]
