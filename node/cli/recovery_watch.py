@@ -92,13 +92,16 @@ class Bar:
     def __init__(self, progress: Any) -> None:
         self._progress = progress
         self._task: Any = None
+        self._kind: Any = None
 
     def show(self, found: Shape) -> None:
         progress = found["under_way"]
+        kind = None if progress is None else (progress["phase"], progress["total"] is None)
+        if kind != self._kind and self._task is not None:
+            self._progress.remove_task(self._task)
+            self._task = None
+        self._kind = kind
         if progress is None:
-            if self._task is not None:
-                self._progress.remove_task(self._task)
-                self._task = None
             return
         if self._task is None:
             self._task = self._progress.add_task("", total=None, said="")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
+NO_STREAM = "A node that is no member has no stream: palisade status, topology and recovery ask it with --at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
         return Failure(REFUSED, refusal_of(error).code, str(error), False)
     if isinstance(error, OSError | TimeoutError):
         hint = f"no node answers at {', '.join(endpoints)} ({error or type(error).__name__})"
-        return Failure(UNAVAILABLE, "unreachable", f"{hint}; start one with 'palisade up', or give --endpoints", True)
+        text = f"{hint}; start one with 'palisade up', or give --endpoints. {NO_STREAM}"
+        return Failure(UNAVAILABLE, "unreachable", text, True)
     return None
 
 

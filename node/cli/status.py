@@ -13,7 +13,7 @@ from node.cli.http_ask import NoAnswer, Refused, run_or_fail
 from node.cli.http_ask import ask as ask_http
 from node.cli.options import at_option, client_options
 from node.cli.printing import print_json
-from node.cli.session import UNAVAILABLE, Failure, Session
+from node.cli.session import NO_STREAM, UNAVAILABLE, Failure, Session
 
 ASK_S = 2.0
 
@@ -34,7 +34,8 @@ def status(session: Session, at: str | None) -> None:
     else:
         rows = [run_or_fail(session, row_at(at))]
     if not any(row["role"] for row in rows):
-        text = f"no node answers at {', '.join(session.endpoints)}; start one with 'palisade up', or give --endpoints"
+        nobody = f"no node answers at {', '.join(session.endpoints)}"
+        text = f"{nobody}; start one with 'palisade up', or give --endpoints. {NO_STREAM}"
         session.fail(Failure(UNAVAILABLE, "unreachable", text, True))
     if session.as_json:
         print_json({"nodes": rows})

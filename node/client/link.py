@@ -11,7 +11,7 @@ from metastore.put_series import SERIES_PUTS_MAX, encode_series
 from node.stream.protocol import ITEMS_MAX, PROTOCOL, Kind
 from node.version import VERSION
 from raftgroup.errors import Unavailable
-from raftgroup.frames import Encoder, FrameError, FrameParser
+from raftgroup.frames import Encoder, FrameError, FrameParser, FrameTooLarge
 
 GATHERED_BYTES_MAX = 256 * 1024
 GATHERED_ITEMS_MAX = min(1024, ITEMS_MAX)
@@ -19,6 +19,17 @@ CONTENTS_MAX = 2 * min(256, SERIES_PUTS_MAX)
 _NO_ID: tuple[str, int] | None = None
 
 OnFrame = Callable[[int, Any], None]
+
+
+SPEAKS_HTTP = (
+    "the address is one of HTTP, and a stream is needed. A node that is no member has none: palisade status, topology "
+    "and recovery ask it with --at"
+)
+
+
+def is_http(error: FrameError) -> bool:
+    """Whether the first bytes of an answer, taken for a length, are those of HTTP."""
+    return isinstance(error, FrameTooLarge) and error.announced_bytes == int.from_bytes(b"HTTP")
 
 
 class Link(asyncio.Protocol):
@@ -74,7 +85,7 @@ class Link(asyncio.Protocol):
                 else:
                     self._on_frame(kind, body)
         except FrameError as error:
-            self._end(f"the node sent what is not of the protocol: {error}")
+            self._end(SPEAKS_HTTP if is_http(error) else f"the node sent what is not of the protocol: {error}")
             self.abort()
 
     # Sending.
