@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from node.client import Client
-from tests.support.processes import Cluster, NodeProcess, until
+from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 from vault.opening import open_vault
 
 pytestmark = pytest.mark.e2e
-
-
-class FollowerProcess(NodeProcess):
-    def command(self) -> list[str]:
-        given = [each for each in super().command() if not each.startswith(("--peer", "--stream"))]
-        return [*given, "--follow"]
 
 
 @pytest.fixture
@@ -87,6 +83,52 @@ async def test_a_follower_joins_follows_and_comes_back_by_replay_and_by_snapshot
         assert (vault.revision, vault.chain, vault.packed_sums()) == (digest.revision, digest.chain, digest.buckets)
     finally:
         vault.close()
+
+
+async def test_the_command_line_sees_a_follower_as_it_sees_a_member(
+    cluster: Cluster, follower: FollowerProcess
+) -> None:
+    """Issue 3: status, topology, recovery and metrics of a node that has no stream."""
+    follower.start()
+    revision = await write(cluster, "seen", 20)
+    await until(lambda: follows(follower, revision), f"f1 being at {revision}")
+    status = await said("status", "--at", follower.http)
+    assert [(row["id"], row["role"], row["ready"]) for row in status["nodes"]] == [("f1", "follower-node", True)]
+    whole = await said("status", "--endpoints", ",".join(cluster.endpoints))
+    assert [row["id"] for row in whole["nodes"]] == ["n1", "n2", "n3", "f1"]
+    assert whole["nodes"][-1]["url"] == f"http://{follower.http}"
+    topology = await said("topology", "--at", follower.http)
+    assert {row["id"]: row["standing"] for row in topology["logical"]} == dict.fromkeys(
+        ("f1", "n1", "n2", "n3"), "active"
+    )
+    for node in (follower, cluster["n1"]):
+        changed = await said("recovery", "--at", node.http, "--catch-up-difference", "33")
+        assert changed == {"catch_up_difference": 33, "before": 100}
+        recoveries = await said("recovery", "--at", node.http)
+        assert (recoveries["under_way"], recoveries["catch_up_difference"]) == (None, 33)
+        assert recoveries["recoveries"][-1]["outcome"] == "done"
+        metrics = await text_of(node, "/metrics")
+        assert "palisade_recovery_running 0.0" in metrics
+        assert 'palisade_logical_nodes{standing="active"} 4.0' in metrics
+    cluster.kill()
+    code, _, err = await palisade("topology", "--at", follower.http)
+    assert code == 0, err
+    follower.kill()
+    code, _, err = await palisade("recovery", "--at", follower.http)
+    assert (code, "no node answers at" in err) == (3, True)
+
+
+async def said(*arguments: str) -> dict[str, Any]:
+    """The JSON of a command that is to succeed."""
+    code, out, err = await palisade(*arguments, "--json")
+    assert code == 0, err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+async def text_of(node: NodeProcess, path: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{node.http}{path}") as answer:
+        return await answer.text()
 
 
 async def test_a_follower_goes_on_at_another_member_when_the_one_it_asks_is_gone(

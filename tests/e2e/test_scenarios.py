@@ -21,7 +21,7 @@ from node.scenarios.all import BY_NAME, SCENARIOS
 from node.scenarios.runner import run
 from node.scenarios.story import Event
 from node.supervisor.child import Child
-from tests.support.processes import Cluster, palisade, until
+from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 
 pytestmark = pytest.mark.e2e
 
@@ -107,11 +107,26 @@ def node_processes(folder: Path | str) -> list[str]:
 
 
 async def test_over_http_one_is_started_and_followed(new_cluster: Callable[..., Cluster]) -> None:
-    """The node plays it in a process of its own, one at a time; what is under way when the node stops ends with it."""
     cluster = new_cluster(1)
     cluster.start()
     await cluster.ready()
-    node = cluster["n1"]
+    await started_and_followed(cluster["n1"])
+
+
+async def test_a_follower_plays_scenarios_as_a_member_does(new_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
+    cluster = new_cluster(1)
+    cluster.start()
+    follower = FollowerProcess(tmp_path, "f1", join=cluster["n1"].http)
+    follower.start()
+    try:
+        await until(follower.ready, "f1 being ready")
+        await started_and_followed(follower)
+    finally:
+        follower.kill()
+
+
+async def started_and_followed(node: NodeProcess) -> None:
+    """The node plays it in a process of its own, one at a time; what is under way when the node stops ends with it."""
     started = await node.ask("POST", "/v1/scenarios/join")
     assert started is not None
     assert (started["http_status"], started["state"]) == (202, "running")
@@ -119,13 +134,22 @@ async def test_over_http_one_is_started_and_followed(new_cluster: Callable[..., 
     assert second is not None
     assert (second["http_status"], second["code"]) == (409, "scenario-runs")
 
+    seen: list[list[str]] = []
+
     async def ended() -> dict[str, Any] | None:
         found = await node.get("/v1/scenarios/join")
-        return found if found is not None and found["state"] != "running" else None
+        if found is not None and found["state"] == "running":
+            seen.append(found["steps"])
+            return None
+        return found
 
     found = await until(ended, "the end of the scenario")
     assert (found["state"], found["recovery"]["case"]) == ("held", "a"), found
     assert len(found["steps"]) > 2
+    lengths = [len(steps) for steps in seen]
+    assert lengths == sorted(lengths)
+    assert {0 < length < len(found["steps"]) for length in lengths} >= {True}, "its steps are seen while it plays"
+    assert all(found["steps"][: len(steps)] == steps for steps in seen)
     await node.ask("POST", "/v1/scenarios/replay")
     await until(lambda: node_processes("palisade-replay-"), "the nodes of the scenario")
     assert await node.stop() == 0

@@ -169,6 +169,14 @@ class NodeProcess:
         return answer if answer is not None else {}
 
 
+class FollowerProcess(NodeProcess):
+    """A node that is no member: `join` or `seeds` among its options name the cluster."""
+
+    def command(self) -> list[str]:
+        given = [each for each in super().command() if not each.startswith(("--peer", "--stream"))]
+        return [*given, "--follow"]
+
+
 class Cluster:
     """Nodes n1, n2, ... that are founded together; more of them `join`. `options` go to every node."""
 
