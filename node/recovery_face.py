@@ -19,8 +19,13 @@ class RecoveryFace(Protocol):
         ...
 
     @property
+    def begun(self) -> int:
+        """How many recoveries this process has begun."""
+        ...
+
+    @property
     def reports(self) -> Sequence[RecoveryReport]:
-        """Of this process, the last one perhaps still under way."""
+        """The last ones of this process, the very last perhaps still under way."""
         ...
 
     @property
@@ -40,5 +45,6 @@ class EndedRecovery:
 
     revision: int
     reports: tuple[RecoveryReport, ...]
+    begun: int = 1
     progress: None = None
     difference: None = None

@@ -15,6 +15,7 @@ def recoveries_view(face: RecoveryFace | None) -> dict[str, Any]:
     difference = face.difference if face is not None else None
     return {
         "recoveries": [report.as_dict() for report in face.reports] if face is not None else [],
+        "begun": face.begun if face is not None else 0,
         "under_way": progress_view(face),
         "catch_up_difference": difference.chosen if difference is not None else None,
         "acceptable_difference": difference.value if difference is not None else None,

@@ -149,8 +149,13 @@ class VaultKeeper(Component):
         return lineage.cluster_id if lineage is not None else ""
 
     @property
+    def begun(self) -> int:
+        """How many recoveries this process has begun."""
+        return self._follower.begun if self._follower is not None else 0
+
+    @property
     def reports(self) -> list[RecoveryReport]:
-        """Of each recovery of this process; of one that is under way, too, as the last of them."""
+        """Of the last recoveries of this process; of one that is under way, too, as the last of them."""
         if self._follower is None:
             return []
         under_way = self._follower.under_way

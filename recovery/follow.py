@@ -21,8 +21,8 @@ REPORTS_MAX = 100
 
 
 class Follower:
-    """`reports` has the last recoveries of this process that have ended, in order; `under_way`: of the one that has not,
-    or None. `begun`: how many there were in all."""
+    """`reports` has the last recoveries of this process that have ended, in order, of all that were `begun`; `under_way`
+    is that of the one that has not, or None."""
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ def show(session: Session, at: str, watch: bool) -> None:
 async def recoveries(at: str) -> dict[str, Any]:
     """Raises NoAnswer, Refused."""
     found: dict[str, Any] = await ask(at, PATH)
-    if not {"recoveries", "under_way"} <= found.keys():
+    if not {"recoveries", "begun", "under_way"} <= found.keys():
         raise NoAnswer(f"what answers at http://{at} does not tell of recoveries as this version does")
     return found
 

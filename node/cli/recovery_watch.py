@@ -40,12 +40,19 @@ async def follow(ask: Callable[[], Awaitable[Shape]], screen: Screen, for_ever: 
         screen.show(found)
         if found["under_way"] is None and not for_ever:
             return found
-        ended = found["recoveries"][: len(found["recoveries"]) - (found["under_way"] is not None)]
+        running = found["under_way"] is not None
+        ended = found["begun"] - running
         if for_ever and known is not None:
-            for report in ended[known if known <= len(ended) else 0 :]:
+            reports = found["recoveries"][: len(found["recoveries"]) - running]
+            for report in reports[-news(known, ended) or len(reports) :]:
                 screen.ended(report)
-        known = len(ended)
+        known = ended
         await asyncio.sleep(POLL_S)
+
+
+def news(known: int, ended: int) -> int:
+    """How many have ended since; all of them in a process that was started again."""
+    return ended - known if ended >= known else ended
 
 
 class JsonLines:

@@ -66,7 +66,7 @@ def recovery_families(face: RecoveryFace | None) -> Iterator[Metric]:
         return
     reports = face.reports
     yield gauge("palisade_vault_revision", "LV: the revision that the vault holds.", face.revision)
-    yield counter("palisade_recoveries", "Recoveries of this process.", len(reports))
+    yield counter("palisade_recoveries", "Recoveries of this process.", face.begun)
     if face.difference is not None:
         text = "LM - LV at which a node has caught up."
         yield gauge("palisade_recovery_acceptable_difference", text, face.difference.value)

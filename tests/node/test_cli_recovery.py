@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,7 +35,13 @@ def shape(done: int | None, *ended: RecoveryReport, total: int = 500) -> dict[st
         under_way = Done(Phase.REPLAY, done, total, "revisions", 2.0).as_dict()
         running = RecoveryReport("f1", case=Case.B, lv_before=2, lv=2 + done, lm=502, waits=3)
         reports.append(running.as_dict())
-    found = {"recoveries": reports, "under_way": under_way, "catch_up_difference": 100, "acceptable_difference": 100}
+    found = {
+        "recoveries": reports[-100:],
+        "begun": len(reports),
+        "under_way": under_way,
+        "catch_up_difference": 100,
+        "acceptable_difference": 100,
+    }
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
 
@@ -163,6 +170,14 @@ async def test_watch_tells_of_the_first_recovery_of_a_node_that_was_started_agai
 ) -> None:
     await watched(PlainLines(), shape(None, REPORT, REPORT), shape(None, REPORT))
     assert capsys.readouterr().out.count("f1: case b") == 1
+
+
+async def test_of_many_recoveries_those_are_told_that_are_new(capsys: pytest.CaptureFixture[str]) -> None:
+    """A node lists its last hundred."""
+    many = [replace(REPORT, lv=number) for number in range(120)]
+    await watched(PlainLines(), shape(None, *many[:110]), shape(None, *many[:112]), shape(None, *many))
+    told = [line.split(", LM")[0] for line in capsys.readouterr().out.splitlines() if "LV 2 ->" in line]
+    assert told == [f"    LV 2 -> {number}" for number in range(110, 120)]
 
 
 async def test_a_recovery_that_stands_still_is_told_again_after_a_while(capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,7 @@ async def test_before_it_has_been_let_in_a_node_recovers_nothing(served: Served)
     found = await served.get("/v1/recovery")
     fits(found, "Recoveries")
     assert found == {
-        "recoveries": [], "under_way": None, "catch_up_difference": 0, "acceptable_difference": 0,
+        "recoveries": [], "begun": 0, "under_way": None, "catch_up_difference": 0, "acceptable_difference": 0,
     }  # fmt: skip
 
 
