@@ -21,8 +21,10 @@ REPORTS_MAX = 100
 
 
 class Follower:
-    """`reports` has the last recoveries of this process that have ended, in order, of all that were `begun`; `under_way`
-    is that of the one that has not, or None."""
+    """`reports` has the last recoveries of this process that have ended, in order, of all that were `begun`.
+
+    `under_way` is that of the one that has not ended, or None.
+    """
 
     def __init__(
         self,
