@@ -27,6 +27,7 @@ ROWS_PER_SLICE = 2_000
 """About a millisecond."""
 BLOCKS_PER_SLICE = 100
 """A key that was written a hundred times since takes up to 65 blocks: 2,000 such keys are seconds."""
+BYTES_PER_SLICE = 1 << 20
 REVISIONS_PER_SLICE = 200
 MOD = slice(LINK_BYTES, LINK_BYTES + REVISION.size)
 VERSION = slice(LINK_BYTES + 2 * REVISION.size, LINK_BYTES + 3 * REVISION.size)
@@ -87,14 +88,15 @@ class Feed:
         """
         chosen, until = self._slice(revision, buckets, REVISION.pack(newer_than), start, end)
         latest = self._tables.get_many(Table.KEY, [key for key, _ in chosen])
-        rows = []
+        rows, size = [], 0
         blocks_max = self._history.blocks_read + BLOCKS_PER_SLICE
         for key, _ in chosen:
-            if self._history.blocks_read >= blocks_max:
+            if self._history.blocks_read >= blocks_max or size >= BYTES_PER_SLICE:
                 until = key
                 break
             if key in latest:
                 rows.append(self._history.version_at(latest[key], revision))
+                size += len(rows[-1] or b"")
         newer = REVISION.pack(newer_than)
         return [row[LINK_BYTES:] for row in rows if row and row[MOD] > newer and not is_tombstone(row)], until
 

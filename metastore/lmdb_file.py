@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import msgpack
 
 from metastore import long_keys
 from metastore.errors import StoreCorrupt
-from metastore.ordered_map import Table
+from metastore.ordered_map import Table, in_bounds
 from metastore.store_errors import StoreFailed
 from metastore.stored_record import REMEDY, seal, seal_all, unseal, unseal_all
 
@@ -81,19 +80,20 @@ class LmdbFile:
         items = self.stored_items(self.reader, table, long_keys.stored_start(start), long_keys.stored_end(end), reverse)
         return long_keys.in_order(items, start, end, reverse)
 
-    def peek(self, table: Table, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
-        """Up to `limit` rows, fewer only at the end, their values still sealed or not; no checksum is looked at."""
+    def peek(self, table: Table, start: bytes, end: bytes | None, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
+        """About `limit` rows (`in_bounds`), their values still sealed or not, no checksum is looked at; and whether
+        there may be more."""
         try:
             with self.reader.cursor(self._tables[table]) as cursor:
                 found = cursor.set_range(start) if len(start) <= long_keys.PREFIX_BYTES else False
-                rows = list(islice(cursor.iternext(), limit)) if found else []
+                rows, more = in_bounds(cursor.iternext(), limit) if found else ([], False)
         except lmdb.Error as error:
             raise self.failure(error) from error
         if len(start) > long_keys.PREFIX_BYTES or any(long_keys.is_long(key) for key, _ in rows):
-            return list(islice(self.scan(table, start, end, False), limit))
+            return in_bounds(self.scan(table, start, end, False), limit)
         if end is not None and rows and rows[-1][0] >= end:
-            rows = [row for row in rows if row[0] < end]
-        return rows
+            return [row for row in rows if row[0] < end], False
+        return rows, more
 
     def stored_items(
         self, txn: Any, table: Table, start: bytes, end: bytes | None, reverse: bool = False

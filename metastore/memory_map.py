@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
 
-from metastore.ordered_map import Peeked, Table
+from metastore.ordered_map import Peeked, Table, in_bounds
 
 FEW_KEYS = 16
 
@@ -101,8 +100,8 @@ class MemoryMap:
                 raise RuntimeError(f"table {table.name} changed during a scan: collect the keys first")
 
     def peek(self, table: Table, start: bytes, end: bytes | None, limit: int) -> tuple[list[Peeked], bytes | None]:
-        rows = list(islice(self.scan(table, start, end), limit))
-        return rows, rows[-1][0] + b"\0" if len(rows) == limit else None
+        rows, more = in_bounds(self.scan(table, start, end), limit)
+        return rows, rows[-1][0] + b"\0" if more else None
 
     def content(self) -> list[dict[bytes, bytes]]:
         """A copy of every table, as it would be saved."""

@@ -14,12 +14,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 
 import msgpack
 
 KEY_BYTES_MAX = 8 * 1024
 """Longest key of a table: a user's key (4 KiB at most) with what its table adds to it."""
+
+PEEK_BYTES = 4 << 20
+"""A millisecond or two of copying. A value has up to a MiB, and a peek is asked for thousands of rows."""
+PIECE_ROWS_MIN, PIECE_ROWS_MAX = 8, 256
 
 APPLIED_KEY = b"applied"
 """In META: [index, term] of the last applied entry, as `encode_applied` writes it. It moves with the data."""
@@ -63,9 +68,25 @@ class OrderedMap(Protocol):
     def peek(self, table: Table, start: bytes, end: bytes | None, limit: int) -> tuple[list[Peeked], bytes | None]:
         """About `limit` rows as `scan` gives them, quickly, and where to go on; None: that was the end.
 
-        The values are not verified, and something may be behind them: to choose by, never to be served.
+        Fewer rows where they are large (`in_bounds`). The values are not verified, and something may be behind them: to
+        choose by, never to be served.
         """
         ...
+
+
+def in_bounds(rows: Iterator[tuple[bytes, bytes]], limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
+    """Up to `limit` rows, and not much more than `PEEK_BYTES` of them; whether there may be more."""
+    found: list[tuple[bytes, bytes]] = []
+    size, most = 0, PIECE_ROWS_MIN
+    while len(found) < limit and size < PEEK_BYTES:
+        wanted = min(most, limit - len(found))
+        piece = list(islice(rows, wanted))
+        found += piece
+        if len(piece) < wanted:
+            return found, False
+        size += sum([len(value) for _, value in piece])
+        most = min(2 * most, PIECE_ROWS_MAX)
+    return found, True
 
 
 def encode_applied(index: int, term: int) -> bytes:

@@ -146,8 +146,9 @@ class LmdbStore:
                     raise RuntimeError(f"table {Table(table).name} changed during a scan: collect the keys first")
 
     def peek(self, table: Table, start: bytes, end: bytes | None, limit: int) -> tuple[list[Peeked], bytes | None]:
-        rows: list[tuple[bytes, Any]] = self.file.peek(table, start, end, limit)
-        behind = rows[-1][0] + b"\0" if len(rows) == limit else None
+        found, more = self.file.peek(table, start, end, limit)
+        rows: list[tuple[bytes, Any]] = found
+        behind = rows[-1][0] + b"\0" if more else None
         for layer in (self._frozen[table], self._live[table]):
             if layer.values and layer.touches(start, behind or end):
                 rows = list(merged(layer.scan(start, behind or end, False), iter(rows), False))

@@ -208,6 +208,19 @@ async def test_a_peek_shows_the_rows_of_a_scan_page_by_page(tested: Any, limit: 
         assert all(row[1].startswith(value) for row, (_, value) in zip(rows, expected, strict=True))
 
 
+@pytest.mark.parametrize("length", [3, 600], ids=["short keys", "long keys"])
+async def test_a_peek_of_large_rows_ends_early_and_goes_on_behind_them(tested: Any, length: int) -> None:
+    """Two thousand values of a MiB are 2 GB: nobody asks for that at once."""
+    keys = [b"%03d" % number + b"x" * (length - 3) for number in range(64)]
+    for key in keys:
+        tested.map.put(Table.KEY, key, bytes(1 << 20))
+    await tested.flush()
+    rows, after = tested.map.peek(Table.KEY, b"", None, 2_000)
+    assert 4 <= len(rows) <= 24
+    assert after is not None
+    assert [key for key, _ in peeked(tested.map, Table.KEY, b"", None, 2_000)] == keys
+
+
 KEYS = st.one_of(
     st.binary(min_size=1, max_size=3),
     st.builds(

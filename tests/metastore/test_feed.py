@@ -75,6 +75,21 @@ def test_an_answer_is_bounded_and_never_empty_while_there_is_more() -> None:
     assert feed.changes(22, 30, 1) == []
 
 
+@pytest.mark.parametrize("since", [False, True], ids=["as they are", "as they were"])
+def test_a_slice_of_large_values_is_small_and_the_next_one_goes_on_behind_it(
+    since: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two thousand values of a MiB in one answer are more than anybody can send, or take."""
+    monkeypatch.setattr("metastore.feed.ROWS_PER_SLICE", 2_000)
+    driver = full([(b"k%03d" % n, bytes(300_000)) for n in range(30)])
+    revision = driver.store.revision
+    if since:
+        driver.all(*(Put(b"k%03d" % n, b"small") for n in range(30)))
+    found, until = driver.store.feed.rows(revision, ALL, 0, b"", None)
+    assert (len(found), until) == (4, b"k004")
+    assert keys_and_mods(all_rows(driver.store.feed, revision)) == expected_keys(driver, revision)
+
+
 def test_what_is_compacted_is_refused_with_mm() -> None:
     driver = full([(b"k%d" % n, b"") for n in range(20)])
     compact(driver, 12)
