@@ -1,0 +1,248 @@
+"""Vaults that are damaged, swapped, from the future or half written, and a disk that is full in a snapshot, with real
+processes (issue 3, "Bad input": a clear error with the remedy, nothing lost, the cluster undisturbed)."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import msgpack
+import pytest
+
+from node.client import Client
+from tests.support.load import Load, check_record
+from tests.support.processes import Cluster, NodeProcess, palisade, until
+from vault.opening import open_vault, read_vault
+from vault.seal import seal_all
+from vault.tables import Table
+
+pytestmark = pytest.mark.e2e
+
+FAILED, REFUSED = 1, 2
+ROOM_BYTES = 6 << 20
+VALUE_BYTES = 256 << 10
+NEEDLE = b"a value that can be found on the disk"
+
+
+class FollowerProcess(NodeProcess):
+    way = "--follow"
+
+    def command(self) -> list[str]:
+        given = [each for each in super().command() if not each.startswith(("--peer", "--stream"))]
+        return [*given, self.way]
+
+    @property
+    def vault(self) -> Path:
+        return self.data_dir / "vault"
+
+    def last_line(self) -> str:
+        return [line for line in self.log().splitlines() if line.startswith("palisade node:")][-1]
+
+    def kept_report(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.data_dir / "recovery.json").read_text())
+        return found
+
+
+@pytest.fixture
+def new_follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[[str], FollowerProcess]]:
+    made: list[FollowerProcess] = []
+
+    def make(name: str) -> FollowerProcess:
+        made.append(FollowerProcess(tmp_path, name, join=cluster["n1"].http))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()
+
+
+async def write(cluster: Cluster, prefix: str, count: int = 20, value: bytes = b"v") -> int:
+    """The last revision."""
+    async with Client(cluster.endpoints, timeout_s=20) as client:
+        await client.put_many(((f"{prefix}/{number}", value) for number in range(count)), outstanding=16)
+        return (await client.put(f"{prefix}/last", "x")).revision
+
+
+async def caught_up(follower: FollowerProcess, revision: int) -> None:
+    async def is_there() -> bool:
+        status = await follower.status()
+        return bool(status.get("ready")) and status["revision"] >= revision
+
+    await until(is_there, f"{follower.id} being at {revision} (its log ends with: {follower.log()[-800:]})")
+
+
+async def equal(cluster: Cluster, follower: FollowerProcess) -> None:
+    """Stopped, its vault is the cluster's state."""
+    assert await follower.stop() == 0
+    async with Client(cluster.endpoints) as client:
+        digest = await client.digest()
+    vault = open_vault(follower.vault)
+    try:
+        assert (vault.revision, vault.chain, vault.packed_sums()) == (digest.revision, digest.chain, digest.buckets)
+    finally:
+        vault.close()
+    code, said, _ = await palisade("vault", "verify", "--data-dir", str(follower.data_dir), "--json")
+    assert (code, json.loads(said)["sound"]) == (0, True)
+
+
+async def put_aside(follower: FollowerProcess) -> None:
+    """What the messages say."""
+    code, _, said = await palisade("vault", "reset", "--confirm", "--data-dir", str(follower.data_dir))
+    assert code == 0, said
+
+
+def flip_bytes_of_the_value(path: Path) -> None:
+    content = path.read_bytes()
+    assert NEEDLE in content
+    path.write_bytes(content.replace(NEEDLE, NEEDLE.replace(b"found", b"f0und")))
+
+
+async def test_a_damaged_page_is_never_served_and_put_aside_it_costs_a_snapshot(
+    cluster: Cluster, new_follower: Callable[[str], FollowerProcess]
+) -> None:
+    """It is noticed when the value is read: when it is replaced, by export, by verify."""
+    follower = new_follower("f1")
+    follower.start()
+    await caught_up(follower, await write(cluster, "damaged", 3, NEEDLE))
+    assert await follower.stop() == 0
+    flip_bytes_of_the_value(follower.vault / "data.mdb")
+    for command in ("verify", "export"):
+        file = ["-"] if command == "export" else []
+        code, out, said = await palisade("vault", command, *file, "--data-dir", str(follower.data_dir))
+        assert (code, "f0und" in out) == (REFUSED - 1, False), said
+        assert "palisade vault reset" in said
+    async with Load(cluster.endpoints, "undisturbed") as load:
+        follower.start()
+        await write(cluster, "damaged", 3)
+        assert await follower.ended() == REFUSED
+        assert "is not what was written" in follower.last_line()
+        assert "palisade vault reset" in follower.last_line()
+        await put_aside(follower)
+        follower.start()
+        await caught_up(follower, 1)
+        record = await load.stop()
+    await check_record(record, load.prefix, cluster.endpoints)
+    await caught_up(follower, await write(cluster, "after"))
+    await equal(cluster, follower)
+
+
+async def test_vaults_that_were_swapped_are_refused_and_back_in_their_place_are_good(
+    cluster: Cluster, new_follower: Callable[[str], FollowerProcess]
+) -> None:
+    pair = new_follower("f1"), new_follower("f2")
+    for follower in pair:
+        follower.start()
+    revision = await write(cluster, "swapped")
+    for follower in pair:
+        await caught_up(follower, revision)
+        assert await follower.stop() == 0
+    swap(*pair)
+    for follower, other in (pair, reversed(pair)):
+        follower.start()
+        assert await follower.ended() == REFUSED
+        assert f"The vault belongs to node {other.id}, and this is node {follower.id}" in follower.last_line()
+        assert "give each node its own back" in follower.last_line()
+        report = follower.kept_report()
+        assert (report["case"], report["outcome"], report["reason"]) == ("d", "refused", "foreign-node")
+    swap(*pair)
+    revision = await write(cluster, "swapped back")
+    for follower in pair:
+        follower.start()
+        await caught_up(follower, revision)
+        assert follower.kept_report()["case"] in ("a", "b")
+        await equal(cluster, follower)
+
+
+def swap(one: FollowerProcess, other: FollowerProcess) -> None:
+    beside = one.data_dir / "beside"
+    one.vault.rename(beside)
+    other.vault.rename(one.vault)
+    beside.rename(other.vault)
+
+
+async def test_a_vault_of_a_newer_release_is_refused_and_left_to_that_release(
+    cluster: Cluster, new_follower: Callable[[str], FollowerProcess]
+) -> None:
+    follower = new_follower("f1")
+    follower.start()
+    await caught_up(follower, await write(cluster, "newer"))
+    assert await follower.stop() == 0
+    said_format(follower.vault, 99)
+    before = (follower.vault / "data.mdb").read_bytes()
+    follower.start()
+    assert await follower.ended() == REFUSED
+    assert "has format 99, and this program knows up to" in follower.last_line()
+    assert "start it with the newer program" in follower.last_line()
+    assert (follower.vault / "data.mdb").read_bytes() == before
+    await put_aside(follower)
+    follower.start()
+    await caught_up(follower, await write(cluster, "as new"))
+    await equal(cluster, follower)
+
+
+def said_format(path: Path, version: int) -> None:
+    packed = seal_all(Table.META, [(b"format", msgpack.packb(["palisade-vault", version, "ab"]))])[0][1]
+    with lmdb.open(str(path), max_dbs=32) as env:
+        about = env.open_db(b"ABOUT")
+        with env.begin(write=True) as txn:
+            txn.put(b"format", packed, db=about)
+
+
+def little_room() -> None:
+    """No file of the process may become larger: a write beyond that fails as on a full disk, whoever runs this."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM_BYTES, ROOM_BYTES))
+
+
+async def test_a_disk_that_is_full_in_a_snapshot_ends_the_start_and_what_is_there_is_gone_on_with(
+    cluster: Cluster, new_follower: Callable[[str], FollowerProcess]
+) -> None:
+    """What it leaves is a half-written snapshot: refused to who reads it, finished by the next start."""
+    follower = new_follower("f1")
+    follower.start()
+    await caught_up(follower, await write(cluster, "small"))
+    assert await follower.stop() == 0
+    revision = await write(cluster, "large", 2 * ROOM_BYTES // VALUE_BYTES, os.urandom(VALUE_BYTES))
+    async with Client(cluster.endpoints) as client:
+        await client.compact(revision)
+    async with Load(cluster.endpoints, "beside a full disk") as load:
+        follower.before_exec = little_room
+        follower.start()
+        assert await follower.ended() == FAILED
+        assert "make room on the disk" in follower.last_line()
+        report = follower.kept_report()
+        assert (report["case"], report["outcome"]) == ("c", "failed")
+        assert "make room" in report["error"]
+        await half_written(follower)
+        follower.start()
+        await caught_up(follower, revision)
+        record = await load.stop()
+    await check_record(record, load.prefix, cluster.endpoints)
+    again = follower.kept_report()
+    assert (again["case"], again["first_case"], again["outcome"]) == ("c", "c", "done")
+    assert again["bytes_fetched"] < 2 * ROOM_BYTES, "the chunks that were there were not fetched again"
+    await caught_up(follower, await write(cluster, "after"))
+    await equal(cluster, follower)
+
+
+async def half_written(follower: FollowerProcess) -> None:
+    looked_at = read_vault(follower.vault)
+    try:
+        assert looked_at.recovering is not None
+        assert looked_at.key_count > 0
+    finally:
+        looked_at.close()
+    code, said, _ = await palisade("vault", "inspect", "--data-dir", str(follower.data_dir))
+    assert (code, "was begun and is not finished" in said) == (0, True)
+    code, said, why = await palisade("vault", "export", "-", "--data-dir", str(follower.data_dir))
+    assert (code, said) == (1, "")
+    assert "a snapshot was not finished" in why
+    follower.way, follower.before_exec = "--standalone", None
+    follower.start()
+    assert await follower.ended() == REFUSED
+    assert "is between two revisions and can't be read" in follower.last_line()
+    follower.way = "--follow"
