@@ -38,6 +38,8 @@ PLAN, PLAN_DONE = b"plan", b"plan-done"
 PLAN_DUE = b""
 """Stands for a plan that has still to be made."""
 META = Table.META
+DIFFERENCE_BYTES, DIFFERENCE_PIECE = 4 << 20, 16
+"""About so much is told to listeners at once."""
 
 
 class Vault:
@@ -226,12 +228,23 @@ class Vault:
     def difference(self, limit: int = 1000) -> tuple[list[Event], bytes | None]:
         """Up to `limit` keys that a difference has changed, as events, and how far that is; None: it is all there is.
 
-        A key that came back to what it was is no event. `forget_difference` lets the next ones come.
+        Fewer where they are large. A key that came back to what it was is no event. `forget_difference` lets the next
+        ones come.
         """
-        rows = list(islice(self.backend.scan(Table.DIFFERENCE, b"", None), limit))
-        now = self.backend.get_many(Table.ENTRY, [stored for stored, _ in rows])
-        events = [self._event(old, now.get(stored, b"")) for stored, old in rows if now.get(stored, b"") != old]
-        return events, rows[-1][0] if len(rows) == limit else None
+        rows = self.backend.scan(Table.DIFFERENCE, b"", None)
+        events, seen, size, until = list[Event](), 0, 0, b""
+        while seen < limit and size < DIFFERENCE_BYTES:
+            piece = list(islice(rows, min(DIFFERENCE_PIECE, limit - seen)))
+            if not piece:
+                return events, None
+            now = self.backend.get_many(Table.ENTRY, [stored for stored, _ in piece])
+            for until, old in piece:
+                new = now.get(until, b"")
+                size += len(old) + len(new)
+                if new != old:
+                    events.append(self._event(old, new))
+            seen += len(piece)
+        return events, until
 
     def _event(self, old: bytes, new: bytes) -> Event:
         before = item_of(old) if old else None

@@ -123,6 +123,23 @@ def test_listeners_that_run_are_told_every_change_and_nothing_else() -> None:
     assert Vault(backend).difference() == ([], None)
 
 
+def test_a_difference_of_large_values_is_told_in_small_parts() -> None:
+    """A thousand values of a MiB, and what was there before, are 2 GB."""
+    driver, vault = full([(b"k%02d" % number, bytes(1 << 20)) for number in range(40)]), Vault(MemoryBackend())
+    incoming = Incoming(vault, driver.store.revision, tell=True)
+    fetch_all(incoming, driver)
+    finish(incoming, driver)
+    told: list[bytes] = []
+    until: bytes | None = b""
+    while until is not None:
+        events, until = vault.difference()
+        assert len(events) <= 16
+        told += [event.key for event in events]
+        vault.forget_difference(until)
+    assert told == [b"k%02d" % number for number in range(40)]
+    assert not vault.has_difference
+
+
 def test_coverage_goes_on_where_it_stopped() -> None:
     mark = begun(base=10, target=50)
     assert mark.next_stretch() == (b"", None, 10)
