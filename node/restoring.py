@@ -32,6 +32,8 @@ from raftgroup.directory_lock import DirectoryLock, sync_directory
 from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.storage import keep_restored, open_storage
 
+GENERATION_MAX = 2**53
+"""Whoever reads it as JSON reads it whole."""
 UNFINISHED = "UNFINISHED"
 """In the folder beside: it is ours, and may be removed."""
 CLUSTER_MARKER = "cluster.json"
@@ -73,7 +75,11 @@ async def restore(parts: Iterable[bytes], name: str, request: RestoreRequest, pr
         check_id("id", request.node)
     with Workshop(target) as workshop:
         restoring = _Restoring(parts, name, request, progress, workshop.content)
-        report = await restoring.run()
+        try:
+            report = await restoring.run()
+        except OSError as error:
+            said = error.strerror or str(error)
+            raise FolderError(f"{target} can't be made: {said}; make room, or give another folder") from error
         sync_tree(workshop.content)
         workshop.deliver()
     return report
@@ -144,6 +150,8 @@ class _Restoring:
 
     def _generation(self, header: BackupHeader) -> int:
         wanted = self._request.generation
+        if wanted is not None and wanted > GENERATION_MAX:
+            raise FolderError(f"generation {wanted} is out of range: give one up to {GENERATION_MAX}")
         if wanted is not None and wanted <= header.generation:
             raise FolderError(
                 f"generation {wanted} is not newer than that of the backup, {header.generation}: give a greater one, "

@@ -54,7 +54,8 @@ def restore(
     session = Session([], 0.0, as_json)
     if node is not None and (nodes is not None or base_port is not None):
         raise click.UsageError("--id makes the folder of one node, --nodes and --base-port those of a local cluster")
-    request = RestoreRequest(data_dir, node, nodes or 3, base_port or 7400, cluster, generation)
+    local = (3 if nodes is None else nodes, 7400 if base_port is None else base_port)
+    request = RestoreRequest(data_dir, node, *local, cluster, generation)
     report = attempt(session, file, request)
     nodes_shape = {name: str(folder) for name, folder in report.folders.items()}
     header = report.header

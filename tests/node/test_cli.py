@@ -158,7 +158,7 @@ def test_compaction_is_said_to_who_reads_below_it(run: Run) -> None:
 def test_status_has_a_row_per_node(run: Run, node: CliNode) -> None:
     rows = said(run("status", "--json"))["nodes"]
     assert [(row["id"], row["role"], row["ready"], row["url"]) for row in rows] == [
-        ("n1", "leader", True, "http://127.0.0.1:7401")
+        ("n1", "leader", True, f"http://{node.http}")
     ]
     assert run("status").stdout.split("\t")[:2] == ["n1 *", "leader"]
 

@@ -11,6 +11,7 @@ from typing import Any
 from metastore.codec import encode_command
 from metastore.limits import Limits
 from metastore.requests import FoundCluster
+from node.http.server import HttpServer
 from node.service import Service
 from node.stream.server import StreamServer
 from raftgroup.membership import Member, MemberRole, Membership
@@ -18,11 +19,12 @@ from tests.support.fake_group import FakeGroup, fake_group
 
 
 class CliNode:
-    """`endpoint` is the address of its stream; `do` runs something in its loop."""
+    """`endpoint` is the address of its stream, `http` that of HTTP; `do` runs something in its loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, group: FakeGroup, endpoint: str) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, service: Service, group: FakeGroup, addresses: Any) -> None:
         self.group = group
-        self.endpoint = endpoint
+        self.service = service
+        self.endpoint, self.http = addresses["stream"], addresses["http"]
         self._loop = loop
 
     def do(self, action: Callable[[], Any]) -> Any:
@@ -40,14 +42,17 @@ def cli_node(deadline_s: float = 0.3, limits: Limits | None = None) -> Iterator[
     async def serve() -> None:
         group = fake_group(limits)
         group.apply([encode_command(FoundCluster("id-1"))])
-        server = StreamServer(Service(group, group.store, deadline_s=deadline_s), "demo")
+        service = Service(group, group.store, deadline_s=deadline_s)
+        server, http = StreamServer(service, "demo"), HttpServer(service, "demo", "n1")
         await server.start("127.0.0.1", 0)
-        endpoint = f"127.0.0.1:{server.port}"
-        addresses = {"peer": "127.0.0.1:7501", "http": "127.0.0.1:7401", "stream": endpoint}
+        await http.start("127.0.0.1", 0)
+        ports = {"http": http.port, "stream": server.port}
+        addresses = {"peer": "127.0.0.1:7501", **{name: f"127.0.0.1:{port}" for name, port in ports.items()}}
         group._members = Membership((Member("n1", MemberRole.VOTER, "fake", addresses),))
-        started.append(CliNode(asyncio.get_running_loop(), group, endpoint))
+        started.append(CliNode(asyncio.get_running_loop(), service, group, addresses))
         ready.set()
         await stop.wait()
+        await http.close()
         await server.close()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="cli node", daemon=True)
