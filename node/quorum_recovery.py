@@ -20,7 +20,8 @@ from node.data_dir import MARKER
 from node.folder import FolderError, Marker
 from raftgroup.forced_cluster import Survivor, force_new_cluster, survey
 from raftgroup.lmdb_journal import LmdbJournal
-from vault.directory import VaultDirectory
+from vault.directory import DATA, VaultDirectory
+from vault.errors import VaultUnusable
 
 NO_TIME = [0, 0]
 """A stamp that moves neither clock of the store."""
@@ -49,7 +50,10 @@ class QuorumRecovery:
 
 
 async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
-    """Raises FolderError, DataDirectoryError, MembershipRefused, JournalCorrupt, StoreCorrupt, StoreFailed."""
+    """Raises FolderError, DataDirectoryError, MembershipRefused, JournalCorrupt, StoreCorrupt, StoreFailed, VaultError.
+
+    Nothing was changed then, but for what the FolderError of a vault says that stayed where it was.
+    """
     if not (data_dir / MARKER).is_file():
         raise FolderError(f"{data_dir} is no data folder of a node ({MARKER} is missing): give that of the survivor")
     marker = Marker(data_dir, MARKER).read() or {}
@@ -67,15 +71,34 @@ async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
         survivor = survey(journal, applied, random.SystemRandom())
         generation = max(survivor.generation, state.lineage.generation) + 1
         if confirm is not None:
+            vault = _vault_of(data_dir)
             command = encode_command(BeginGeneration(generation))
             await force_new_cluster(journal, survivor, generation, NO_TIME, [command])
-            _put_vault_aside(data_dir / "vault")
+            _put_aside(vault, survivor.member)
         return QuorumRecovery(survivor, state.revision, generation, confirm is not None)
     finally:
         journal.close()
 
 
-def _put_vault_aside(path: Path) -> None:
+def _vault_of(data_dir: Path) -> VaultDirectory | None:
+    """None where there is none, or a folder in which none was ever made. Raises VaultUnusable for one that is in use:
+    before anything is forced."""
+    vault = VaultDirectory(data_dir / "vault")
+    if not (vault.path / DATA).is_file():
+        return None
+    vault.claim()
+    vault.release()
+    return vault
+
+
+def _put_aside(vault: VaultDirectory | None, member: str) -> None:
     """It is of the history before, and the next start would refuse it: here the operator has decided already."""
-    if path.is_dir():
-        VaultDirectory(path).put_aside()
+    if vault is None:
+        return
+    try:
+        vault.put_aside()
+    except VaultUnusable as error:
+        raise FolderError(
+            f"{member} is the only voter now, but {error}. Mend that, and put it aside: palisade vault reset "
+            f"--data-dir {vault.path.parent} --confirm"
+        ) from error

@@ -119,12 +119,17 @@ def recover_quorum(data_dir: Path, confirm: str | None, as_json: bool) -> None:
     from node.folder import FolderError
     from node.quorum_recovery import recover_quorum as run
     from raftgroup.errors import RaftError
+    from vault.errors import VaultUnusable
 
     session = Session([], 0.0, as_json)
     try:
         found = asyncio.run(run(data_dir, confirm))
+    except VaultUnusable as error:
+        session.fail(Failure(REFUSED, "not-recovered", f"nothing was done: {error}", True))
     except (FolderError, RaftError, StoreCorrupt, StoreFailed) as error:
         session.fail(Failure(REFUSED, "not-recovered", str(error), False))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     session.answer(found.to_json(), text_of(found))
 
 

@@ -227,8 +227,10 @@ async def test_one_survivor_goes_on_alone_and_the_others_come_back_empty_only(ne
     assert (done["done"], done["generation"]) == (True, 2)
     assert "only voter" in await refused("recover-quorum", *folder, "--confirm", "e2e")
 
+    assert (survivor.data_dir / "vault.aside-1" / "data.mdb").exists()
     survivor.start()
     await cluster.ready([survivor])
+    await until(lambda: new_vault(survivor), "a vault of the new generation")
     for member in lost:
         member.start()
     for member in lost:
@@ -246,6 +248,13 @@ async def test_one_survivor_goes_on_alone_and_the_others_come_back_empty_only(ne
     assert await content(cluster) == held
     survivor.kill()
     await until(lambda: cluster.leader(lost), "a leader among those who came back")
+
+
+async def new_vault(node: NodeProcess) -> bool:
+    """The vault of before was put aside, so its first recovery begins with nothing."""
+    found = await node.get("/v1/recovery")
+    first = found["recoveries"][0] if found is not None and found["recoveries"] else {}
+    return first.get("outcome") == "done" and first["lv_before"] == 0
 
 
 async def is_voter(at: NodeProcess, member: NodeProcess) -> None:
