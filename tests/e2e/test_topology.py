@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import Cluster, NodeProcess, palisade, until
+from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 
 pytestmark = pytest.mark.e2e
 
@@ -77,6 +77,30 @@ async def test_who_has_no_token_a_wrong_one_or_a_wrong_tag_is_refused_and_the_cl
     stranger.cluster = "e2e"
     stranger.start()
     await all_active(cluster, "n1", "n2")
+
+
+async def test_a_node_joins_while_the_leader_stands_still_and_another_one_takes_over(
+    new_cluster: Callable[..., Cluster],
+) -> None:
+    """scenarios.md, "Recovery": leader changes during join. It is let in once, and the old leader finds it there."""
+    cluster = new_cluster()
+    cluster.start()
+    await cluster.ready()
+    await all_active(cluster, "n1", "n2", "n3")
+    leader = await cluster.leader()
+    leader.pause()
+    others = [node for node in cluster.nodes if node is not leader]
+    follower = FollowerProcess(cluster.folder, "f1", join=others[0].http)
+    follower.start()
+    try:
+        await until(follower.ready, f"f1 being let in (its log ends with: {follower.log()[-800:]})")
+        assert (await cluster.leader(others)) is not leader
+        leader.resume()
+        await all_active(cluster, "n1", "n2", "n3", "f1")
+        rows = [(await logical(node))["f1"] for node in cluster.nodes]
+        assert [row["incarnation"] for row in rows] == [1, 1, 1]
+    finally:
+        follower.kill()
 
 
 async def test_a_second_process_with_a_name_stops_and_says_who_has_it(new_cluster: Callable[..., Cluster]) -> None:

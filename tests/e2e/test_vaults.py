@@ -16,7 +16,7 @@ import pytest
 
 from node.client import Client
 from tests.support.load import Load, check_record
-from tests.support.processes import Cluster, NodeProcess, palisade, until
+from tests.support.processes import Cluster, FollowerProcess, palisade, until
 from vault.opening import open_vault, read_vault
 from vault.seal import seal_all
 from vault.tables import Table
@@ -29,12 +29,13 @@ VALUE_BYTES = 256 << 10
 NEEDLE = b"a value that can be found on the disk"
 
 
-class FollowerProcess(NodeProcess):
-    way = "--follow"
+class WithVault(FollowerProcess):
+    """A follower whose vault and last words can be looked at. `alone`: it runs without its cluster."""
+
+    alone = False
 
     def command(self) -> list[str]:
-        given = [each for each in super().command() if not each.startswith(("--peer", "--stream"))]
-        return [*given, self.way]
+        return [*super().command(), *(["--standalone"] if self.alone else [])]
 
     @property
     def vault(self) -> Path:
@@ -49,11 +50,11 @@ class FollowerProcess(NodeProcess):
 
 
 @pytest.fixture
-def new_follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[[str], FollowerProcess]]:
-    made: list[FollowerProcess] = []
+def new_follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[[str], WithVault]]:
+    made: list[WithVault] = []
 
-    def make(name: str) -> FollowerProcess:
-        made.append(FollowerProcess(tmp_path, name, join=cluster["n1"].http))
+    def make(name: str) -> WithVault:
+        made.append(WithVault(tmp_path, name, join=cluster["n1"].http))
         return made[-1]
 
     yield make
@@ -68,7 +69,7 @@ async def write(cluster: Cluster, prefix: str, count: int = 20, value: bytes = b
         return (await client.put(f"{prefix}/last", "x")).revision
 
 
-async def caught_up(follower: FollowerProcess, revision: int) -> None:
+async def caught_up(follower: WithVault, revision: int) -> None:
     async def is_there() -> bool:
         status = await follower.status()
         return bool(status.get("ready")) and status["revision"] >= revision
@@ -76,7 +77,7 @@ async def caught_up(follower: FollowerProcess, revision: int) -> None:
     await until(is_there, f"{follower.id} being at {revision} (its log ends with: {follower.log()[-800:]})")
 
 
-async def equal(cluster: Cluster, follower: FollowerProcess) -> None:
+async def equal(cluster: Cluster, follower: WithVault) -> None:
     """Stopped, its vault is the cluster's state."""
     assert await follower.stop() == 0
     async with Client(cluster.endpoints) as client:
@@ -90,7 +91,7 @@ async def equal(cluster: Cluster, follower: FollowerProcess) -> None:
     assert (code, json.loads(said)["sound"]) == (0, True)
 
 
-async def put_aside(follower: FollowerProcess) -> None:
+async def put_aside(follower: WithVault) -> None:
     """What the messages say."""
     code, _, said = await palisade("vault", "reset", "--confirm", "--data-dir", str(follower.data_dir))
     assert code == 0, said
@@ -103,7 +104,7 @@ def flip_bytes_of_the_value(path: Path) -> None:
 
 
 async def test_a_damaged_page_is_never_served_and_put_aside_it_costs_a_snapshot(
-    cluster: Cluster, new_follower: Callable[[str], FollowerProcess]
+    cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
     """It is noticed when the value is read: when it is replaced, by export, by verify."""
     follower = new_follower("f1")
@@ -132,7 +133,7 @@ async def test_a_damaged_page_is_never_served_and_put_aside_it_costs_a_snapshot(
 
 
 async def test_vaults_that_were_swapped_are_refused_and_back_in_their_place_are_good(
-    cluster: Cluster, new_follower: Callable[[str], FollowerProcess]
+    cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
     pair = new_follower("f1"), new_follower("f2")
     for follower in pair:
@@ -158,7 +159,7 @@ async def test_vaults_that_were_swapped_are_refused_and_back_in_their_place_are_
         await equal(cluster, follower)
 
 
-def swap(one: FollowerProcess, other: FollowerProcess) -> None:
+def swap(one: WithVault, other: WithVault) -> None:
     beside = one.data_dir / "beside"
     one.vault.rename(beside)
     other.vault.rename(one.vault)
@@ -166,7 +167,7 @@ def swap(one: FollowerProcess, other: FollowerProcess) -> None:
 
 
 async def test_a_vault_of_a_newer_release_is_refused_and_left_to_that_release(
-    cluster: Cluster, new_follower: Callable[[str], FollowerProcess]
+    cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
     follower = new_follower("f1")
     follower.start()
@@ -199,7 +200,7 @@ def little_room() -> None:
 
 
 async def test_a_disk_that_is_full_in_a_snapshot_ends_the_start_and_what_is_there_is_gone_on_with(
-    cluster: Cluster, new_follower: Callable[[str], FollowerProcess]
+    cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
     """What it leaves is a half-written snapshot: refused to who reads it, finished by the next start."""
     follower = new_follower("f1")
@@ -229,7 +230,7 @@ async def test_a_disk_that_is_full_in_a_snapshot_ends_the_start_and_what_is_ther
     await equal(cluster, follower)
 
 
-async def half_written(follower: FollowerProcess) -> None:
+async def half_written(follower: WithVault) -> None:
     looked_at = read_vault(follower.vault)
     try:
         assert looked_at.recovering is not None
@@ -241,8 +242,8 @@ async def half_written(follower: FollowerProcess) -> None:
     code, said, why = await palisade("vault", "export", "-", "--data-dir", str(follower.data_dir))
     assert (code, said) == (1, "")
     assert "a snapshot was not finished" in why
-    follower.way, follower.before_exec = "--standalone", None
+    follower.alone, follower.before_exec = True, None
     follower.start()
     assert await follower.ended() == REFUSED
     assert "is between two revisions and can't be read" in follower.last_line()
-    follower.way = "--follow"
+    follower.alone = False

@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientSession, web
 
 import node
 from metastore.codec import encode_command
@@ -153,3 +153,34 @@ async def test_a_row_per_node_for_people(world: World) -> None:
     assert topology is not None
     rows = node_rows(topology.view())
     assert [row[:5] for row in rows] == [["n1", "alive", "-", "voter", "-"], ["n7", "-", "validated", "follower", "1"]]
+
+
+NONSENSE: list[Any] = [
+    None, 7, "text", [], {}, [1], {"node": 7}, {"node": []}, {"node": {}}, {"node": {"id": "n7"}}, {"cluster": "demo"},
+    {"node": {"id": 7, "role": "king", "standing": "active", "instance": "i", "attempt": 1, "incarnation": 1}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [200, 403, 500])
+@pytest.mark.parametrize("nonsense", [*NONSENSE, {"code": "join-rejected", "reason": []}], ids=str)
+async def test_an_answer_of_another_shape_is_none(nonsense: Any, status: int) -> None:
+    """Somebody else has the address by now, say. The node asks again, it neither fails nor takes it for an answer."""
+
+    async def answered(_: web.Request) -> web.Response:
+        return web.json_response(nonsense, status=status)
+
+    app = web.Application()
+    app.add_routes([web.route("*", "/{any:.*}", answered)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    door = RemoteDoor(lambda: [site.name.rpartition("/")[2]])
+    try:
+        refusal = isinstance(nonsense, dict) and "code" in nonsense and status != 200
+        for ask in (door.state(), door.join(REQUEST), door.recovered("n7", "i1", 1, 5), door.leave("n7", "i1")):
+            with pytest.raises(JoinRejected if refusal else Unavailable):
+                await ask
+    finally:
+        await door.close()
+        await runner.cleanup()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from node.topology.records import Role, Standing
 from node.topology.registrar import Registrar
 from node.topology.verdicts import JoinRequest, Presence, Reason
 from node.topology.view import logical_view, node_of, rules_of
+from raftgroup.errors import OutcomeUnknown
 from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.waiting import until
 
@@ -105,6 +107,51 @@ async def test_a_rejected_node_stops_and_says_why(world: World, wrong: dict[str,
         await world.member(**wrong).run()
     assert world.standing() is None
     assert world.registrar.rejected == 1
+
+
+async def test_a_node_of_another_release_of_the_protocol_stops_and_says_why(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await initialized(world)
+    world.physical["n7"] = Presence("i1", True)
+    monkeypatch.setattr("node.topology.member.PROTOCOL_VERSION", 2)
+    with pytest.raises(NodeRefused, match="speaks version 2 of the join protocol, the cluster 1: run a release"):
+        await world.member().run()
+    assert (world.standing(), world.recoveries) == (None, [])
+
+
+class LostAnswers:
+    """The cluster does what it is asked, and the leader is gone before it says so: as often as `lost` says, by name."""
+
+    def __init__(self, registrar: Registrar, **lost: int) -> None:
+        self._registrar, self.lost, self.asked = registrar, lost, list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        async def ask(*arguments: Any) -> Any:
+            answer = await getattr(self._registrar, name)(*arguments)
+            self.asked.append(name)
+            if self.lost.get(name, 0):
+                self.lost[name] -= 1
+                raise OutcomeUnknown("the leader changed before it answered")
+            return answer
+
+        return ask
+
+
+@pytest.mark.parametrize("step", ["state", "join", "recovered", "look"])
+async def test_a_leader_that_changes_during_a_join_makes_no_second_incarnation(world: World, step: str) -> None:
+    """scenarios.md, "Recovery": leader changes during join. What was decided stands, whoever leads then."""
+    await initialized(world)
+    world.physical["n7"] = Presence("i1", True)
+    door = LostAnswers(world.registrar, **{step: 3})
+    member = world.member()
+    member._door = lambda: door
+    world.run(member.run())
+    await until(lambda: member.life.phase is Phase.ACTIVE and door.asked.count(step) >= 4)
+    record = node_of(world.group.store.system, "n7")
+    assert record is not None
+    assert (record.standing, record.incarnation, member.life.incarnation) == (Standing.ACTIVE, 1, 1)
+    assert world.recoveries == ["i1"]
 
 
 async def test_a_node_whose_name_is_taken_stops_and_says_who_has_it(world: World) -> None:
