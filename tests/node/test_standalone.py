@@ -105,6 +105,37 @@ async def test_it_is_never_ready_and_refuses_what_needs_a_cluster(alone: ClientS
         assert (answer.status, (await answer.json())["code"]) == (503, 14)
 
 
+async def test_it_shows_metrics_its_own_paths_and_its_one_recovery(alone: ClientSession) -> None:
+    async with alone.get("/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+        for line in (
+            "palisade_vault_revision 21.0", "palisade_ready 0.0", "palisade_recovery_running 0.0",
+            'palisade_recovery_case{case="standalone"} 1.0', "palisade_recoveries_total 1.0",
+        ):  # fmt: skip
+            assert line in lines
+        assert not [line for line in lines if "topology" in line or "catch_up" in line]
+    async with alone.get("/openapi.json") as answer:
+        paths = (await answer.json())["paths"]
+        assert {"/v1/range", "/v1/recovery", "/metrics"} <= paths.keys()
+        assert not {"/v1/put", "/v1/scenarios", "/v1/topology", "/v1/recovery/catch-up-difference"} & paths.keys()
+        assert paths["/v1/kv/{key}"].keys() == {"get"}
+    async with alone.get("/v1/recovery") as answer:
+        found = await answer.json()
+        assert (found["under_way"], found["catch_up_difference"], found["begun"]) == (None, None, 1)
+
+
+async def test_what_would_change_or_start_something_is_refused(alone: ClientSession) -> None:
+    """Scenarios start processes, and there is nobody to catch up with (issue 3)."""
+    for method, path in (
+        ("PUT", "/v1/recovery/catch-up-difference"), ("POST", "/v1/scenarios/join"), ("GET", "/v1/scenarios"),
+        ("POST", "/v1/txn"), ("GET", "/v1/topology"), ("POST", "/v1/status"),
+    ):  # fmt: skip
+        async with alone.request(method, path) as answer:
+            problem = await answer.json()
+            assert (answer.status, problem["code"]) == (503, "standalone"), path
+            assert f"{method} {path} is not served in standalone mode" in problem["detail"]
+
+
 async def test_a_vault_has_one_revision(alone: ClientSession) -> None:
     for revision, code in ((21, None), (20, "compacted"), (22, "future-revision")):
         async with alone.get(f"/v1/kv/%2Fcatalog%2Ftables%2Ft7?revision={revision}") as answer:
