@@ -51,7 +51,9 @@ class VaultDirectory:
 
     @property
     def suspect(self) -> bool:
-        """Whether the machine may have died while the file was written."""
+        """Whether the machine may have died while the file was written: a file, which has a first byte."""
+        if not self._has_content():
+            return False
         try:
             left = (self.path / UNSYNCED).read_text(encoding="ascii")
         except FileNotFoundError:
@@ -64,6 +66,12 @@ class VaultDirectory:
     def marked_unsynced(self) -> bool:
         """Whether something may not be on the disk yet, in whichever boot it was written."""
         return (self.path / UNSYNCED).exists()
+
+    def _has_content(self) -> bool:
+        try:
+            return (self.path / DATA).stat().st_size > 0
+        except OSError:
+            return False
 
     def mark_unsynced(self) -> None:
         try:

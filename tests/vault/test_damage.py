@@ -188,6 +188,37 @@ def test_a_dead_process_is_no_reason_to_verify_and_a_dead_machine_is(tmp_path: P
     assert not VaultDirectory(tmp_path / "copy", "second").suspect
 
 
+@pytest.mark.parametrize("content", [None, b""], ids=["no file", "an empty one"])
+def test_a_machine_that_died_before_the_first_byte_leaves_a_new_vault(tmp_path: Path, content: bytes | None) -> None:
+    """Not a damaged one, which could not be put aside either: there is nothing to put."""
+    (tmp_path / "v").mkdir()
+    (tmp_path / "v" / UNSYNCED).write_text("first")
+    if content is not None:
+        (tmp_path / "v" / DATA).write_bytes(content)
+    vault = open_vault(tmp_path / "v", boot_id="second")
+    assert (vault.revision, vault.lineage) == (0, None)
+    follow(vault, full([(b"a", b"1")]))
+    vault.close()
+    assert verify_at_rest(tmp_path / "v") == 1
+
+
+@pytest.mark.parametrize("name", [DATA, "owner.lock", "lock.mdb", "fence"])
+def test_a_folder_in_the_place_of_a_file_is_refused_and_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "v" / name).mkdir(parents=True)
+    with pytest.raises(VaultUnusable, match=str(tmp_path / "v")):
+        open_vault(tmp_path / "v")
+    assert (tmp_path / "v" / name).is_dir()
+
+
+@pytest.mark.parametrize("thing", ["a file", "a link to itself"])
+def test_something_else_in_the_place_of_the_folder_is_refused_and_left(tmp_path: Path, thing: str) -> None:
+    path = tmp_path / "v"
+    path.write_text("mine") if thing == "a file" else path.symlink_to(path)
+    with pytest.raises(VaultUnusable, match=str(path)):
+        open_vault(path)
+    assert path.is_symlink() or path.read_text() == "mine"
+
+
 def test_after_a_loss_of_power_the_vault_is_whole_or_refused(tmp_path: Path) -> None:
     """NOSYNC: any part of the last commits may be on the disk, in any order, new heads with old pages too."""
     path, driver = tmp_path / "v", full([])
