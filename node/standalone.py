@@ -17,6 +17,7 @@ from node.data_dir import claim_data_dir
 from node.http.standalone_server import standalone_server
 from node.kept_report import keep_report
 from node.parts import ServerPart, cause_of_failure
+from node.vault_opening import opened
 from raftgroup.clock import SystemClock
 from raftgroup.directory_lock import DirectoryLock
 from recovery.catchup import Difference
@@ -26,7 +27,6 @@ from recovery.recover import Recovery, Settings, World
 from recovery.report import Recorder
 from vault.change import Event, Revision
 from vault.directory import VaultDirectory
-from vault.opening import open_vault
 from vault.vault import Vault
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class StandaloneNode:
     async def start(self) -> None:
         """Raises what refuses the vault (VaultError, RecoveryRefused), and OSError when the port can't be had."""
         config = self.config
-        self._vault = vault = open_vault(config.data_dir / "vault")
+        self._vault = vault = await opened(config.data_dir / "vault")
         recorder = Recorder(config.id, self._clock.now)
         world = World(vault, NoNetwork(), NoListeners(), NoResources(), NoWaiting(), Difference())
         try:

@@ -18,6 +18,7 @@ from node.components.listeners import Told
 from node.kept_report import keep_report
 from node.local_configuration import changes
 from node.recovery_log import ProgressLog
+from node.vault_opening import opened
 from raftgroup.ports import Clock
 from recovery.beside import Beside
 from recovery.catchup import Difference
@@ -27,7 +28,6 @@ from recovery.ports import ClusterSource, NoResources, Resources
 from recovery.recover import Settings, World
 from recovery.report import Progress, RecoveryReport
 from vault.change import Event, Revision, events_of
-from vault.opening import open_vault
 from vault.vault import Vault
 
 log = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class VaultKeeper(Component):
     async def start(self) -> None:
         """Raises what refuses the vault (VaultError)."""
         self._trouble = asyncio.get_running_loop().create_future()
-        vault = open_vault(self._path)
+        vault = await opened(self._path)
         try:
             self._keep_configuration(vault)
             self._follower = self._new_follower(vault)

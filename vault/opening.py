@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from vault.directory import VaultDirectory
@@ -10,12 +11,19 @@ from vault.vault import Vault
 from vault.verification import check_lookups, check_structure, verify
 
 
-def open_vault(path: Path, *, map_bytes: int = MAP_BYTES, boot_id: str | None = None) -> Vault:
+def open_vault(
+    path: Path,
+    *,
+    map_bytes: int = MAP_BYTES,
+    boot_id: str | None = None,
+    between: Callable[[], None] = lambda: None,
+) -> Vault:
     """The vault in `path`, made where there is none; in milliseconds, whatever it holds, unless it is suspect.
 
     Raises VaultUnusable (in use, no permission, disk full), VaultForeign, VaultNewer, VaultDamaged: each says what to
     do. Its fence page says FENCED from before it is opened until `page.serve`. `boot_id`: which start of the machine
-    this is, read from the system unless it is given.
+    this is, read from the system unless it is given. `between` is called every some hundred entries that are verified;
+    what it raises ends it.
     """
     directory = VaultDirectory(path, boot_id)
     suspect = directory.suspect
@@ -27,7 +35,7 @@ def open_vault(path: Path, *, map_bytes: int = MAP_BYTES, boot_id: str | None = 
         if suspect:
             check_lookups(backend)
             for _ in verify(vault):
-                pass
+                between()
             backend.vouch()
     except BaseException:
         backend.abandon()
