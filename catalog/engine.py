@@ -7,10 +7,11 @@ kept between two steps. Every transaction compares the revision of the record th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from catalog import keys, locks
-from catalog.errors import Busy, CatalogError, NoSuchProcedure, ProcedureDiffers, RolledBack
+from catalog.errors import Busy, CatalogError, DamagedRow, NoSuchProcedure, ProcedureDiffers, RolledBack
 from catalog.kinds.kind import Drawn, Kind
 from catalog.plan import READ_MAX, Changes, NeedsRange, NeedsRow, Plan, Rows
 from catalog.ports import CatalogStore, ReleaseRefused
@@ -35,6 +36,8 @@ from metastore.results import KeyValue, RangeResult
 BATCH_ROWS = 256
 """How many rows of data one transaction removes: it never delays a heartbeat."""
 OPEN_MAX = 500
+KEPT = 1000
+"""How many procedures that have ended are kept: to be looked at, and to know one that is sent again."""
 ROUNDS_MAX = 1000
 """Of reading for one plan."""
 
@@ -63,16 +66,14 @@ class Engine:
         if known is not None:
             return known
         await self._check_room()
-        request_ = Txn(
-            (locks.absent(first.key), *locks.are_free(wanted)),
-            (Put(first.key, to_bytes(first)), *locks.take(wanted, id_)),
-        )
-        if not (await self._store.txn(request_)).succeeded:
-            known = await self._known(first)
-            if known is not None:
-                return known
-            raise Busy(f"{', '.join(wanted)}: {await self._holder(wanted)}; wait for its end, then try again")
-        return await self.read(id_)
+        free = (locks.absent(first.key), *locks.are_free(wanted))
+        result = await self._store.txn(Txn(free, (Put(first.key, to_bytes(first)), *locks.take(wanted, id_))))
+        if result.succeeded:
+            return replace(first, revision=result.revision)
+        known = await self._known(first)
+        if known is not None:
+            return known
+        raise Busy(f"{', '.join(wanted)}: {await self._holder(wanted)}; wait for its end, then try again")
 
     async def _known(self, first: Procedure) -> Procedure | None:
         try:
@@ -111,6 +112,40 @@ class Engine:
         """Of the procedures that have not ended: every one of them has a lock."""
         found = await self._store.range(Range(keys.LOCKS, prefix_end(keys.LOCKS)))
         return list(dict.fromkeys(row.value.decode("utf-8", "replace") for row in found.kvs))
+
+    async def known(self) -> list[Procedure]:
+        """All, the newest ones last; records that can't be read are left out."""
+        found = []
+        for row in (await self._store.range(Range(keys.PROCEDURES, prefix_end(keys.PROCEDURES)))).kvs:
+            try:
+                found.append(from_bytes(row.key, row.value, row.mod_revision))
+            except DamagedRow:
+                continue
+        return sorted(found, key=lambda each: (each.done[0].at_ms, each.revision))
+
+    # Clean up.
+
+    async def prune(self) -> int:
+        """Forget the oldest of those that have ended, beyond KEPT. How many it were."""
+        read = Range(keys.PROCEDURES, prefix_end(keys.PROCEDURES), count_only=True)
+        if (await self._store.range(read)).count <= KEPT:
+            return 0
+        too_old = [each for each in await self.known() if each.ended][:-KEPT]
+        for begin in range(0, len(too_old), BATCH_ROWS):
+            batch = too_old[begin : begin + BATCH_ROWS]
+            unchanged = tuple(is_at(each.key, each.revision) for each in batch)
+            await self._store.txn(Txn(unchanged, tuple(DeleteRange(each.key) for each in batch)))
+        return len(too_old)
+
+    async def drop_orphans(self, id_: str) -> bool:
+        """The locks of a procedure whose record somebody has deleted: nobody else would ever give them back."""
+        found = (await self._store.range(Range(keys.LOCKS, prefix_end(keys.LOCKS)))).kvs
+        mine = [row for row in found if row.value.decode("utf-8", "replace") == id_]
+        unchanged = [is_at(row.key, row.mod_revision) for row in mine]
+        request = Txn(
+            (locks.absent(keys.PROCEDURES + id_.encode()), *unchanged), tuple(DeleteRange(row.key) for row in mine)
+        )
+        return bool(mine) and (await self._store.txn(request)).succeeded
 
     # Go on.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+from catalog import errors as catalog
 from metastore import errors as store
 from node.partitions import errors as partitions
 from node.scenarios import errors as scenarios
@@ -77,6 +78,7 @@ class Refusal(NamedTuple):
 
 
 _INVALID, _RANGE, _DOWN = Grpc.INVALID_ARGUMENT, Grpc.OUT_OF_RANGE, Grpc.UNAVAILABLE
+_STATE = Grpc.FAILED_PRECONDITION
 _TOO_LARGE = "etcdserver: request is too large"
 _TOO_MANY = "etcdserver: too many operations in txn request"
 _NO_SPACE = "etcdserver: mvcc: database space exceeded"
@@ -134,6 +136,19 @@ REFUSALS: dict[type[Exception], Refusal] = {
     scenarios.NoSuchScenario: Refusal("no-such-scenario", 404, "No such scenario", Grpc.NOT_FOUND, None),
     scenarios.ScenarioRuns: Refusal("scenario-runs", 409, "A scenario is under way", Grpc.FAILED_PRECONDITION, None),
     scenarios.ScenariosOff: Refusal("scenarios-off", 403, "It plays no scenarios", Grpc.FAILED_PRECONDITION, None),
+    catalog.BadField: Refusal("catalog-bad-field", 400, "A field can't be so", _INVALID, None),
+    catalog.NotThere: Refusal("catalog-not-there", 404, "No such object", Grpc.NOT_FOUND, None),
+    catalog.AlreadyThere: Refusal("catalog-already-there", 409, "It is there already", _STATE, None),
+    catalog.NotAllowed: Refusal("catalog-not-allowed", 409, "The object can't be changed so now", _STATE, None),
+    catalog.Busy: Refusal("catalog-busy", 409, "Another procedure works on it", _DOWN, None),
+    catalog.RolledBack: Refusal("catalog-rolled-back", 409, "The change was taken back", _STATE, None),
+    catalog.DamagedRow: Refusal("catalog-damaged", 500, "A row of the catalog is damaged", Grpc.DATA_LOSS, None),
+    catalog.NoSuchProcedure: Refusal("catalog-no-such-procedure", 404, "No such procedure", Grpc.NOT_FOUND, None),
+    catalog.ProcedureDiffers: Refusal(
+        "catalog-procedure-differs", 409, "The id belongs to another operation", _STATE, None
+    ),
+    catalog.NotCancellable: Refusal("catalog-not-cancellable", 409, "The procedure can't be taken back", _STATE, None),
+    catalog.CatalogError: Refusal("catalog-refused", 409, "The catalog refuses it", _STATE, None),
     group.NodeFailed: Refusal("node-failed", 503, "This node has stopped", _DOWN, "etcdserver: server stopped"),
 }
 INTERNAL = Refusal("internal", 500, "The node has a fault", Grpc.INTERNAL, "the node has a fault; its log says more")

@@ -18,6 +18,7 @@ from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
 from metastore.store import LmdbStore
 from metastore.store_errors import StoreFailed
+from node.catalog.face import Catalog
 from node.cluster_view import not_ready
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig, is_loopback
@@ -90,6 +91,7 @@ class Node:
         )
         room = ConnectionRoom(self.metrics, files_max)
         self.service.open_snapshot = self._disk.open_snapshot
+        self.catalog = self.service.catalog = Catalog(self.service, config.id)
         self._stream = StreamServer(self.service, config.cluster, room=room)
         scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
         on_vault, self.partitions = with_partitions(config, lambda: self.topology.physical.records(), OnVault())
@@ -179,6 +181,7 @@ class Node:
             Part("store", Background(lambda: self._disk.run(self._clock.now))),
             Part("group", GroupPart(self.group), ("store",)),
             Part("duties", Background(lambda: do_leader_duties(self.group, self.store, self._clock)), ("group",)),
+            Part("procedures", Background(self.catalog.runner.run), ("group",)),
             Part("addresses", Background(lambda: announce_addresses(config, self.group)), ("group",)),
             Part("vault", self.keeper, ("group",)),
             Part("physical", topology.physical),

@@ -29,6 +29,7 @@ from raftgroup.proposals import Applied
 
 OpenSnapshot = Callable[[], Awaitable[SnapshotReader]]
 if TYPE_CHECKING:
+    from node.catalog.face import Catalog
     from node.topology.face import Topology
 
 PAGE_KEYS_FIRST = 64
@@ -59,6 +60,8 @@ class Service:
         """What this node's vault has come through; None where it has none."""
         self.topology: Topology | None = None
         """Set by a node that is one of a cluster's."""
+        self.catalog: Catalog | None = None
+        """Set by a member of the Raft group."""
         self._scans = asyncio.Semaphore(SCANS_MAX)
 
     # Writes.

@@ -11,6 +11,7 @@ import click
 from node.cli.alarm import alarm
 from node.cli.backup import backup
 from node.cli.bench import bench
+from node.cli.catalog import catalog
 from node.cli.init import init
 from node.cli.kv import compact, delete, get, put, range_
 from node.cli.lease import lease
@@ -49,6 +50,7 @@ main.add_command(recover_quorum)
 main.add_command(topology)
 main.add_command(init)
 main.add_command(alarm)
+main.add_command(catalog)
 main.add_command(vault)
 main.add_command(recovery)
 main.add_command(partitions)

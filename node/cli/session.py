@@ -37,6 +37,7 @@ class Failure:
 
 def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
     """What an error of the client means here; None for one that is a bug of ours."""
+    from catalog.errors import CatalogError
     from metastore.errors import MetastoreError
     from node.refusals import refusal_of
     from raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
@@ -46,7 +47,7 @@ def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
     if isinstance(error, Unavailable | NodeFailed):
         text = f"{error}; 'palisade status' shows which nodes answer, 'palisade up' starts some"
         return Failure(UNAVAILABLE, refusal_of(error).code, text, True)
-    if isinstance(error, MetastoreError):
+    if isinstance(error, MetastoreError | CatalogError):
         return Failure(REFUSED, refusal_of(error).code, str(error), error.retry)
     if isinstance(error, RaftError):
         return Failure(REFUSED, refusal_of(error).code, str(error), False)

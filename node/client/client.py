@@ -92,9 +92,10 @@ class Client(StoreApi):
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         await self._session.admit()
-        changes = name.startswith(("member_", "transfer"))
+        changes = name.startswith(("member_", "transfer", "procedure_cancel"))
+        writes = changes or name == "catalog_do"  # which has an id of its own, and is found when it is sent again
         content = (name, list(arguments))
-        return await self._session.send(Kind.CALL, content, 64, None, repeatable=not changes, writes=changes)
+        return await self._session.send(Kind.CALL, content, 64, None, repeatable=not changes, writes=writes)
 
     def _watch(self, request: WatchRequest, progress_s: float | None) -> Watch:
         return self._session.watch(request, progress_s)

@@ -25,6 +25,7 @@ from node.http.openapi import Kind
 from node.http.problems import errors_as_answers
 from node.http.streaming import STREAMS
 from node.http.v1_backup import Backups
+from node.http.v1_catalog import CatalogRoutes
 from node.http.v1_cluster import Cluster
 from node.http.v1_keys import Keys
 from node.http.v1_partitions import PartitionRoutes
@@ -114,6 +115,7 @@ class HttpServer:
         app.add_routes(Backups(service, cluster).routes())
         app.add_routes(TopologyRoutes(service).routes())
         app.add_routes(RecoveryRoutes(lambda: service.vault).routes())
+        app.add_routes(CatalogRoutes(service).routes())
         app.add_routes(Feed(service).routes())
         app.add_routes(PartitionRoutes(self._member, self._partitions).routes())
         app.add_routes(ScenarioRoutes(self._scenarios).routes())

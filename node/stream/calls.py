@@ -8,6 +8,7 @@ from typing import Any
 from metastore.errors import InvalidRequest
 from node.cluster_view import members_view, status_view
 from node.service import Service
+from node.stream.catalog_calls import CatalogCalls
 from raftgroup.membership import Member, MemberRole
 
 Call = Callable[..., Awaitable[Any]]
@@ -31,6 +32,7 @@ class Calls:
             "member_promote": self._member_promote,
             "member_remove": self._member_remove,
             "transfer": self._transfer,
+            **CatalogCalls(service).by_name(),
         }
 
     async def run(self, name: Any, arguments: Any) -> Any:

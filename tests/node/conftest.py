@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import ClientSession, ClientTimeout
 
+from node.catalog.face import Catalog
 from node.client import Client
 from node.http.front import HttpLimits
 from node.http.server import HttpServer
@@ -21,8 +23,14 @@ async def group() -> FakeGroup:
 
 
 @pytest.fixture
-async def service(group: FakeGroup) -> Service:
-    return Service(group, group.store, deadline_s=0.3)
+async def service(group: FakeGroup) -> AsyncIterator[Service]:
+    """With a catalog, whose procedures run."""
+    made = Service(group, group.store, deadline_s=0.3)
+    made.catalog = Catalog(made, "n1")
+    running = asyncio.create_task(made.catalog.runner.run())
+    yield made
+    running.cancel()
+    await asyncio.wait({running})
 
 
 @pytest.fixture

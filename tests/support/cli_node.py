@@ -11,6 +11,7 @@ from typing import Any
 from metastore.codec import encode_command
 from metastore.limits import Limits
 from metastore.requests import FoundCluster
+from node.catalog.face import Catalog
 from node.http.server import HttpServer
 from node.service import Service
 from node.stream.server import StreamServer
@@ -43,6 +44,8 @@ def cli_node(deadline_s: float = 0.3, limits: Limits | None = None) -> Iterator[
         group = fake_group(limits)
         group.apply([encode_command(FoundCluster("id-1"))])
         service = Service(group, group.store, deadline_s=deadline_s)
+        service.catalog = Catalog(service, "n1")
+        procedures = asyncio.create_task(service.catalog.runner.run())
         server, http = StreamServer(service, "demo"), HttpServer(service, "demo", "n1")
         await server.start("127.0.0.1", 0)
         await http.start("127.0.0.1", 0)
@@ -52,6 +55,7 @@ def cli_node(deadline_s: float = 0.3, limits: Limits | None = None) -> Iterator[
         started.append(CliNode(asyncio.get_running_loop(), service, group, addresses))
         ready.set()
         await stop.wait()
+        procedures.cancel()
         await http.close()
         await server.close()
 

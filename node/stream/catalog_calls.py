@@ -1,0 +1,68 @@
+"""The calls of the stream about the catalog: name -> what it does. Arguments and answers are msgpack values."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from catalog.errors import BadField
+from metastore.errors import InvalidRequest
+from node.catalog.face import LIMIT, Catalog
+from node.service import Service
+
+Call = Callable[..., Awaitable[Any]]
+
+
+class CatalogCalls:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def by_name(self) -> dict[str, Call]:
+        return {
+            "catalog_do": self._do,
+            "catalog_objects": self._objects,
+            "catalog_object": self._object,
+            "procedures": self._procedures,
+            "procedure": self._procedure,
+            "procedure_cancel": self._cancel,
+        }
+
+    @property
+    def _catalog(self) -> Catalog:
+        found = self._service.catalog
+        if found is None:
+            raise InvalidRequest("this node keeps no catalog: ask a member of the cluster")
+        return found
+
+    async def _do(self, kind: str, fields: Any, procedure: str, wait_s: float) -> dict[str, Any]:
+        """Never raises for what was begun: the answer says how far it is."""
+        outcome = await self._catalog.do(kind, fields, procedure, a_number(wait_s))
+        return self._catalog.view(outcome.procedure, released=outcome.released)
+
+    async def _objects(self, collection: str, below: str, after: str) -> dict[str, Any]:
+        return await self._catalog.objects(collection, below=a_text(below), after=a_text(after), limit=LIMIT)
+
+    async def _object(self, collection: str, name: str) -> dict[str, Any]:
+        return await self._catalog.object(collection, a_text(name))
+
+    async def _procedures(self, open_only: bool, limit: int) -> list[dict[str, Any]]:
+        return await self._catalog.procedures(open_only=bool(open_only), limit=min(int(a_number(limit)), LIMIT))
+
+    async def _procedure(self, id_: str, wait_s: float) -> dict[str, Any]:
+        return await self._catalog.procedure(a_text(id_), a_number(wait_s))
+
+    async def _cancel(self, id_: str) -> dict[str, Any]:
+        return await self._catalog.cancel(a_text(id_))
+
+
+def a_text(value: Any) -> str:
+    if type(value) is not str:
+        raise BadField(f"{value!r:.60} is not a text")
+    return value
+
+
+def a_number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise BadField(f"{value!r:.60} is not a number")
+    number: float = value
+    return number

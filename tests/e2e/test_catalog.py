@@ -1,0 +1,92 @@
+"""Procedures in a cluster of real processes: begun at one node, carried out by the next leader, seen on all (F9)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.support.processes import Cluster, NodeProcess, palisade, until
+
+pytestmark = pytest.mark.e2e
+
+ROWS = 3_000
+
+
+async def write_rows(node: NodeProcess, data: str) -> None:
+    for begin in range(0, ROWS, 500):
+        puts = [{"put": {"key": f"{data}m1/{number:06}", "value": "x"}} for number in range(begin, begin + 500)]
+        answer = await node.ask("POST", "/v1/txn", {"then": puts})
+        assert answer is not None
+        assert answer["http_status"] == 200, answer
+
+
+async def count(node: NodeProcess, prefix: str) -> int | None:
+    answer = await node.get(f"/v1/kv?prefix={quote(prefix, safe='')}&count_only=true")
+    return None if answer is None else int(answer["count"])
+
+
+async def test_a_table_is_made_by_command_and_its_drop_survives_the_leader(cluster: Cluster) -> None:
+    """Also: scenarios.md, "DROP's physical delete only after PROCEED, with a crash of the leader"."""
+    first = cluster.running[0]
+    code, out, err = await palisade("catalog", "create-database", "plant", "--endpoints", first.stream)
+    assert (code, out.split()[0]) == (0, "create-database:"), err
+    code, _, err = await palisade(
+        "catalog", "create-table", "plant.readings", "--column", "machine:string:tag", "--endpoints", first.stream
+    )
+    assert code == 0, err
+    for node in cluster.running:
+        shown = await node.get("/v1/catalog/tables/plant.readings")
+        assert shown is not None
+        assert shown["http_status"] == 200, node.id
+    data = shown["data"]
+    await write_rows(first, data)
+
+    leader = await cluster.leader()
+    other = next(node for node in cluster.running if node is not leader)
+    begun = await other.ask("DELETE", "/v1/catalog/tables/plant.readings?procedure=gone&wait_s=0")
+    assert begun is not None
+    assert begun["http_status"] == 202, begun
+    leader.kill()
+
+    async def ended() -> dict[str, Any] | None:
+        view = await other.get("/v1/procedures/gone?wait_s=1")
+        return view if view is not None and view["http_status"] == 200 and view["ended"] else None
+
+    found = await until(ended, "the drop being carried out by the next leader")
+    assert found["state"] == "done"
+    assert found["destroyed"] == ROWS
+    steps = [each["step"] for each in found["steps"]]
+    assert steps == ["submitted", "prepared", "released", "destroyed", "done"]
+    leader.start()
+    await cluster.ready()
+    for node in cluster.running:
+        assert await count(node, data) == 0
+        shown = await node.get("/v1/catalog/tables/plant.readings")
+        assert shown is not None
+        assert shown["code"] == "catalog-not-there"
+        listed = await node.get("/v1/procedures?open=true")
+        assert listed is not None
+        assert listed["procedures"] == []
+    await cluster.equal_digests()
+
+
+async def test_operations_sent_to_all_nodes_at_once_are_carried_out_once_each(cluster: Cluster) -> None:
+    nodes = cluster.running
+    await nodes[0].ask("PUT", "/v1/catalog/databases/crowd?wait_s=30")
+    columns = [{"name": "value", "type": "double"}]
+
+    async def make(number: int) -> dict[str, Any] | None:
+        path = f"/v1/catalog/tables/crowd.t{number % 20}?procedure=t{number % 20}&wait_s=30"
+        return await nodes[number % 3].ask("PUT", path, {"columns": columns}, timeout_s=60)
+
+    answers = await asyncio.gather(*(make(number) for number in range(60)))
+    assert [answer and answer["http_status"] for answer in answers] == [200] * 60
+    listed = await nodes[1].get("/v1/catalog/tables?below=crowd")
+    assert listed is not None
+    assert len(listed["objects"]) == 20
+    dropped = await nodes[2].ask("DELETE", "/v1/catalog/databases/crowd?wait_s=30", timeout_s=60)
+    assert dropped is not None
+    assert dropped["http_status"] == 200, dropped
