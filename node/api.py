@@ -7,7 +7,7 @@ of `metastore.errors`; Unavailable (nothing was done) and OutcomeUnknown are tho
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -42,6 +42,7 @@ from metastore.results import (
     RevisionEvents,
     TxnResult,
 )
+from node.catalog_api import CatalogApi
 
 Content = bytes | bytearray | memoryview | str
 Operation = Put | DeleteRange | Range | Txn
@@ -66,7 +67,7 @@ class WatchHandle(Protocol):
     async def aclose(self) -> None: ...
 
 
-class StoreApi(ABC):
+class StoreApi(CatalogApi):
     """`timeout_s` of a call: its deadline; None for the one of the store."""
 
     @abstractmethod
@@ -81,10 +82,6 @@ class StoreApi(ABC):
     @abstractmethod
     async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
         """A range, linearizable unless it says otherwise; may end early, with `more`."""
-
-    @abstractmethod
-    async def _call(self, name: str, *arguments: Any) -> Any:
-        """One of `node.stream.calls`."""
 
     @abstractmethod
     def _watch(self, request: WatchRequest, progress_s: float | None) -> WatchHandle: ...
@@ -265,44 +262,6 @@ class StoreApi(ABC):
         """Hand leadership over; returns who leads then."""
         leader: str = await self._call("transfer", target)
         return leader
-
-    # The catalog.
-
-    async def catalog_do(
-        self, operation: str, fields: dict[str, Any], *, procedure: str, wait_s: float = 0.0
-    ) -> dict[str, Any]:
-        """Begin an operation (docs/catalog.md), or find the one that was begun under this id, and wait for its end.
-
-        The answer is the procedure; it is done where `ended` and `released` are true. Raises what it failed with.
-        """
-        view: dict[str, Any] = await self._call("catalog_do", operation, fields, procedure, wait_s)
-        return view
-
-    async def catalog_objects(self, collection: str, *, below: str = "") -> list[dict[str, Any]]:
-        """Every object of a collection, or those at and below a path."""
-        found: list[dict[str, Any]] = []
-        page: dict[str, Any] = {"more": True, "last": ""}
-        while page["more"]:
-            page = await self._call("catalog_objects", collection, below, page["last"] or "")
-            found += page["objects"]
-        return found
-
-    async def catalog_object(self, collection: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = await self._call("catalog_object", collection, name)
-        return found
-
-    async def procedures(self, *, open_only: bool = False, limit: int = 100) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await self._call("procedures", open_only, limit)
-        return found
-
-    async def procedure(self, procedure: str, *, wait_s: float = 0.0) -> dict[str, Any]:
-        """As it is; with `wait_s` once it has ended and its end is released, or the time is over."""
-        found: dict[str, Any] = await self._call("procedure", procedure, wait_s)
-        return found
-
-    async def procedure_cancel(self, procedure: str) -> dict[str, Any]:
-        found: dict[str, Any] = await self._call("procedure_cancel", procedure)
-        return found
 
     async def digest(self) -> Digest:
         """Of the replica that is asked."""
