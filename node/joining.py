@@ -56,6 +56,9 @@ def _is_member(config: NodeConfig, group: Group) -> bool:
 async def _ask(session: aiohttp.ClientSession, at: Address, config: NodeConfig, group: Group) -> str | None:
     """Returns what is in the way for now, if the cluster says so."""
     async with session.get(f"http://{at}/v1/members") as response:
+        if response.status == HTTPStatus.MISDIRECTED_REQUEST:
+            problem = await response.json(content_type=None)
+            raise JoinRefused(f"--join {at} names no member of {config.cluster}: {problem.get('detail', problem)}")
         response.raise_for_status()
         known = {member["id"]: member["incarnation"] for member in (await response.json())["members"]}
     if known.get(config.id) == group.incarnation:

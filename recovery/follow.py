@@ -44,7 +44,7 @@ class Follower:
         self.reports: list[RecoveryReport] = []
         self.under_way: Recorder | None = None
         self.begun = 0
-        self._source = PatientSource(world.source, world.clock, self._new_recorder())
+        self._source = PatientSource(world.source, world.clock, Recorder(settings.node_id, world.clock.now))
         self._look_at = world.clock.now() + LOOK_S
 
     def _new_recorder(self) -> Recorder:

@@ -80,7 +80,7 @@ class Session:
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
-            self._leave_closed_pipe()
+            self.leave_closed_pipe()
         except Exception as error:
             failure = failure_of(error, self.endpoints)
             if failure is None:
@@ -104,7 +104,7 @@ class Session:
             print(text)
 
     @staticmethod
-    def _leave_closed_pipe() -> NoReturn:
+    def leave_closed_pipe() -> NoReturn:
         """The reader of our output has gone (`| head`): that is its right, and no error."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -17,6 +17,8 @@ from node.topology.verdicts import JoinRequest, Reason, Reject
 from raftgroup.errors import Unavailable
 
 TIMEOUT_S = 10.0
+FIELDS = (("id", str), ("instance", str), ("attempt", int), ("incarnation", int), ("addresses", dict))
+"""Of the record of a node that are shown, sorted or counted with."""
 
 
 class RemoteDoor:
@@ -116,9 +118,11 @@ def state_from(answer: Any) -> ClusterState:
 def nodes_from(answer: Any) -> tuple[list[NodeRecord], int]:
     """Raises Unavailable for what is no list of records."""
     try:
-        found = [node_from({"node": row}) for row in answer["nodes"]]
-        return [record for record in found if record is not None], int(answer["version"])
-    except (KeyError, TypeError, ValueError):
+        rows, version = answer["nodes"], answer["version"]
+        if type(rows) is not list or type(version) is not int:
+            raise TypeError
+        return [record for row in rows if (record := node_from({"node": row})) is not None], version
+    except (KeyError, TypeError):
         raise Unavailable("the answer has no records of nodes: is the address that of a member?") from None
 
 
@@ -128,6 +132,10 @@ def node_from(answer: Any) -> NodeRecord | None:
         row = answer["node"]
         if row is None:
             return None
+        if any(type(row[name]) is not kind for name, kind in FIELDS) or not all(
+            type(each) is str for each in row["addresses"].values()
+        ):
+            raise TypeError
         return NodeRecord(
             row["id"], Role(row["role"]), Standing(row["standing"]), row["instance"], row["attempt"],
             row["incarnation"], row["addresses"], row["recovered_revision"] or 0, row["reason"] or "",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -210,6 +213,22 @@ def test_lines_of_json_come_when_something_has_changed(capsys: pytest.CaptureFix
         lines.show(shape(done))
     lines.ended({})
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_who_reads_no_further_ends_it_without_a_word() -> None:
+    """`palisade recovery --watch --json | head -1`."""
+    counts = count(1)
+    with answering(lambda request, body: (200, shape(next(counts)))) as at:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "node.cli", "recovery", "--at", at, "--watch", "--json"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["under_way"]["phase"] == "replay"
+        process.stdout.close()
+        assert (process.wait(30), process.stderr.read()) == (0, b"")
+        process.stderr.close()
 
 
 def test_ctrl_c_ends_it_with_130_and_nothing_more_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

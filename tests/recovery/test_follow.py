@@ -156,9 +156,11 @@ async def test_a_majority_that_is_lost_for_a_while_is_waited_for() -> None:
     async with Running() as running:
         running.node.source.before["changes"] = raiser(SourceUnavailable("no majority"))
         running.cluster.do(Put(b"/k/01", b"1"))
+        told = len(running.node.progress)
         for _ in range(50):
             await asyncio.sleep(0)
         assert running.node.vault.revision < running.cluster.store.revision
+        assert len(running.node.progress) == told, "it follows, and is not told of as one that recovers"
         del running.node.source.before["changes"]
         await running.caught_up()
 

@@ -158,6 +158,9 @@ async def test_a_row_per_node_for_people(world: World) -> None:
 NONSENSE: list[Any] = [
     None, 7, "text", [], {}, [1], {"node": 7}, {"node": []}, {"node": {}}, {"node": {"id": "n7"}}, {"cluster": "demo"},
     {"node": {"id": 7, "role": "king", "standing": "active", "instance": "i", "attempt": 1, "incarnation": 1}},
+    {"nodes": {}, "version": 1}, {"nodes": [7], "version": 1}, {"nodes": [], "version": "1"}, {"nodes": []},
+    {"nodes": [{"id": "n7", "role": "voter", "standing": "active", "instance": "i", "attempt": 1, "incarnation": 1,
+                "addresses": [1], "recovered_revision": 1, "reason": ""}], "version": 1},
 ]  # fmt: skip
 
 
@@ -178,7 +181,13 @@ async def test_an_answer_of_another_shape_is_none(nonsense: Any, status: int) ->
     door = RemoteDoor(lambda: [site.name.rpartition("/")[2]])
     try:
         refusal = isinstance(nonsense, dict) and "code" in nonsense and status != 200
-        for ask in (door.state(), door.join(REQUEST), door.recovered("n7", "i1", 1, 5), door.leave("n7", "i1")):
+        for ask in (
+            door.state(),
+            door.join(REQUEST),
+            door.recovered("n7", "i1", 1, 5),
+            door.leave("n7", "i1"),
+            door.nodes(),
+        ):
             with pytest.raises(JoinRejected if refusal else Unavailable):
                 await ask
     finally:
