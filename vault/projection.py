@@ -18,8 +18,10 @@ from vault.errors import RESET, VaultDiverged, VaultGap
 from vault.position import Position
 from vault.stored_key import PREFIX_BYTES, stored_key
 
-Find = Callable[[Sequence[bytes]], dict[bytes, bytes]]
-"""Stored keys to the entries of those that are there."""
+Old = tuple[int, int, int]
+"""Of an entry: create revision, version, leaf. What is replaced may be large, and there may be much of it."""
+Find = Callable[[Sequence[bytes]], dict[bytes, Old]]
+"""Stored keys to what is there, of those that are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +80,13 @@ def _not_whole(number: int, sub: int) -> VaultDiverged:
 
 
 def _applied(
-    changes: Sequence[_Change], position: Position, sums: Sums, old: dict[bytes, bytes]
+    changes: Sequence[_Change], position: Position, sums: Sums, old: dict[bytes, Old]
 ) -> tuple[dict[bytes, bytes | None], int, int, Sums, set[int]]:
     """Entries, chain, keys, `sums` as changed, and the buckets that have changed. One loop on plain variables."""
     entries: dict[bytes, bytes | None] = {}
+    known: dict[bytes, Old | None] = {**old}
     buckets: set[int] = set()
-    mark, unpack, leaf_of_body, hash_of = buckets.add, CREATE_VERSION.unpack_from, leaf_of, crc32
+    mark, leaf_of_body, hash_of, known_at = buckets.add, leaf_of, crc32, known.get
     chain, keys = int.from_bytes(position.chain, "big"), position.keys
     for number, body, stored, create, version, key, expected in changes:
         leaf = leaf_of_body(body)
@@ -92,14 +95,15 @@ def _applied(
             change = leaf
             keys += 1
         else:
-            before = entries[stored] if stored in entries else old.get(stored)
-            if before is None or (version and unpack(before, CREATE_AT) != (create, version - 1)):
+            before = known_at(stored)
+            if before is None or (version and (before[0] != create or before[1] != version - 1)):
                 raise replaces_unknown(key, number)
             if version:
-                change = leaf - leaf_of_body(before)
+                change = leaf - before[2]
             else:
-                change = -leaf_of_body(before)
+                change = -before[2]
                 keys -= 1
+        known[stored] = (create, version, leaf) if version else None
         bucket = hash_of(key) & (BUCKETS - 1)
         sums[bucket] = (sums[bucket] + change) & SUM_MASK
         entries[stored] = body if version else None
@@ -110,6 +114,11 @@ def _applied(
                 f"their history up to there; {RESET}"
             )
     return entries, chain, keys, sums, buckets
+
+
+def old_of(entry: bytes) -> Old:
+    create, version = CREATE_VERSION.unpack_from(entry, CREATE_AT)
+    return create, version, leaf_of(entry)
 
 
 def _packed(chain: int) -> bytes:

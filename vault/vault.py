@@ -28,7 +28,7 @@ from vault.position import (
     unpack_position,
     unpack_recovering,
 )
-from vault.projection import Projection, project
+from vault.projection import Old, Projection, old_of, project
 from vault.staging import Staging
 from vault.stored_key import LONG_BYTES, in_order, stored_end, stored_key, stored_start
 from vault.tables import Backend, Changes, Pause, Table
@@ -38,6 +38,8 @@ PLAN, PLAN_DONE = b"plan", b"plan-done"
 PLAN_DUE = b""
 """Stands for a plan that has still to be made."""
 META = Table.META
+FIND_PIECE = 128
+"""So many old entries are in memory at once."""
 DIFFERENCE_BYTES, DIFFERENCE_PIECE = 4 << 20, 16
 """About so much is told to listeners at once."""
 
@@ -181,8 +183,13 @@ class Vault:
         self.sums, self.position = done.sums, done.position
         self.staging.moved(self.revision, superseded)
 
-    def _find(self, stored: Sequence[bytes]) -> dict[bytes, bytes]:
-        return self.backend.get_many(Table.ENTRY, stored)
+    def _find(self, stored: Sequence[bytes]) -> dict[bytes, Old]:
+        found: dict[bytes, Old] = {}
+        ordered = sorted(stored)
+        for begin in range(0, len(ordered), FIND_PIECE):
+            entries = self.backend.get_many(Table.ENTRY, ordered[begin : begin + FIND_PIECE])
+            found |= {key: old_of(entry) for key, entry in entries.items()}
+        return found
 
     async def leap(
         self,

@@ -112,6 +112,20 @@ def test_a_change_of_a_version_that_the_vault_never_had_is_found_at_once(reopen:
     assert vault.revision == 3
 
 
+def test_what_a_batch_replaces_is_not_in_memory_all_at_once() -> None:
+    """Eight thousand deletes of values of a MiB are a small batch, and what they replace is 8 GB."""
+    driver, backend = full([(b"k%04d" % number, b"v") for number in range(1_000)]), MemoryBackend()
+    follow(Vault(backend), driver)
+    driver.do(DeleteRange(b"k", b"l"))
+    asked, get_many = list[int](), backend.get_many
+    backend.get_many = lambda table, keys: (asked.append(len(keys)), get_many(table, keys))[1]  # type: ignore[method-assign]
+    vault = Vault(backend)
+    follow(vault, driver)
+    assert sum(asked) == 1_000
+    assert max(asked) <= 128
+    assert_equal(vault, driver)
+
+
 def test_it_belongs_to_one_node_of_one_cluster(reopen: Callable[[], Vault]) -> None:
     vault, lineage = reopen(), Lineage("c1", 3, "n1")
     vault.claim(lineage)
