@@ -34,6 +34,8 @@ CREDENTIALS = PERMISSIONS + b"credentials/"
 PROCEDURES = b"palisade/procedures/"
 LOCKS = b"palisade/locks/"
 DATA = "palisade.data/"
+INSIDE = (TABLES, DEVICES, VIEWS, TTL, TEMPLATE_PATHS)
+"""What belongs to a database: its name is the first one behind these."""
 
 
 def at(place: bytes, path: str) -> bytes:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from catalog import keys
 from catalog.errors import CatalogError, NotAllowed
 from catalog.plan import Changes
 from catalog.procedures import RECORD_BYTES_MAX, Done, Failed, Procedure, State, damaged
@@ -50,7 +51,7 @@ def from_bytes(key: bytes, packed: bytes, revision: int) -> Procedure:
             tuple(a_step(*each) for each in value["done"]),
             as_bytes(value["undo"]),
             as_bytes(value["finish"]),
-            tuple(map(text, value["destroy"])),
+            tuple(map(removable, value["destroy"])),
             number(value["gone"]),
             number(value["destroyed"]),
             None if value["failed"] is None else Failed(*map(text, value["failed"])),
@@ -74,6 +75,15 @@ def as_text(changes: Changes) -> dict[str, str | None]:
 
 def as_bytes(changes: Any) -> dict[bytes, bytes | None]:
     return {key.encode(): None if value is None else text(value).encode() for key, value in an_object(changes).items()}
+
+
+def removable(value: Any) -> str:
+    """A prefix below which a procedure may remove everything: of one object, in a place where objects are removed."""
+    prefix = text(value)
+    for place in (keys.DATA, *(inside.decode() for inside in keys.INSIDE)):
+        if prefix.startswith(place) and prefix.endswith("/") and len(prefix) > len(place) + 1:
+            return prefix
+    raise ValueError(f"{prefix!r:.60} is nothing that a procedure removes")
 
 
 def text(value: Any) -> str:

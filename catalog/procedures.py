@@ -182,7 +182,7 @@ def ended(procedure: Procedure) -> Procedure:
     """What nobody needs any more is left out, above all the hashes of passwords."""
     secret = procedure.operation.secret
     request = {name: value for name, value in procedure.request.items() if name != secret}
-    return replace(procedure, request=request, undo={}, finish={})
+    return replace(procedure, request=request, undo={}, finish={}, destroy=())
 
 
 def check_cancellable(procedure: Procedure) -> None:

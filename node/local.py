@@ -24,6 +24,7 @@ from metastore.requests import Command, Range, WatchRequest
 from metastore.results import RangeResult, RevisionEvents
 from metastore.store import LmdbStore
 from node.api import StoreApi
+from node.catalog.face import Catalog
 from node.config import check_id
 from node.data_dir import claim_data_dir
 from node.folder import FolderError
@@ -126,6 +127,7 @@ class LocalStore(StoreApi):
             )
             undo.pop_all()
         self.service = Service(self._group, store, deadline_s=deadline_s)
+        self._catalog = self.service.catalog = Catalog(self.service, node_id)
         self._calls = Calls(self.service, cluster)
 
     async def start(self) -> None:
@@ -136,6 +138,7 @@ class LocalStore(StoreApi):
         for work in (
             self._disk.run(self._clock.now),
             do_leader_duties(self._group, self.service.store, self._clock),
+            self._catalog.runner.run(),
         ):
             task = loop.create_task(work)
             task.add_done_callback(self._note_failure)

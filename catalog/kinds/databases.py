@@ -12,7 +12,6 @@ from catalog.kinds.kind import Drawn, Field, Kind, Request, database_at, path_lo
 from catalog.plan import Plan, Rows
 
 DATABASE = Field("database", a_name, "its name")
-INSIDE = (keys.TABLES, keys.DEVICES, keys.VIEWS, keys.TTL, keys.TEMPLATE_PATHS)
 
 
 def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
@@ -28,7 +27,7 @@ def drop(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     """First nobody sees the database any more, and with it nothing in it; then all of it is removed, the rows of data
     first: a row of the catalog goes when nothing is left that it described."""
     found = database_at(rows, request["database"])
-    inside = [keys.below(place, found.name).decode() for place in INSIDE]
+    inside = [keys.below(place, found.name).decode() for place in keys.INSIDE]
     at_itself = {keys.at(place, found.name): None for place in (keys.TTL, keys.TEMPLATE_PATHS)}
     return Plan(
         {found.key: replace(found, dropping=drawn.procedure).to_bytes()},

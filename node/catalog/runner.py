@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 
 from catalog import keys
 from catalog.engine import Engine, Pending
 from catalog.errors import DamagedRow, NoSuchProcedure
+from catalog.procedures import State
 from metastore.errors import Compacted
 from metastore.requests import WatchRequest, prefix_end
 from node.service import Service
@@ -29,11 +31,12 @@ RETRY_MAX_S = 5.0
 
 
 class Runner:
-    """`run` until cancelled. `working`: the ids that it works on now."""
+    """`run` until cancelled. `working`: the ids that it works on now. `ended`: how many came to which end here."""
 
     def __init__(self, service: Service, engine: Engine) -> None:
         self._service = service
         self._engine = engine
+        self.ended: Counter[State] = Counter()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failed: asyncio.Future[None] | None = None
 
@@ -94,6 +97,7 @@ class Runner:
         while True:
             try:
                 done = await self._engine.run(id_)
+                self.ended[done.state] += 1
                 log.info("procedure %s (%s) is %s", id_, done.kind, done.state.value)
                 return
             except (NoSuchProcedure, DamagedRow) as error:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -15,12 +16,13 @@ from catalog.kinds.all import KINDS
 from catalog.kinds.kind import Field, Kind
 from node.cli.options import client_options
 from node.cli.printing import print_json, print_rows
-from node.cli.session import INTERRUPTED, UNKNOWN, Failure, Session
+from node.cli.session import INTERRUPTED, REFUSED, UNKNOWN, Failure, Session
 
 POSITIONAL = ("text", "number", "many")
 COLUMN_PARTS = ("name", "type", "category")
 SERIES_PARTS = ("name", "type", "encoding", "compression")
 STEP_S = 2.0
+RETRY_S = 0.1
 
 
 @click.group()
@@ -103,21 +105,49 @@ def begin(session: Session, kind: Kind, wait_s: float, procedure: str | None, gi
 
 
 def follow(session: Session, id_: str, wait_s: float, first: Callable[[Any, float], Any]) -> dict[str, Any]:
-    """Until it is done and released, or the time is over: in short calls, so that a node may be lost meanwhile."""
+    """Until it is done and released, or the time is over: in short calls, so that a node may be lost meanwhile.
+
+    What got no answer is sent again, since its id makes that safe; it is never said to have done nothing after a call
+    whose outcome is unknown.
+    """
+    from raftgroup.errors import OutcomeUnknown, Unavailable
+
     until = time.monotonic() + wait_s
+    doubts: list[OutcomeUnknown] = []
+
+    def left() -> float:
+        return max(0.0, min(STEP_S, session.deadline_s / 2, until - time.monotonic()))
 
     async def run(client: Any) -> dict[str, Any]:
-        def left() -> float:
-            return max(0.0, min(STEP_S, session.deadline_s / 2, until - time.monotonic()))
-
-        view: dict[str, Any] = await first(client, left())
-        while not (view["ended"] and view["released"]) and left() > 0:
-            view = await client.procedure(id_, wait_s=left())
-        if view["error"] is not None:
-            raise by_code().get(view["error"]["code"], CatalogError)(view["error"]["message"])
+        view: dict[str, Any] | None = None
+        call = first
+        while view is None or (not (view["ended"] and view["released"]) and left() > 0):
+            try:
+                view = await call(client, left())
+                call = again
+            except (OutcomeUnknown, Unavailable) as error:
+                if isinstance(error, OutcomeUnknown):
+                    doubts.append(error)
+                if not left() and view is not None:
+                    break
+                if not left():
+                    raise doubts[0] if doubts else error from None
+                await asyncio.sleep(RETRY_S)
         return view
 
-    return session.call(run)
+    async def again(client: Any, step_s: float) -> Any:
+        return await client.procedure(id_, wait_s=step_s)
+
+    view: dict[str, Any] = session.call(run)
+    if view["error"] is not None:
+        raise_for(session, view["error"])
+    return view
+
+
+def raise_for(session: Session, error: dict[str, str]) -> NoReturn:
+    """As the node would have refused it, if it had been waited for."""
+    kind = by_code().get(error["code"], CatalogError)
+    session.fail(Failure(REFUSED, error["code"], error["message"], kind.retry))
 
 
 def told(session: Session, view: dict[str, Any], wait_s: float) -> None:

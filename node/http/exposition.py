@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from catalog.procedures import ENDED
+from node.catalog.runner import Runner
 from node.cluster_view import not_ready
 from node.http.families import counter, counters, gauge, gauges, histogram
 from node.http.vault_exposition import info, recovery_families, topology_families
@@ -22,6 +24,8 @@ class Exposition(Collector):
         yield from self._node()
         yield from self._store()
         yield from self._requests()
+        if self._service.catalog is not None:
+            yield from catalog_families(self._service.catalog.runner)
         if self._service.topology is not None:
             yield from topology_families(self._service.topology)
         yield from recovery_families(self._service.vault)
@@ -70,3 +74,9 @@ class Exposition(Collector):
         yield counter("palisade_connections_refused", "Clients for whom there were no file descriptors.", refused)
         yield histogram("palisade_write_seconds", "From request to result of a write.", metrics.write_latency)
         yield histogram("palisade_fsync_seconds", "Syncs of the journal.", metrics.fsync_latency)
+
+
+def catalog_families(runner: Runner) -> Iterator[Metric]:
+    yield gauge("palisade_procedures_open", "Procedures that this node carries out now.", len(runner.working))
+    ended = ((state.value, runner.ended[state]) for state in sorted(ENDED, key=lambda state: state.value))
+    yield counters("palisade_procedures", "Procedures that ended here, by their end.", "state", ended)

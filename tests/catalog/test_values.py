@@ -152,6 +152,7 @@ def test_whatever_comes_in_a_field_it_is_taken_or_refused(case: Any, data: st.Da
     assert said is None or name in said
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_whatever_is_sent_as_a_request_it_is_taken_or_refused(given_: Any) -> None:
     for kind in KINDS.values():
@@ -222,6 +223,20 @@ async def test_a_damaged_row_fails_the_procedure_that_needs_it_and_names_it() ->
     assert done.failed.code == "catalog-damaged"
     assert "palisade/catalog/databases/plant" in done.failed.text
     assert world.below(keys.LOCKS) == {}
+
+
+async def test_a_record_that_somebody_else_wrote_removes_nothing_but_what_a_catalog_would() -> None:
+    """A prefix such as "" in a record would be the end of everything."""
+    world = await world_for(CASES[1][0])
+    await world.submit("mine", "drop-database", database="plant")
+    procedure = await world.engine().read("mine")
+    whole = json.loads(to_bytes(procedure))
+    wrong = ("", "/", "palisade/", "palisade.data/", "palisade.data", "palisade.data/a", "/catalog/")
+    wrong += ("palisade/catalog/tables/", "palisade/catalog/tables/a", "palisade/catalog/permissions/users/a/")
+    for prefix in wrong:
+        packed = json.dumps({**whole, "state": "destroying", "destroy": [prefix]}).encode()
+        with pytest.raises(DamagedRow, match="mine"):
+            from_bytes(procedure.key, packed, 7)
 
 
 # Locks.

@@ -90,3 +90,23 @@ async def test_operations_sent_to_all_nodes_at_once_are_carried_out_once_each(cl
     dropped = await nodes[2].ask("DELETE", "/v1/catalog/databases/crowd?wait_s=30", timeout_s=60)
     assert dropped is not None
     assert dropped["http_status"] == 200, dropped
+
+
+async def test_a_command_whose_first_node_stands_still_finds_another_one(cluster: Cluster) -> None:
+    """Issue 4, point 4: a node is stopped, and the operation goes through all the same."""
+    await cluster.running[0].ask("PUT", "/v1/catalog/databases/still?wait_s=30")
+    leader = await cluster.leader()
+    for still in (next(node for node in cluster.running if node is not leader), leader):
+        endpoints = ",".join([still.stream, *(node.stream for node in cluster.running if node is not still)])
+        still.pause()
+        code, out, err = await palisade(
+            "catalog", "create-table", f"still.{still.id}", "--column", "a:text", "--endpoints", endpoints
+        )
+        still.resume()
+        assert code == 0, err
+        assert out.startswith("create-table: done")
+        await cluster.ready()
+    for node in cluster.running:
+        listed = await node.get("/v1/catalog/tables?below=still")
+        assert listed is not None
+        assert len(listed["objects"]) == 2

@@ -134,3 +134,13 @@ async def test_a_node_without_a_catalog_says_so(http: ClientSession, service: Se
     service.catalog = catalog
     assert status == 400
     assert "keeps no catalog" in found["detail"]
+
+
+async def test_metrics_say_how_procedures_end(http: ClientSession) -> None:
+    await done(http, "PUT", "/v1/catalog/databases/plant")
+    await call(http, "PUT", "/v1/catalog/databases/plant")
+    async with http.get("/metrics") as answer:
+        text = await answer.text()
+    assert 'palisade_procedures_total{state="done"} 1' in text
+    assert 'palisade_procedures_total{state="failed"} 1' in text
+    assert "palisade_procedures_open 0" in text

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import node.local
+from catalog.errors import NotCancellable
 from metastore.errors import Compacted, KeyTooLarge
 from metastore.requests import Compare, CompareResult, CompareTarget, Put
 from node.folder import FolderError
@@ -102,3 +103,21 @@ async def test_a_folder_in_use_or_of_somebody_else_is_refused(tmp_path: Path) ->
     with pytest.raises(FolderError, match="not empty"):
         async with node.local.open(tmp_path / "other"):
             pass
+
+
+async def test_the_catalog_works_without_a_cluster_and_goes_on_after_the_next_start(tmp_path: Path) -> None:
+    """A drop that was begun before the store was closed is carried out when it is opened again (F9)."""
+    async with node.local.open(tmp_path) as store:
+        await store.catalog_do("create-database", {"database": "plant"}, procedure="p1", wait_s=5)
+        columns = [{"name": "value", "type": "double"}]
+        await store.catalog_do("create-table", {"table": "plant.t", "columns": columns}, procedure="p2", wait_s=5)
+        table = await store.catalog_object("tables", "plant.t")
+        await store.put(f"{table['data']}m1/1", "x")
+        await store.catalog_do("drop-table", {"table": "plant.t"}, procedure="p3", wait_s=0)
+    async with node.local.open(tmp_path) as store:
+        dropped = await store.procedure("p3", wait_s=10)
+        assert (dropped["state"], dropped["destroyed"]) == ("done", 1)
+        assert await store.catalog_objects("tables") == []
+        assert [each["id"] for each in await store.procedures()] == ["p3", "p2", "p1"]
+        with pytest.raises(NotCancellable):
+            await store.procedure_cancel("p3")
