@@ -97,6 +97,39 @@ async def put_aside(follower: WithVault) -> None:
     assert code == 0, said
 
 
+async def test_without_a_majority_a_recovery_waits_goes_on_and_is_stopped_cleanly(
+    new_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """scenarios.md, "Recovery": the majority is lost and comes back; stop during recovery: clean, no hang."""
+    cluster = new_cluster()
+    cluster.start()
+    await cluster.ready()
+    follower = WithVault(tmp_path, "f1", join=cluster["n1"].http)
+    follower.start()
+    try:
+        await caught_up(follower, await write(cluster, "before"))
+        assert await follower.stop() == 0
+        revision = await write(cluster, "missed")
+        for lost in (cluster["n2"], cluster["n3"]):
+            lost.pause()
+        follower.start()
+        await until(lambda: waits(follower), "the follower waiting")
+        assert await follower.stop(within_s=10) == 0
+        follower.start()
+        await until(lambda: waits(follower), "the follower waiting again")
+        for lost in (cluster["n2"], cluster["n3"]):
+            lost.resume()
+        await caught_up(follower, revision)
+        assert follower.kept_report()["case"] == "b"
+    finally:
+        follower.kill()
+
+
+async def waits(follower: WithVault) -> bool:
+    ready = await follower.get("/readyz", timeout_s=2)
+    return ready is not None and ready["http_status"] == 503 and "seeking" in ready["reasons"][0]
+
+
 def flip_bytes_of_the_value(path: Path) -> None:
     content = path.read_bytes()
     assert NEEDLE in content

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession
@@ -86,6 +88,28 @@ async def test_it_serves_what_the_vault_has_and_marks_every_answer(alone: Client
     async with alone.get("/v1/recovery") as answer:
         (report,) = (await answer.json())["recoveries"]
         assert (report["case"], report["outcome"], report["lv"]) == ("standalone", "done", 21)
+
+
+async def test_it_starts_with_no_network_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """scenarios.md, "Recovery". It listens for who reads, and asks nobody: no name, no connection, no datagram."""
+    await fill(tmp_path / "f1")
+    reached: list[str] = []
+    loop = type(asyncio.get_running_loop())
+    for name in ("create_connection", "create_datagram_endpoint", "getaddrinfo", "sock_connect", "sock_sendto"):
+
+        def out_of_reach(*_: Any, name: str = name, **__: Any) -> Any:
+            reached.append(name)
+            raise OSError("Network is unreachable")
+
+        monkeypatch.setattr(loop, name, out_of_reach)
+    node = StandaloneNode(config_of(tmp_path / "f1"))
+    await node.start()
+    await asyncio.sleep(0.05)
+    await node.stop()
+    report = kept_report(tmp_path / "f1")
+    assert report is not None
+    assert (report["case"], report["outcome"], report["bytes_fetched"]) == ("standalone", "done", 0)
+    assert reached == []
 
 
 async def test_it_is_never_ready_and_refuses_what_needs_a_cluster(alone: ClientSession) -> None:
