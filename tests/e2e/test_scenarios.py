@@ -47,7 +47,7 @@ async def test_the_scenario_holds_and_its_report_names_the_right_case(name: str,
         ("replay", "always_join", {"case"}),
         ("join", "always_snapshot", {"case", "nothing-moved"}),
         ("paused-past-compaction", "difference_untold", {"none-skipped"}),
-        ("crash-in-eviction", "plan_forgotten", {"as-undisturbed"}),
+        ("crash-in-eviction", "half_left", {"as-undisturbed"}),
     ],
 )
 async def test_a_planted_fault_is_seen(

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import recovery.eviction
 import recovery.recover
+from node.partitions.disk import FolderDisk
+from node.partitions.shelf import INCOMING
 from recovery.decide import Case, Join, Snapshot, SnapshotReason
 from recovery.recover import Recovery
-from vault.vault import PLAN_DUE, Vault
 
 
 def always_join() -> None:
@@ -42,27 +42,20 @@ def difference_untold() -> None:
     Recovery._tell_difference = skip  # type: ignore[method-assign]
 
 
-def plan_forgotten() -> None:
-    """The stored plan of an eviction is made anew from what is there, as if nothing could be half there."""
-    plan = Vault.plan
+def half_left() -> None:
+    """What a start that died has left half written stays where it is. (That a plan is forgotten changes nothing here:
+    the versions of partitions are digests. tests/recovery/test_crashes.py shows it, of data that look whole.)"""
+    remove = FolderDisk.remove
 
-    def due(self: Vault) -> tuple[bytes, int] | None:
-        return None if plan(self) is None else (PLAN_DUE, 0)
+    async def unless_incoming(self: FolderDisk, file: str) -> None:
+        if not file.startswith(INCOMING):
+            await remove(self, file)
 
-    current = recovery.eviction._current_plan
-
-    async def anew(vault: Vault, resources: Any) -> Any:
-        Vault.plan = due  # type: ignore[method-assign]
-        try:
-            return await current(vault, resources)
-        finally:
-            Vault.plan = plan  # type: ignore[method-assign]
-
-    recovery.eviction._current_plan = anew
+    FolderDisk.remove = unless_incoming  # type: ignore[method-assign]
 
 
 FAULTS: dict[str, Callable[[], None]] = {
-    fault.__name__: fault for fault in (always_join, always_snapshot, difference_untold, plan_forgotten)
+    fault.__name__: fault for fault in (always_join, always_snapshot, difference_untold, half_left)
 }
 
 if __name__ == "__main__":
