@@ -91,7 +91,8 @@ async def _again(system: Palisade, number: int) -> float:
 async def _recovery(system: Palisade, number: int, case: Case) -> dict[str, Any]:
     """What the node says of its last recovery. Raises LoadFailed unless it was this case."""
     status, answer = await system.get(number, "/v1/recovery")
-    last: dict[str, Any] = answer["recoveries"][-1] if status == 200 else {}
+    found: list[dict[str, Any]] = answer["recoveries"] if status == 200 else []
+    last = found[-1] if found else {}
     if last.get("case") != case.value:
         raise LoadFailed(f"a recovery that was to be case {case.value} ended so: {last or status}")
     return last
