@@ -16,7 +16,7 @@ import pytest
 
 from node.client import Client
 from tests.support.load import Load, check_record
-from tests.support.processes import Cluster, FollowerProcess, palisade, until
+from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 from vault.opening import open_vault, read_vault
 from vault.seal import seal_all
 from vault.tables import Table
@@ -163,6 +163,38 @@ async def test_a_damaged_page_is_never_served_and_put_aside_it_costs_a_snapshot(
     await check_record(record, load.prefix, cluster.endpoints)
     await caught_up(follower, await write(cluster, "after"))
     await equal(cluster, follower)
+
+
+async def test_a_voter_with_a_damaged_vault_stops_and_is_one_again_with_a_new_vault(cluster: Cluster) -> None:
+    """Its store and its vote are sound: what it is told to put aside is the vault alone."""
+    voter = next(node for node in await cluster.followers() if node.id != "n1")
+    revision = await write(cluster, "damaged at a voter", 3, NEEDLE)
+    await until(lambda: lv_of(voter) >= revision, "the value in the voter's vault")
+    assert await voter.stop() == 0
+    flip_bytes_of_the_value(voter.data_dir / "vault" / "data.mdb")
+    voter.start()
+    await until(voter.ready, "the voter being ready")
+    await write(cluster, "damaged at a voter", 3)
+    assert await voter.ended() == REFUSED
+    (line,) = [line for line in voter.log().splitlines() if line.startswith("palisade node:")]
+    assert "the vault's value of b'damaged at a voter/" in line
+    assert "palisade vault reset" in line
+    async with Load(cluster.endpoints, "beside a damaged vault", timeout_s=20) as load:
+        code, _, said = await palisade("vault", "reset", "--confirm", "--data-dir", str(voter.data_dir))
+        assert code == 0, said
+        voter.start()
+        await cluster.ready()
+        record = await load.stop()
+    await check_record(record, load.prefix, cluster.endpoints)
+    await cluster.equal_digests()
+
+
+def lv_of(node: NodeProcess) -> int:
+    vault = read_vault(node.data_dir / "vault")
+    try:
+        return vault.revision
+    finally:
+        vault.close()
 
 
 async def test_vaults_that_were_swapped_are_refused_and_back_in_their_place_are_good(
