@@ -1,0 +1,1 @@
+"""Fencing: who may still answer from a cache, and when a change may be shown. Pure; see DESIGN.md."""
