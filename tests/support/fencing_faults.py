@@ -1,0 +1,281 @@
+"""Faults for `fencing_world.py`, each in a subclass of a production machine or in a rule of the world around it.
+
+The model check is proved by them: it has to find every one. Where a fault only shows under circumstances (a clock
+beyond its bound, a leader that never hears of its end), the circumstances are a scope of their own, in which the
+protocol without the fault holds: `BASES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from fencing.grants import Holding, Registration
+from fencing.holder import Holder, Lacks
+from fencing.lease import GrantVerdict, Lease
+from fencing.messages import Fenced, Grant, Hello, HolderId, Renew, Stage, State
+from fencing.registry import Registry, Standing
+from fencing.release import NotGranted, Releases
+from fencing.staging import Mark, Odd, Staging
+from fencing.timing import Timing
+from tests.support.fencing_parts import Scope
+
+
+class LeaseHolder(Holder):
+    """A holder with another kind of lease."""
+
+    kind: type[Lease] = Lease
+
+    def __init__(self, me: HolderId, timing: Timing, now: float, *, term: int = 0) -> None:
+        super().__init__(me, timing, now, term=term)
+        self._lease = self.kind(timing.fence_s, me.incarnation, now, term)
+
+
+class FromReceipt(Lease):
+    """lease_from_receipt: it runs from the arrival of the grant."""
+
+    def offer(self, grant: Grant, now: float, staged: int) -> GrantVerdict:
+        verdict = super().offer(grant, now, staged)
+        if verdict is GrantVerdict.ACCEPTED:
+            self._t0 = max(self._t0, now)
+        return verdict
+
+
+class Unrequired(Lease):
+    """ignore_required: it takes grants for who has staged more."""
+
+    def _judge(self, grant: Grant, now: float, staged: int) -> GrantVerdict:
+        return super()._judge(grant, now, grant.required)
+
+
+class AnyTerm(Lease):
+    """stale_term: it takes grants of leaders that it knows to lead no more."""
+
+    def see_term(self, term: int) -> bool:
+        super().see_term(term)
+        return True
+
+
+class AnyIncarnation(Lease):
+    """other_incarnation: it takes what the process before it asked for, before and after a promise of its own."""
+
+    def _judge(self, grant: Grant, now: float, staged: int) -> GrantVerdict:
+        if grant.incarnation != self._incarnation:
+            return GrantVerdict.KEPT if staged < grant.required else GrantVerdict.ACCEPTED
+        return super()._judge(grant, now, staged)
+
+
+class FromReceiptHolder(LeaseHolder):
+    kind = FromReceipt
+
+
+class UnrequiredHolder(LeaseHolder):
+    kind = Unrequired
+
+
+class AnyTermHolder(LeaseHolder):
+    kind = AnyTerm
+
+
+class AnyIncarnationHolder(LeaseHolder):
+    kind = AnyIncarnation
+
+
+class FaithlessHolder(Holder):
+    """no_promise: it says that it serves nothing, and takes the grants that are under way all the same."""
+
+    def promise(self, now: float) -> Fenced | None:
+        if self._state is State.ACTIVE or self._welcomed is None:
+            return None
+        return Fenced(self._welcomed, max(now, self._lease._asked))
+
+
+class HastyHolder(Holder):
+    """unstaged_activation: it becomes active with events in its vault that are not released, and not marked."""
+
+    def _lacks(self, now: float, lv: int) -> Lacks | None:
+        return super()._lacks(now, min(lv, self._staging.staged))
+
+
+class AnyChain(Staging):
+    """other_chain: it takes a stage that was under way before it joined anew."""
+
+    def take(self, stage: Stage) -> Mark | Odd:
+        return super().take(replace(stage, chain=self._chain))
+
+
+class AnyChainHolder(Holder):
+    def __init__(self, me: HolderId, timing: Timing, now: float, *, term: int = 0) -> None:
+        super().__init__(me, timing, now, term=term)
+        self._staging = AnyChain(me.incarnation)
+
+
+class Gapless(Staging):
+    """gap: it takes a stage that begins behind the end of the last one."""
+
+    def take(self, stage: Stage) -> Mark | Odd:
+        after = min(stage.after, self._received if self._join_lv is None else self._join_lv)
+        return super().take(replace(stage, after=after))
+
+
+class GaplessHolder(Holder):
+    def __init__(self, me: HolderId, timing: Timing, now: float, *, term: int = 0) -> None:
+        super().__init__(me, timing, now, term=term)
+        self._staging = Gapless(me.incarnation)
+
+
+class NoStage(Registry):
+    """no_stage: a change is released as soon as it is committed."""
+
+    def blocks(self, revision: int, now: float, latest: int) -> bool:
+        return False
+
+    def safe_up_to(self, now: float, latest: int) -> int:
+        return latest
+
+
+class NoReset(Registry):
+    """no_reset: a new leader does not count on leases of before its term."""
+
+    def begin(self, registered: Iterable[Registration], now: float) -> None:
+        super().begin(registered, now)
+        for held in self:
+            held.leases.clear()
+
+
+class ByName(Registry):
+    """ghost: what another vault of the same name says counts for the first one."""
+
+    def find(self, holder: HolderId) -> Holding | None:
+        return self._by_node.get(holder.node)
+
+    def standing(self, hello: Hello) -> Standing:
+        return Standing.NEW if self._by_node.get(hello.holder.node) is None else Standing.REGISTERED
+
+
+class ReadsAtOnce(Releases):
+    """new_leader_reads: a new leader takes everything for released that is committed."""
+
+    def begin_term(self, term: int, now: float, registered: Iterable[Registration], lm: int) -> None:
+        super().begin_term(term, now, registered, lm)
+        self._waiting.clear()
+        self._rr = lm
+
+
+class Unbound(Releases):
+    """unbound_grant: grants require nothing, and the verdict counts from the last one, whenever that was."""
+
+    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> Grant | NotGranted:
+        granted = super().renew(holder, renew, now, quorum_lease=quorum_lease)
+        held = self._registry.find(holder)
+        if not isinstance(granted, Grant) or held is None:
+            return granted
+        held.leases.clear()
+        held.leases.append((0, now))
+        return replace(granted, required=0)
+
+
+class Unnoted(Releases):
+    """unnoted_grant: it does not note what it grants."""
+
+    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> Grant | NotGranted:
+        held = self._registry.find(holder)
+        before = list(held.leases) if held is not None else []
+        granted = super().renew(holder, renew, now, quorum_lease=quorum_lease)
+        if held is not None:
+            held.leases.clear()
+            held.leases.extend(before)
+        return granted
+
+
+class AnyPromise(Releases):
+    """promise_of_another_term: a promise made to another leader counts."""
+
+    def fenced(self, holder: HolderId, fenced: Fenced, now: float) -> bool:
+        return super().fenced(holder, replace(fenced, term=self.term), now)
+
+
+class OldPromise(Releases):
+    """promise_before_grant: a promise counts although it was granted something since."""
+
+    def fenced(self, holder: HolderId, fenced: Fenced, now: float) -> bool:
+        return super().fenced(holder, replace(fenced, at=1e9), now)
+
+
+class HelloIsPromise(Releases):
+    """hello_is_promise: a Hello of one that serves nothing counts as a promise."""
+
+    def hello(self, hello: Hello, now: float) -> Standing:
+        standing = super().hello(hello, now)
+        held = self._registry.find(hello.holder)
+        if held is not None and hello.state is not State.ACTIVE:
+            held.leases.clear()
+        return standing
+
+
+PATIENT = Timing(fence_s=2.0, drift=0.0, margin_s=1e6)
+"""Nobody is ever judged fenced by time."""
+DRIFT = Timing(fence_s=2.0, drift=0.1, margin_s=2.0 * 2 * 0.1**2 / 0.9)
+
+PLAIN = Scope()
+DRIFTING = replace(
+    PLAIN, timing=DRIFT, rates=(0.9, 1.0, 1.1), leader_rates=(1.1, 1.0, 0.9), tick_s=0.2, ticks=30, weights={"tick": 5}
+)
+"""Clocks as fast and as slow as the bound allows, and the least margin."""
+DEAF = replace(
+    PLAIN, timing=PATIENT, asks_quorum=False, powers=False, holders=1, weights={"depose": 0, "hello": 2, "elect": 3}
+)
+"""Leaders that never hear of their end, and grant on. Then only answers release, and terms have to protect them."""
+ALONE = replace(PLAIN, holders=1, terms=3, leader_nodes=1, weights={"kill": 4, "lose": 3, "elect": 2})
+"""One holder that is often killed, and one node that is elected again and again, with what it was sent before."""
+THREE = replace(PLAIN, holders=3, revisions=4, terms=3, eventual=(2,))
+"""Three holders; one of the revisions concerns nobody."""
+RETURNS = {
+    "reboot": 2.0, "power": 0.7, "renew": 1, "deliver": 8, "hold": 3, "arrive": 3, "calm": 2, "succeed": 1, "probe": 3,
+    "tick": 2,
+}  # fmt: skip
+RETURNING = replace(ALONE, weights={}, moves=RETURNS)
+"""Processes and leaders come back, and find messages that were under way for a long time."""
+JOINS = {
+    "reboot": 1.0, "deliver": 8, "hold": 1, "arrive": 1, "calm": 0.7, "stage": 3, "mark": 3, "join": 2, "listen": 3,
+    "activate": 4, "apply": 3, "commit": 2, "learn": 3, "advance": 3, "release": 1, "renew": 1, "probe": 1, "tick": 0.7,
+}  # fmt: skip
+JOINING = replace(PLAIN, revisions=6, moves=JOINS)
+"""Holders join while changes go on."""
+GRANT_HELD = ("renew", "deliver", "hold", "power", "start")
+PROMISE_HELD = ("reboot", "deliver", "deliver", "hold")
+STAGES_HELD = ("commit", "learn", "stage", "stage", "commit", "learn", "stage", "stage", "hold", "hold")
+JOINED = ("reboot", "deliver", "deliver", "deliver", "join", "deliver", "stage", "deliver", "mark")
+BASES = {
+    "plain": PLAIN, "drifting": DRIFTING, "deaf": DEAF, "alone": ALONE, "three": THREE, "returning": RETURNING,
+    "joining": JOINING,
+}  # fmt: skip
+
+FAULTS = {
+    "lease_from_receipt": replace(PLAIN, holder=FromReceiptHolder),
+    "grant_without_quorum": replace(PLAIN, asks_quorum=False, weights={"depose": 0}),
+    "no_stage": replace(PLAIN, registry=NoStage),
+    "ignore_required": replace(PLAIN, holder=UnrequiredHolder),
+    "no_promise": replace(PLAIN, holder=FaithlessHolder),
+    "no_reset": replace(PLAIN, registry=NoReset),
+    "new_leader_reads": replace(PLAIN, releases=ReadsAtOnce),
+    "unbound_grant": replace(ALONE, releases=Unbound),
+    "unnoted_grant": replace(PLAIN, releases=Unnoted),
+    "stale_term": replace(DEAF, holder=AnyTermHolder),
+    "drift_beyond_the_bound": replace(DRIFTING, rates=(0.7, 1.0, 1.3), leader_rates=(1.3, 1.0, 0.7)),
+    "ghost": replace(PLAIN, registry=ByName, weights={"replace": 10}),
+    "name_taken_over_at_once": replace(
+        ALONE, checks_vault=False, leader_nodes=2, weights={"replace": 10, "register": 3, "elect": 3}
+    ),
+    "other_incarnation": replace(RETURNING, prelude=GRANT_HELD, holder=AnyIncarnationHolder),
+    "promise_of_another_term": replace(RETURNING, prelude=PROMISE_HELD, releases=AnyPromise),
+    "promise_before_grant": replace(RETURNING, prelude=PROMISE_HELD, releases=OldPromise),
+    "hello_is_promise": replace(RETURNING, releases=HelloIsPromise),
+    "other_chain": replace(JOINING, prelude=STAGES_HELD, holder=AnyChainHolder),
+    "gap": replace(PLAIN, holder=GaplessHolder, weights={"lose": 3}),
+    "early_staged": replace(PLAIN, marks_first=False),
+    "unstaged_activation": replace(JOINING, prelude=JOINED, holder=HastyHolder),
+    "open_gate": replace(PLAIN, gated=False),
+    "page_left_open": replace(PLAIN, fences_at_start=False, weights={"kill": 4}),
+    "unchecked_reader": replace(PLAIN, checks=False),
+}

@@ -1,0 +1,131 @@
+"""A leader and its holders without a network between them, for tests that say step by step what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fencing.holder import Holder
+from fencing.messages import Grant, Hello, HolderId, Release, Row, Stage, Staged, State, Welcome
+from fencing.registry import registration_of
+from fencing.release import Registration, Releases
+from fencing.session import Session
+from fencing.staging import Mark
+from fencing.timing import Timing
+
+TIMING = Timing()
+T_FENCE = TIMING.fence_s
+T_PROCEED = TIMING.proceed_s()
+
+
+class Pair:
+    """One leader, and one holder per name; all clocks show the same. Revisions are strict unless `eventual` says so."""
+
+    def __init__(self, *names: str, lm: int = 0, now: float = 100.0, term: int = 1, timing: Timing = TIMING) -> None:
+        self.timing = timing
+        self.now = now
+        self.term = term
+        self.leader = Releases(timing)
+        self.holders = {name: self.process(name, 1) for name in names}
+        self.registered = {name: Registration(name, f"{name}-v", timing.fence_s) for name in names}
+        self.sessions: dict[str, Session] = {}
+        self.leader.begin_term(term, now, self.registered.values(), lm)
+
+    def process(self, name: str, incarnation: int, vault: str | None = None) -> Holder:
+        return Holder(HolderId(name, vault or f"{name}-v", incarnation), self.timing, self.now)
+
+    def elect(self) -> None:
+        """Another leader, which is told nothing but what is replicated."""
+        self.term += 1
+        lm = self.leader.lm
+        self.leader = Releases(self.timing)
+        self.leader.begin_term(self.term, self.now, self.registered.values(), lm)
+        self.sessions.clear()
+
+    def connect(self, name: str, lv: int | None = None) -> Hello:
+        """Hello and what follows: a holder that serves nothing promises."""
+        holder = self.holders[name]
+        hello = holder.hello(self.now, self.leader.lm if lv is None else lv)
+        self.leader.hello(hello, self.now)
+        self.sessions[name] = Session(hello)
+        fenced = holder.on_welcome(self.welcome(), self.now)
+        if fenced is not None:
+            self.leader.fenced(holder.me, fenced, self.now)
+        return hello
+
+    def welcome(self) -> Welcome:
+        return Welcome(self.leader.term, self.leader.lm, self.leader.rr)
+
+    def join(self, name: str) -> None:
+        self.leader.advance(self.now)
+        self.sessions[name].on_join(self.holders[name].join(self.now, self.leader.lm))
+
+    def stage(self, name: str, *, deliver: bool = True, acknowledge: bool = True) -> Stage | None:
+        """What is due is staged, marked and acknowledged, or lost on the way there or back."""
+        due = self.sessions[name].next_range(self.leader.lm, self.leader.rr)
+        if due is None:
+            return None
+        stage = due.stage(self.leader.term, rows(range(due.after + 1, due.upto + 1)))
+        self.sessions[name].sent(due)
+        if deliver:
+            taken = self.holders[name].on_stage(stage, self.now)
+            staged = self.holders[name].marked(taken, self.now) if isinstance(taken, Mark) else taken
+            if acknowledge and isinstance(staged, Staged):
+                self.leader.staged(self.holders[name].me, staged.upto, self.now)
+        return stage
+
+    def renew(self, name: str, *, quorum_lease: bool = True, deliver: bool = True) -> Grant | None:
+        """Asks for a lease; the answer is lost unless `deliver`."""
+        renew = self.holders[name].renew(self.now)
+        granted = self.leader.renew(self.holders[name].me, renew, self.now, quorum_lease=quorum_lease)
+        if not isinstance(granted, Grant):
+            return None
+        if deliver:
+            self.holders[name].on_grant(granted, self.now)
+        return granted
+
+    def serve(self, *names: str) -> None:
+        """From wherever they are to ACTIVE."""
+        for name in names or tuple(self.holders):
+            if name not in self.sessions:
+                self.connect(name)
+        for name in names or tuple(self.holders):
+            holder = self.holders[name]
+            if holder.wants_join:
+                self.join(name)
+            self.stage(name)
+            if holder.wants_recovery(self.now):
+                holder.begin_recovery(self.now)
+                holder.recovered(self.now)
+            self.now += 1e-3
+            self.renew(name)
+            lacks = holder.activate(self.now, self.leader.lm)
+            assert holder.state is State.ACTIVE, lacks
+
+    def write(self, *, strict: bool = True) -> int:
+        """One revision is committed."""
+        revision = self.leader.lm + 1
+        self.leader.committed(revision, self.now, (revision, revision) if strict else None)
+        return revision
+
+    def release(self, names: Iterable[str] = ()) -> int | None:
+        released = self.leader.advance(self.now)
+        for name in names or self.holders:
+            if self.leader.rr is not None:
+                self.holders[name].on_release(Release(self.leader.term, self.leader.rr), self.now)
+        return released
+
+    def replace(self, name: str, vault: str) -> Hello:
+        """Another process comes under this name, with another vault."""
+        self.holders[name] = self.process(name, 2, vault)
+        hello = self.holders[name].hello(self.now, 0)
+        self.sessions.pop(name, None)
+        return hello
+
+    def register(self, hello: Hello) -> None:
+        registration = registration_of(hello)
+        self.registered[registration.node] = registration
+        self.leader.registry.register(registration, self.now)
+
+
+def rows(revisions: Iterable[int]) -> tuple[Row, ...]:
+    return tuple((revision, b"k%d" % revision, b"v") for revision in revisions)

@@ -1,0 +1,225 @@
+"""The parts of `fencing_world.py`: how large it is, its vaults, processes and leaders, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencing.holder import Holder
+from fencing.lease import NEVER
+from fencing.messages import Hello, HolderId, State
+from fencing.registry import Registry
+from fencing.release import Registration, Releases
+from fencing.session import Session
+from fencing.staging import Mark
+from fencing.timing import Timing
+
+MESSAGES_MAX = 8
+TIMING = Timing(fence_s=2.0, drift=0.0, margin_s=0.0)
+
+
+class Stale(AssertionError):
+    """Somebody was shown a value older than one that was shown before."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How large the world is, and which of its rules are broken on purpose."""
+
+    holders: int = 2
+    revisions: int = 3
+    terms: int = 2
+    ticks: int = 14
+    tick_s: float = 0.5
+    keys: int = 2
+    """Revision r writes key r % keys."""
+    leader_nodes: int = 2
+    """Terms are led by these nodes in turn."""
+    processes: int = 4
+    quorum_s: float = 1.0
+    timing: Timing = TIMING
+    rates: tuple[float, ...] = (1.0,)
+    """Of the holders' clocks."""
+    leader_rates: tuple[float, ...] = (1.0,)
+    eventual: tuple[int, ...] = ()
+    """Revisions that change nothing strict."""
+    crashes: bool = True
+    powers: bool = True
+    holder: type[Holder] = Holder
+    releases: type[Releases] = Releases
+    session: type[Session] = Session
+    registry: type[Registry] = Registry
+    asks_quorum: bool = True
+    """False: a leader grants without looking at its quorum lease."""
+    fences_at_start: bool = True
+    """False: a process that starts leaves the fence page as it is."""
+    gated: bool = True
+    """False: the vault applies whatever is committed."""
+    checks: bool = True
+    """False: a reader looks at the fence page only when it is opened."""
+    calm_at_start: bool = True
+    """The world begins with all holders serving."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Which moves a walk makes more often."""
+    moves: Mapping[str, float] | None = None
+    """Only these moves, this often."""
+    prelude: tuple[str, ...] = ()
+    """What each walk begins with."""
+    marks_first: bool = True
+    """False: a stage is acknowledged before the marks are committed."""
+    checks_vault: bool = True
+    """False: another vault takes a name over without waiting for the readers of the first."""
+
+
+class Vault:
+    """What a node holds of the register, with its fence page and a reader in another process."""
+
+    __slots__ = ("activation", "active", "deadline", "lv", "marks", "name", "opened", "read", "released", "term")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lv = 0
+        self.marks: tuple[int, ...] = ()
+        self.active = False
+        self.deadline = NEVER
+        self.released = 0
+        self.term = 0
+        self.activation = 0
+        self.read: tuple[int, int, int, int | None] | None = None
+        """A read under way: of which key, what had been shown when it began, the activation, what it has found so
+        far."""
+        self.opened = False
+
+    def clean(self) -> None:
+        gone = min(self.lv, self.released)
+        if self.marks and self.marks[0] <= gone:
+            self.marks = tuple(mark for mark in self.marks if mark > gone)
+
+
+class Process:
+    """One holder: alive or not. Its clock is that of its machine."""
+
+    __slots__ = ("holder", "incarnation", "leader", "node", "offset", "queue", "rate", "vault")
+
+    def __init__(self, node: str, vault: Vault, incarnation: int, rate: float) -> None:
+        self.node = node
+        self.vault = vault
+        self.incarnation = incarnation
+        self.rate = rate
+        self.offset = 1000.0 * (int(vault.name[-1]) + 1) + 100.0 * int(node[-1])
+        self.holder: Holder | None = None
+        self.queue: list[Mark] = []
+        self.leader = 0
+
+    @property
+    def id(self) -> HolderId:
+        return HolderId(self.node, self.vault.name, self.incarnation)
+
+
+class Leader:
+    """Of one term. It may not have heard that there is another one."""
+
+    __slots__ = ("quorum_until", "rate", "releases", "sessions", "term", "wanted")
+
+    def __init__(self, term: int, releases: Releases, rate: float) -> None:
+        self.term = term
+        self.releases = releases
+        self.rate = rate
+        self.quorum_until = 0.0
+        self.sessions: dict[int, Session] = {}
+        self.wanted: dict[int, Hello] = {}
+
+
+Message = tuple[str, int, int, Any]
+"""To 'L'eader or 'H'older; which node of the leaders; which process; what."""
+
+
+@dataclass
+class Parts:
+    """What there is now."""
+
+    scope: Scope
+    now: float = 0.0
+    lm: int = 0
+    shown: list[int] = field(default_factory=list)
+    """The newest value of each key that anybody was shown."""
+    reads: int = 0
+    incarnations: int = 0
+    ticks: int = 0
+    registered: dict[str, Registration] = field(default_factory=dict)
+    leaders: list[Leader] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    held: list[Message] = field(default_factory=list)
+    """They are under way for a long time."""
+
+    # Time
+
+    def leader_clock(self, leader: Leader) -> float:
+        return 7.0 + leader.rate * self.now
+
+    @staticmethod
+    def clock(process: Process, now: float) -> float:
+        return process.offset + process.rate * now
+
+    def latest(self, key: int, upto: int) -> int:
+        """The value of the key as of that revision."""
+        keys, eventual = self.scope.keys, self.scope.eventual
+        while upto > 0 and (upto % keys != key or upto in eventual):
+            upto -= 1
+        return upto
+
+    def latest_strict(self, upto: int) -> int:
+        """The latest strict revision up to there."""
+        while upto in self.scope.eventual:
+            upto -= 1
+        return upto
+
+    def value(self, vault: Vault, key: int) -> int | None:
+        """What a reader finds in this vault; None: the key is pending."""
+        keys = self.scope.keys
+        for mark in reversed(vault.marks):
+            if mark % keys == key:
+                return mark if mark <= vault.released else None
+        return self.latest(key, vault.lv)
+
+    def show(self, key: int, value: int, before: int, where: str) -> None:
+        """A reader was shown it, for whom `before` had been shown when the read began."""
+        self.reads += 1
+        if value < before:
+            raise Stale(f"{where} shows {value} for key {key}, and {before} had been shown")
+        self.shown[key] = max(self.shown[key], value)
+
+    def _alive(self, want: Callable[[Holder, Process], bool]) -> list[int]:
+        return [i for i, p in enumerate(self.processes) if p.holder is not None and want(p.holder, p)]
+
+    def _call(self, number: int, method: str, *arguments: Any) -> Any:
+        """A call of the holder, and what its caller does after it: publish."""
+        process = self.processes[number]
+        holder = process.holder
+        assert holder is not None
+        answer = getattr(holder, method)(*arguments)
+        vault = process.vault
+        active = holder.state is State.ACTIVE
+        if active and not vault.active:
+            vault.activation += 1
+        vault.active, vault.deadline = active, holder.deadline
+        vault.released = max(vault.released, holder.released)
+        vault.term = holder.term
+        return answer
+
+    def _tell(self, number: int, what: Any) -> None:
+        if what is not None:
+            process = self.processes[number]
+            self._send(("L", process.leader, number, (process.id, what)))
+
+    def _send(self, message: Message) -> None:
+        """The oldest is lost where there are too many under way."""
+        if message not in self.messages:
+            if len(self.messages) >= MESSAGES_MAX:
+                del self.messages[0]
+            self.messages.append(message)
+
+    def _clock_of(self, number: int) -> float:
+        return self.clock(self.processes[number], self.now)

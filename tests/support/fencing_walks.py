@@ -1,0 +1,186 @@
+"""Ways through `fencing_world.py`: walks at random, and every one in a small scope.
+
+`python -m tests.support.fencing_walks --walks 1000000 --seed 7` walks on its own; `--plant no_promise` walks with a
+fault of `fencing_faults.py`; `--exhaustive DEPTH` takes every way of so many steps. What it finds, it prints as short
+as it can.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.support.fencing_faults import BASES, FAULTS
+from tests.support.fencing_freeze import clone, freeze
+from tests.support.fencing_parts import Scope, Stale
+from tests.support.fencing_world import World
+
+FINE = {
+    "tick": 3, "quorum": 3, "elect": 1.5, "commit": 3, "learn": 3, "depose": 0.2, "advance": 6, "answer": 2, "stage": 6,
+    "release": 3, "register": 2, "unregister": 0.1, "hello": 1, "join": 6, "renew": 4, "notice": 3, "promise": 0.5,
+    "stop": 0.1, "mark": 8, "unmark": 0.2, "listen": 6, "activate": 8, "apply": 3, "start": 3, "kill": 0.2,
+    "power": 0.1, "replace": 0.1, "deliver": 20, "repeat": 2, "lose": 1, "look": 2, "fetch": 2, "finish": 2, "read": 6,
+    "hold": 0.5, "arrive": 0.5,
+}  # fmt: skip
+"""How often a walk tries what, one small step at a time."""
+COARSE = FINE | {
+    "tick": 2, "quorum": 1, "elect": 0.3, "commit": 1, "learn": 2, "advance": 2, "promise": 1, "deliver": 16, "repeat":
+    1, "hold": 6, "arrive": 6, "calm": 3, "probe": 4, "reboot": 1, "succeed": 1,
+}  # fmt: skip
+"""The same where several steps are often made as one: further from the beginning, and less mixed."""
+MOVES = tuple(COARSE)
+STEPS = 200
+
+Step = tuple[str, Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A way that ends in a stale answer."""
+
+    walk: int
+    stale: str
+    steps: tuple[Step, ...]
+
+
+def begin(scope: Scope) -> World:
+    """All holders serve."""
+    world = World(scope)
+    if scope.calm_at_start:
+        world.calm(0)
+    return world
+
+
+def walk(scope: Scope, rng: Random, steps: int = STEPS) -> tuple[World, list[Step], str | None]:
+    """One way at random; the world at its end, what happened, and what was stale, if something was."""
+    world = begin(scope)
+    taken: list[Step] = []
+    style = scope.moves or rng.choice((FINE, COARSE))
+    weights = [style.get(move, 0) * scope.weights.get(move, 1) for move in MOVES]
+    for move in (*scope.prelude, *rng.choices(MOVES, weights, k=steps)):
+        found = world.options(move)
+        if found:
+            option = found[0] if len(found) == 1 else rng.choice(found)
+            taken.append((move, option))
+            try:
+                world.do(move, option)
+            except Stale as stale:
+                return world, taken, str(stale)
+    return world, taken, None
+
+
+def search(scope: Scope, walks: int, seed: int = 1, steps: int = STEPS) -> tuple[Found | None, int]:
+    """Walks until something stale is found; and how many reads there were."""
+    reads = 0
+    for number in range(walks):
+        world, taken, stale = walk(scope, Random(seed * 1_000_003 + number), steps)
+        reads += world.reads
+        if stale is not None:
+            return Found(number, stale, tuple(shorten(scope, taken))), reads
+    return None, reads
+
+
+def replay(scope: Scope, steps: list[Step]) -> bool:
+    """Whether these steps end in a stale answer; what is not possible is left out."""
+    world = begin(scope)
+    for move, option in steps:
+        if option in world.options(move):
+            try:
+                world.do(move, option)
+            except Stale:
+                return True
+    return False
+
+
+def shorten(scope: Scope, steps: list[Step]) -> list[Step]:
+    """Leaves out what is not needed for it."""
+    number = len(steps)
+    while number:
+        number -= 1
+        fewer = steps[:number] + steps[number + 1 :]
+        if replay(scope, fewer):
+            steps = fewer
+    return steps
+
+
+def explore(scope: Scope, depth: int, states_max: int) -> tuple[Found | None, int, bool]:
+    """Every way of so many steps, going on from equal worlds only once: what is stale, how many worlds, whether that
+    was all of them."""
+    start = begin(scope)
+    came: dict[Any, tuple[Any, Step] | None] = {freeze(start): None}
+    frontier = [(start, next(iter(came)))]
+    for _ in range(depth):
+        following: list[tuple[World, Any]] = []
+        for world, place in frontier:
+            for move in MOVES:
+                for number, option in enumerate(world.options(move)):
+                    after = clone(world)
+                    try:
+                        after.do(move, after.options(move)[number])
+                    except Stale as stale:
+                        return Found(len(came), str(stale), (*_way(came, place), (move, option))), len(came), False
+                    there = freeze(after)
+                    if there not in came:
+                        came[there] = (place, (move, option))
+                        following.append((after, there))
+            if len(came) >= states_max:
+                return None, len(came), False
+        frontier = following
+    return None, len(came), True
+
+
+def _way(came: dict[Any, tuple[Any, Step] | None], place: Any) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    while (before := came[place]) is not None:
+        place, step = before
+        steps.append(step)
+    return tuple(reversed(steps))
+
+
+def main() -> None:
+    options = _parser().parse_args()
+    scope = FAULTS[options.plant] if options.plant else BASES[options.base]
+    began = time.monotonic()
+    if options.exhaustive:
+        found, worlds, everything = explore(scope, options.exhaustive, options.states)
+        extent = "all of them" if everything else "not all of them"
+        print(f"{worlds} worlds, {extent}, in {time.monotonic() - began:.1f} s")
+    else:
+        found = _walk_on(scope, options, began)
+    if found is None:
+        print("nothing stale")
+        return
+    print(f"STALE: {found.stale}")
+    for step in found.steps:
+        print("   ", *step)
+    raise SystemExit(1)
+
+
+def _walk_on(scope: Scope, options: argparse.Namespace, began: float) -> Found | None:
+    done = reads = 0
+    while done < options.walks:
+        found, more = search(scope, min(10_000, options.walks - done), options.seed + done, options.steps)
+        done, reads = done + 10_000, reads + more
+        print(f"{min(done, options.walks)} walks, {reads} reads, {time.monotonic() - began:.1f} s", flush=True)
+        if found is not None:
+            return found
+    return None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--walks", type=int, default=20_000, help="how many ways at random")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=STEPS, help="length of a walk, impossible steps included")
+    parser.add_argument("--base", choices=BASES, default="plain", help="the world around the protocol")
+    parser.add_argument("--plant", choices=FAULTS, help="with this fault")
+    parser.add_argument("--exhaustive", type=int, metavar="DEPTH", help="every way of so many steps instead")
+    parser.add_argument("--states", type=int, default=1_000_000, help="stop after so many worlds")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,371 @@
+"""A small cluster around the production machines of `fencing/`, in which everything may happen at any moment.
+
+Few registers: strict revision r writes the value r. Leaders, holders, vaults and readers move one step at a time, in
+any order; messages are lost, repeated, late and out of order; processes are killed, lose power, come back, or are
+replaced by another one with an empty vault under the same name while the first may still be there. Clocks have their
+own rates.
+
+The property: once a value of a key was shown to anybody, or its write was answered, nobody is shown an older one
+(registers of rising values are linearizable exactly if this holds). `Stale` says where it does not.
+
+What the machines need around them (vault, fence page, reader, sessions) is here, as short as it can be, and as the
+documents of those packages have it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencing.messages import Behind, Fenced, Grant, Hello, HolderId, Join, Release, Renew, Stage, Staged, State, Welcome
+from fencing.registry import Registry, Standing, registration_of
+from fencing.release import Registration
+from fencing.staging import Mark
+from tests.support.fencing_holders import HolderMoves
+from tests.support.fencing_parts import Leader, Message, Scope, Vault
+
+HELD_MAX = 2
+
+
+class World(HolderMoves):
+    """`options` and `do` are all there is: what may happen now, and doing it."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope, shown=[0] * scope.keys)
+        scope = self.scope
+        for number in range(scope.holders):
+            name = f"n{number}"
+            vault = Vault(f"{name}-v0")
+            self.registered[name] = Registration(name, vault.name, scope.timing.fence_s)
+            self._new_process(name, vault)
+        self.elect(None)
+
+    # What may happen: each move has its options, and what it does with one of them
+
+    def options(self, move: str) -> list[Any]:
+        found: list[Any] = getattr(self, f"can_{move}")()
+        return found
+
+    def do(self, move: str, option: Any) -> None:
+        getattr(self, move)(option)
+
+    def can_tick(self) -> list[Any]:
+        return [None] if self.ticks < self.scope.ticks else []
+
+    def tick(self, _: None) -> None:
+        self.ticks += 1
+        self.now = self.ticks * self.scope.tick_s
+
+    # Consensus
+
+    @property
+    def top(self) -> Leader:
+        return self.leaders[-1]
+
+    def can_quorum(self) -> list[Any]:
+        return [None] if self.top.quorum_until < self.now + self.scope.quorum_s else []
+
+    def quorum(self, _: None) -> None:
+        """A majority follows the leader still."""
+        self.top.quorum_until = self.now + self.scope.quorum_s
+
+    def can_elect(self) -> list[Any]:
+        allowed = len(self.leaders) < self.scope.terms and self.now >= self.top.quorum_until
+        return [None] if allowed else []
+
+    def elect(self, _: None) -> None:
+        rates = self.scope.leader_rates
+        term = len(self.leaders) + 1
+        releases = self.scope.releases(self.scope.timing)
+        if self.scope.registry is not Registry:
+            releases._registry = self.scope.registry(self.scope.timing)
+        leader = Leader(term, releases, rates[term % len(rates)])
+        leader.quorum_until = self.now + self.scope.quorum_s
+        leader.releases.begin_term(term, self.leader_clock(leader), self.registered.values(), self.lm)
+        self.leaders.append(leader)
+
+    def can_commit(self) -> list[Any]:
+        return [None] if self.lm < self.scope.revisions else []
+
+    def commit(self, _: None) -> None:
+        """The majority has it. Nobody has been told."""
+        self.lm += 1
+
+    def can_learn(self) -> list[Any]:
+        return [None] if self.top.releases.lm < self.lm else []
+
+    def learn(self, _: None) -> None:
+        """The leader sees that it is committed."""
+        releases = self.top.releases
+        strict = [r for r in range(releases.lm + 1, self.lm + 1) if r not in self.scope.eventual]
+        span = (strict[0], strict[-1]) if strict else None
+        releases.committed(self.lm, self.leader_clock(self.top), span)
+
+    def can_depose(self) -> list[Any]:
+        return [number for number, leader in enumerate(self.leaders[:-1]) if leader.releases.leads]
+
+    def depose(self, number: int) -> None:
+        self.leaders[number].releases.end_term()
+
+    # The leader's duties, which each of them believes to have
+
+    def can_advance(self) -> list[Any]:
+        return [number for number, leader in enumerate(self.leaders) if leader.releases.waiting]
+
+    def advance(self, number: int) -> None:
+        """Whoever waits for the release of a write is answered."""
+        leader = self.leaders[number]
+        released = leader.releases.advance(self.leader_clock(leader))
+        if released is not None:
+            self.shown = [max(value, self.latest(key, released)) for key, value in enumerate(self.shown)]
+
+    def can_answer(self) -> list[Any]:
+        return [
+            (number, key)
+            for number, leader in enumerate(self.leaders)
+            if self.now < leader.quorum_until and leader.releases.leads
+            for key in range(self.scope.keys)
+            if leader.releases.visible(self.latest(key, leader.releases.lm))
+        ]
+
+    def answer(self, option: tuple[int, int]) -> None:
+        """A linearizable read at the leader."""
+        number, key = option
+        leader = self.leaders[number]
+        self.show(key, self.latest(key, leader.releases.lm), self.shown[key], f"leader of term {leader.term}")
+
+    def can_stage(self) -> list[Any]:
+        return [
+            (number, process)
+            for number, leader in enumerate(self.leaders)
+            for process, session in leader.sessions.items()
+            if session.next_range(leader.releases.lm, leader.releases.rr) is not None
+        ]
+
+    def stage(self, option: tuple[int, int]) -> None:
+        number, process = option
+        leader = self.leaders[number]
+        session = leader.sessions[process]
+        due = session.next_range(leader.releases.lm, leader.releases.rr)
+        if due is not None:
+            rows = range(due.after + 1, due.upto + 1)
+            kept = tuple((r, b"k", b"") for r in rows if r not in self.scope.eventual)
+            session.sent(due)
+            self._send(("H", self._node(number), process, due.stage(leader.term, kept)))
+
+    def can_release(self) -> list[Any]:
+        return [
+            (number, process)
+            for number, leader in enumerate(self.leaders)
+            for process in leader.sessions
+            if (leader.releases.rr or 0) > self.processes[process].vault.released
+        ]
+
+    def release(self, option: tuple[int, int]) -> None:
+        number, process = option
+        leader = self.leaders[number]
+        self._send(("H", self._node(number), process, Release(leader.term, leader.releases.rr or 0)))
+
+    def can_register(self) -> list[Any]:
+        return list(self.top.wanted)
+
+    def register(self, process: int) -> None:
+        """The leader replicates a record, if it may."""
+        leader = self.top
+        hello = leader.wanted.pop(process)
+        node, now = hello.holder.node, self.leader_clock(leader)
+        registry = leader.releases.registry
+        if self.scope.checks_vault and not registry.leave(node, now).now:
+            return
+        self.registered[node] = registration_of(hello)
+        registry.register(self.registered[node], now)
+
+    def can_unregister(self) -> list[Any]:
+        return [node for node in self.registered if self.top.releases.registry.of(node) is not None]
+
+    def unregister(self, node: str) -> None:
+        leader = self.top
+        registry = leader.releases.registry
+        if registry.leave(node, self.leader_clock(leader)).now:
+            del self.registered[node]
+            registry.unregister(node, self.leader_clock(leader))
+        else:
+            registry.stay(node)
+
+    # The network
+
+    def can_deliver(self) -> list[Any]:
+        return self.messages
+
+    def deliver(self, message: Message) -> None:
+        self.messages.remove(message)
+        self.repeat(message)
+
+    def can_repeat(self) -> list[Any]:
+        return self.messages
+
+    def repeat(self, message: Message) -> None:
+        """It arrives, and will arrive again."""
+        to, leader, process, what = message
+        if to == "L":
+            self._at_leader(leader, process, what)
+        elif self.processes[process].holder is not None:
+            self._at_holder(leader, process, what)
+
+    def can_lose(self) -> list[Any]:
+        return self.messages
+
+    def lose(self, message: Message) -> None:
+        self.messages.remove(message)
+
+    def can_hold(self) -> list[Any]:
+        return self.messages if len(self.held) < HELD_MAX else []
+
+    def hold(self, message: Message) -> None:
+        """It is held up, while others overtake it."""
+        self.messages.remove(message)
+        self.held.append(message)
+
+    def can_arrive(self) -> list[Any]:
+        return self.held
+
+    def arrive(self, message: Message) -> None:
+        self.held.remove(message)
+        self.repeat(message)
+
+    def _at_holder(self, leader: int, number: int, what: Any) -> None:
+        now = self._clock_of(number)
+        process = self.processes[number]
+        match what:
+            case Welcome():
+                self._tell(number, self._call(number, "on_welcome", what, now))
+            case Stage():
+                taken = self._call(number, "on_stage", what, now)
+                if isinstance(taken, Mark):
+                    process.queue.append(taken)
+                    if not self.scope.marks_first:
+                        self._tell(number, self._call(number, "marked", taken, now))
+                elif isinstance(taken, Staged):
+                    self._tell(number, taken)
+            case Grant():
+                self._call(number, "on_grant", what, now)
+            case Release():
+                self._call(number, "on_release", what, now)
+            case Behind():
+                self._tell(number, self._call(number, "on_behind", what, now))
+
+    def _node(self, number: int) -> int:
+        """Where the leader of that number is."""
+        return number % self.scope.leader_nodes
+
+    def _at_leader(self, node: int, process: int, sent: tuple[HolderId, Any]) -> None:
+        """It is read by whoever leads there by then."""
+        leader = next(self.leaders[n] for n in reversed(range(len(self.leaders))) if self._node(n) == node)
+        if not leader.releases.leads:
+            return
+        holder, what = sent
+        now = self.leader_clock(leader)
+        releases = leader.releases
+        match what:
+            case Hello():
+                standing = releases.hello(what, now)
+                if standing is Standing.REGISTERED:
+                    leader.sessions[process] = self.scope.session(what)
+                    self._send(("H", node, process, Welcome(leader.term, releases.lm, releases.rr)))
+                elif standing in (Standing.NEW, Standing.OTHER):
+                    leader.wanted[process] = what
+            case Join():
+                if process in leader.sessions:
+                    leader.sessions[process].on_join(what)
+            case Renew():
+                live = self.now < leader.quorum_until or not self.scope.asks_quorum
+                grant = releases.renew(holder, what, now, quorum_lease=live)
+                if isinstance(grant, Grant):
+                    self._send(("H", node, process, grant))
+            case Staged():
+                releases.staged(holder, what.upto, now)
+            case Fenced():
+                releases.fenced(holder, what, now)
+
+    # Fair weather
+
+    def can_calm(self) -> list[Any]:
+        return [number for number, leader in enumerate(self.leaders) if leader.releases.leads]
+
+    def calm(self, number: int) -> None:
+        """All holders are connected with this leader, and their feed comes from there. Nothing is lost, everybody does
+        what is due, hardly any time passes: until everything is shown everywhere, or ten times around."""
+        leader = self.leaders[number]
+        if leader is self.top:
+            self.quorum(None)
+        for _ in range(10):
+            self.now += 1e-6
+            if leader is self.top and self.can_learn():
+                self.learn(None)
+            for process in self._alive(lambda h, p: h.state is not State.STOPPED):
+                self._calm_holder(process, number)
+            for move in ("register", "stage", "advance", "release"):
+                for option in self.options(move):
+                    self.do(move, option)
+            while self.messages:
+                self.deliver(self.messages[0])
+            if self.is_calm():
+                return
+
+    def _calm_holder(self, number: int, leader: int) -> None:
+        process = self.processes[number]
+        holder = process.holder
+        assert holder is not None
+        node = self._node(leader)
+        if number not in self.leaders[leader].sessions or process.leader != node:
+            self.hello((number, node))
+        while process.vault.lv < self.leaders[leader].releases.lm and self._may_apply(holder, process.vault):
+            self.apply(number)
+        while process.queue:
+            self.mark(number)
+        if holder.wants_join:
+            self.join(number)
+        if holder.wants_recovery(self._clock_of(number)):
+            self.listen(number)
+        self.renew(number)
+        self.activate(number)
+
+    def is_calm(self) -> bool:
+        """Everything is shown everywhere."""
+        return self.top.releases.rr == self.lm and all(
+            self._serves(p) and self.value(p.vault, key) == self.latest(key, self.lm)
+            for p in self.processes
+            if p.holder is not None
+            for key in range(self.scope.keys)
+        )
+
+    # Several steps as one, so that a walk gets further
+
+    def can_probe(self) -> list[Any]:
+        return [None]
+
+    def probe(self, _: None) -> None:
+        """A change, if there is one left; all leaders release what they may; everybody is asked."""
+        for move in ("commit", "learn"):
+            for option in self.options(move):
+                self.do(move, option)
+        for move in ("advance", "answer", "read"):
+            for option in self.options(move):
+                self.do(move, option)
+
+    def can_reboot(self) -> list[Any]:
+        return self.can_kill()
+
+    def reboot(self, number: int) -> None:
+        self.kill(number)
+        self.start(number)
+        self.hello((number, self._node(len(self.leaders) - 1)))
+
+    def can_succeed(self) -> list[Any]:
+        enough = self.top.quorum_until <= self.scope.ticks * self.scope.tick_s
+        return [None] if enough and len(self.leaders) < self.scope.terms else []
+
+    def succeed(self, _: None) -> None:
+        """The leader is not heard of any more, until another one is elected."""
+        while not self.can_elect():
+            self.tick(None)
+        self.elect(None)
