@@ -319,6 +319,33 @@ async def test_a_member_without_a_vault_has_nothing_to_change(http: ClientSessio
         assert (answer.status, (await answer.json())["code"]) == (400, "invalid-request")
 
 
+async def test_a_member_shows_its_recovery_as_a_follower_does(served: Served) -> None:
+    """One face for every kind of node: `node/recovery_face.py`."""
+    service = served.world.service
+    service.vault = served.keeper
+    server = HttpServer(service, "demo", "n1")
+    await server.start("127.0.0.1", 0)
+    recovering = await standing(served, 40, at=30)
+    try:
+        async with ClientSession(f"http://127.0.0.1:{server.port}") as http:
+            async with http.get("/v1/status") as answer:
+                status = await answer.json()
+                fits(status, "Status")
+                assert (status["recovery"]["phase"], status["recovery"]["done"]) == ("replay", 29)
+            async with http.get("/metrics") as answer:
+                lines = (await answer.text()).splitlines()
+                assert {"palisade_recovery_running 1.0", "palisade_recovery_done 29.0"} <= set(lines)
+            async with http.put("/v1/recovery/catch-up-difference", json={"revisions": 11}) as answer:
+                assert await answer.json() == {"catch_up_difference": 11, "before": 0}
+            served.world.goes_on.set()
+            assert await recovering == 30
+            async with http.get("/v1/status") as answer:
+                assert (await answer.json())["recovery"] is None
+    finally:
+        recovering.cancel()
+        await server.close()
+
+
 def test_the_log_tells_of_a_recovery_that_takes_long_and_not_of_others(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     telling = ProgressLog(clock.now)
