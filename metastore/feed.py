@@ -11,6 +11,8 @@ case c only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import itemgetter
 from zlib import crc32
 
 from metastore.digest import BUCKETS, SUM_MASK, BucketSums, digest_bytes
@@ -22,6 +24,7 @@ from metastore.record import LINK_BYTES, REVISION, leaf_of, unpack_row
 from metastore.state import FIRST_REVISION, State
 from vault.change import Revision
 from vault.digest import NO_DIGEST, fingerprint_of, unpack_sums
+from vault.spans import pack_spans
 
 ROWS_PER_SLICE = 2_000
 """About a millisecond."""
@@ -32,6 +35,8 @@ REVISIONS_PER_SLICE = 200
 MOD = slice(LINK_BYTES, LINK_BYTES + REVISION.size)
 VERSION = slice(LINK_BYTES + 2 * REVISION.size, LINK_BYTES + 3 * REVISION.size)
 NO_VERSION = bytes(REVISION.size)
+_first, _second, _mod_of, _version_of = itemgetter(0), itemgetter(1), itemgetter(MOD), itemgetter(VERSION)
+"""Over a slice at once these cost a third of a loop."""
 
 
 class Feed:
@@ -100,19 +105,36 @@ class Feed:
         newer = REVISION.pack(newer_than)
         return [row[LINK_BYTES:] for row in rows if row and row[MOD] > newer and not is_tombstone(row)], until
 
-    def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> tuple[bytes, bytes | None]:
+    def fingerprints(
+        self, revision: int, buckets: bytes, start: bytes, end: bytes | None
+    ) -> tuple[bytes, bytes | None]:
         """Of the keys of a slice that are live at `revision`, and where the next slice begins."""
-        chosen, until = self._slice(revision, buckets, bytes(REVISION.size), start, None)
-        at = REVISION.pack(revision)
-        alive = []
+        chosen, until = self._slice(revision, buckets, bytes(REVISION.size), start, end)
+        alive, cut = self._alive(chosen, revision)
+        return b"".join(map(fingerprint_of, alive)), until if cut is None else cut
+
+    def spans(self, revision: int, start: bytes) -> tuple[bytes, bytes | None]:
+        """Of the keys of a slice that are live at `revision` (`vault/spans.py`), and where the next slice begins."""
+        self.require(revision)
+        rows, until = self._tables.peek(Table.KEY, start, None, ROWS_PER_SLICE)
+        alive, cut = self._alive(rows, revision)
+        until = until if cut is None else cut
+        return pack_spans(alive, until), until
+
+    def _alive(self, rows: Sequence[Peeked], revision: int) -> tuple[list[bytes], bytes | None]:
+        """The keys that are live at `revision`; and the first one that there was no time for, if there is one."""
+        at, values = REVISION.pack(revision), list(map(_second, rows))
+        as_it_is = self._state.revision == revision or max(map(_mod_of, values), default=at) <= at
+        if as_it_is and NO_VERSION not in map(_version_of, values):
+            return list(map(_first, rows)), None
+        alive: list[bytes] = []
         blocks_max = self._history.blocks_read + BLOCKS_PER_SLICE
-        for key, row in chosen:
+        for key, row in rows:
             if self._history.blocks_read >= blocks_max:
-                until = key
-                break
+                return alive, key
             if row[VERSION] != NO_VERSION if row[MOD] <= at else self._was_there(key, revision):
                 alive.append(key)
-        return b"".join(map(fingerprint_of, alive)), until
+        return alive, None
 
     def _was_there(self, key: bytes, revision: int) -> bool:
         """Of a key that was written after that."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ class LmdbFile:
                 rows, more = in_bounds(cursor.iternext(), limit) if found else ([], False)
         except lmdb.Error as error:
             raise self.failure(error) from error
-        if len(start) > long_keys.PREFIX_BYTES or any(long_keys.is_long(key) for key, _ in rows):
+        if len(start) > long_keys.PREFIX_BYTES or long_keys.LONG_BYTES in map(len, map(itemgetter(0), rows)):
             return in_bounds(self.scan(table, start, end, False), limit)
         if end is not None and rows and rows[-1][0] >= end:
             return [row for row in rows if row[0] < end], False

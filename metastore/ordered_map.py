@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Protocol
 
 import msgpack
@@ -84,7 +85,7 @@ def in_bounds(rows: Iterator[tuple[bytes, bytes]], limit: int) -> tuple[list[tup
         found += piece
         if len(piece) < wanted:
             return found, False
-        size += sum([len(value) for _, value in piece])
+        size += sum(map(len, map(itemgetter(1), piece)))
         most = min(2 * most, PIECE_ROWS_MAX)
     return found, True
 

@@ -151,8 +151,9 @@ class LmdbStore:
         behind = rows[-1][0] + b"\0" if more else None
         for layer in (self._frozen[table], self._live[table]):
             if layer.values and layer.touches(start, behind or end):
-                rows = list(merged(layer.scan(start, behind or end, False), iter(rows), False))
-        return [row for row in rows if row[1] is not None], behind
+                merged_rows = merged(layer.scan(start, behind or end, False), iter(rows), False)
+                rows = [row for row in merged_rows if row[1] is not None]
+        return rows, behind
 
     # What of it is on disk
 

@@ -122,7 +122,10 @@ class NoNetwork:
     async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:
         raise _alone()
 
-    async def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> Chunk:
+    async def spans(self, revision: int, start: bytes) -> Chunk:
+        raise _alone()
+
+    async def fingerprints(self, revision: int, buckets: bytes, start: bytes, end: bytes | None) -> Chunk:
         raise _alone()
 
 

@@ -12,8 +12,10 @@ from xxhash import xxh3_128_digest
 
 from recovery.errors import ChunkDamaged
 from recovery.ports import Chunk
+from vault import spans
 from vault.change import HEADER, HEADER_BYTES
 from vault.digest import FINGERPRINT_BYTES
+from vault.spans import Span
 
 
 def checksum_of(payload: bytes) -> bytes:
@@ -49,6 +51,14 @@ def unpack_fingerprints(payload: bytes) -> frozenset[bytes]:
     if len(payload) % FINGERPRINT_BYTES:
         raise _half("fingerprints")
     return frozenset([payload[at : at + FINGERPRINT_BYTES] for at in range(0, len(payload), FINGERPRINT_BYTES)])
+
+
+def unpack_spans(payload: bytes) -> list[Span]:
+    """Raises ChunkDamaged for what is no sequence of spans."""
+    try:
+        return spans.unpack_spans(payload)
+    except ValueError:
+        raise _half("spans") from None
 
 
 def _half(what: str) -> ChunkDamaged:

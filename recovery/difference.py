@@ -3,8 +3,10 @@
 Of the buckets that differ, in this order, until all add up:
 
 1. What was written after LV, or after an earlier try, wherever that came.
-2. What was deleted: four bytes for each live key of the buckets that still differ tell which of the vault's are gone.
-3. Whole buckets: for a vault that was not what it said, or a fingerprint that met another.
+2. What was deleted: now the vault has every live key, and perhaps more. So the number of live keys in a span of 32, and
+   the sum of their hashes, tell which of the vault's are gone, one or two of them (`vault/spans.py`). Where more are,
+   four bytes for each live key tell.
+3. Whole buckets: for a vault that was not what it said, or a hash that met another.
 
 1 % of changes touches most buckets, so fetching whole buckets alone would fetch nearly everything. What proves the
 result is the same in any case: LV moves only when all sums are the cluster's. Every chunk is a commit of its own, and a
@@ -14,19 +16,25 @@ crash goes on from the chunks that are there (`vault/incoming.py`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from itertools import islice
 
-from recovery.chunks import unpack_fingerprints, unpack_rows
+from recovery.chunks import unpack_fingerprints, unpack_rows, unpack_spans
 from recovery.errors import DifferenceFailed
-from recovery.ports import BucketSums, Clock, ClusterSource
+from recovery.ports import BucketSums, Chunk, Clock, ClusterSource
 from recovery.report import Counts, Phase, Recorder
 from vault.change import key_of
 from vault.digest import bitmap_of, bucket_of, fingerprint_of, members_of
 from vault.incoming import Incoming
+from vault.spans import last_in, surplus
 from vault.vault import Vault
 
 KEYS_PER_TURN = 4_000
 """How many of its own keys a node looks at before others have their turn."""
+SPANS_PER_TURN = 1_000
+STRETCHES_MAX = 16
+"""So many are asked for one by one, of a hundred thousand keys; beyond that it is quicker to ask for all between."""
+
+Stretch = tuple[bytes, bytes | None]
+"""From this key up to that one; None: to the last there is."""
 
 
 class DifferenceFetch:
@@ -75,13 +83,53 @@ class DifferenceFetch:
         start: bytes | None = b""
         while start is not None:
             await self._hold()
-            chunk = await self._source.fingerprints(incoming.mark.target, buckets, start)
-            alive = unpack_fingerprints(chunk.payload)
-            ours = await self._ours(buckets, start, chunk.until)
-            gone = [key for key in ours if fingerprint_of(key) not in alive]
-            if gone:
-                self._count(0, incoming.repair((), gone))
+            chunk = await self._source.spans(incoming.mark.target, start)
+            gone, unclear = await self._compared(start, chunk)
+            self._drop(incoming, gone)
+            for stretch in unclear:
+                await self._gone_between(incoming, buckets, *stretch)
             start = chunk.until
+
+    async def _compared(self, start: bytes, chunk: Chunk) -> tuple[list[bytes], list[Stretch]]:
+        """Which keys of the vault are gone, and between which it can't be told."""
+        own = await self._own(start, chunk.until)
+        gone: list[bytes] = []
+        unclear: list[Stretch] = []
+        first, begin = 0, start
+        for number, span in enumerate(unpack_spans(chunk.payload)):
+            last = last_in(own, first, span)
+            if last - first != span.keys:
+                found = surplus(own[first:last], span)
+                gone += found or ()
+                if found is None:
+                    unclear.append((begin, span.end or None))
+            first, begin = last, span.end
+            if not number % SPANS_PER_TURN:
+                await self._clock.sleep(0)
+        return gone, unclear if len(unclear) <= STRETCHES_MAX else [(unclear[0][0], unclear[-1][1])]
+
+    async def _own(self, start: bytes, until: bytes | None) -> list[bytes]:
+        """The vault's own keys, in order. Nothing changes them meanwhile."""
+        found: list[bytes] = []
+        for page in self._vault.key_pages(start, until, KEYS_PER_TURN):
+            found += page
+            await self._clock.sleep(0)
+        found.sort()
+        return found
+
+    async def _gone_between(self, incoming: Incoming, buckets: bytes, start: bytes, end: bytes | None) -> None:
+        at: bytes | None = start
+        while at is not None:
+            await self._hold()
+            chunk = await self._source.fingerprints(incoming.mark.target, buckets, at, end)
+            alive = unpack_fingerprints(chunk.payload)
+            ours = await self._ours(buckets, at, end if chunk.until is None else chunk.until)
+            self._drop(incoming, [key for key in ours if fingerprint_of(key) not in alive])
+            at = chunk.until
+
+    def _drop(self, incoming: Incoming, gone: list[bytes]) -> None:
+        if gone:
+            self._count(0, incoming.repair((), gone))
 
     async def _whole(self, incoming: Incoming, buckets: bytes) -> None:
         start: bytes | None = b""
@@ -96,13 +144,9 @@ class DifferenceFetch:
             start = chunk.until
 
     async def _ours(self, buckets: bytes, start: bytes, until: bytes | None) -> list[bytes]:
-        """The vault's own keys in these buckets. Nothing changes them meanwhile."""
-        members, found = members_of(buckets), []
-        keys = self._vault.keys(start, until)
-        while page := list(islice(keys, KEYS_PER_TURN)):
-            found += [key for key in page if members[bucket_of(key)]]
-            await self._clock.sleep(0)
-        return found
+        """The vault's own keys in these buckets."""
+        members = members_of(buckets)
+        return [key for key in await self._own(start, until) if members[bucket_of(key)]]
 
     def _count(self, fetched: int, evicted: int) -> None:
         self._fetched += fetched

@@ -76,5 +76,8 @@ class PatientSource:
     async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:
         return await self._chunk(lambda: self._source.rows(revision, buckets, newer_than, start, end), start)
 
-    async def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> Chunk:
-        return await self._chunk(lambda: self._source.fingerprints(revision, buckets, start), start)
+    async def spans(self, revision: int, start: bytes) -> Chunk:
+        return await self._chunk(lambda: self._source.spans(revision, start), start)
+
+    async def fingerprints(self, revision: int, buckets: bytes, start: bytes, end: bytes | None) -> Chunk:
+        return await self._chunk(lambda: self._source.fingerprints(revision, buckets, start, end), start)

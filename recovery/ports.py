@@ -80,10 +80,17 @@ class ClusterSource(Protocol):
         """
         ...
 
-    async def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> Chunk:
-        """4 bytes for each key of these buckets that is live at `revision` (`vault.digest.fingerprint_of`), joined.
+    async def spans(self, revision: int, start: bytes) -> Chunk:
+        """What there is to say of the keys that are live at `revision`, by the span (`vault.spans`), joined.
 
         Raises SourceCompacted.
+        """
+        ...
+
+    async def fingerprints(self, revision: int, buckets: bytes, start: bytes, end: bytes | None) -> Chunk:
+        """4 bytes for each key of these buckets that is live at `revision` (`vault.digest.fingerprint_of`), joined.
+
+        Of keys with start <= key < end. Raises SourceCompacted.
         """
         ...
 

@@ -104,14 +104,21 @@ class StoreSource:
                 await self._others()
             return chunk_of(found, until)
 
-    async def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> Chunk:
+    async def fingerprints(self, revision: int, buckets: bytes, start: bytes, end: bytes | None) -> Chunk:
+        members = members_of(buckets)
+        return await self._joined(revision, start, lambda at: self._feed.fingerprints(revision, members, at, end))
+
+    async def spans(self, revision: int, start: bytes) -> Chunk:
+        return await self._joined(revision, start, lambda at: self._feed.spans(revision, at))
+
+    async def _joined(self, revision: int, start: bytes, take: Callable[[bytes], tuple[bytes, bytes | None]]) -> Chunk:
+        """Slice by slice, each from where the one before has ended."""
         with self._in_words_of_a_source():
             await self._reach(revision)
-            members, at = members_of(buckets), start
             found: list[bytes] = []
-            until = None
+            at, until = start, None
             for _ in range(SLICES_PER_CHUNK):
-                part, until = self._feed.fingerprints(revision, members, at)
+                part, until = take(at)
                 found.append(part)
                 if until is None:
                     break

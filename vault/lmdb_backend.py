@@ -8,8 +8,9 @@ The file is never mapped for writing: a full disk is an error then, not a signal
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +94,18 @@ class LmdbBackend:
         except lmdb.Error as error:
             raise self.failure(error) from error
 
-    def keys(self, table: Table, start: bytes, end: bytes | None) -> Iterator[bytes]:
+    def key_pages(self, table: Table, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
         if self.tables[table] is None:
             return
         try:
             with self.env.begin(db=self.tables[table]) as txn, txn.cursor() as cursor:
                 found = cursor.iternext(values=False) if cursor.set_range(start) else iter(())
-                yield from found if end is None else takewhile(end.__gt__, found)
+                while page := list(islice(found, size)):
+                    if end is not None and page[-1] >= end:
+                        page = page[: bisect_left(page, end)]
+                        found = iter(())
+                    if page:
+                        yield page
         except lmdb.Error as error:
             raise self.failure(error) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from vault.tables import Changes, Pause, Table
 
@@ -31,8 +32,9 @@ class MemoryBackend:
         stop = len(keys) if end is None else bisect_left(keys, end)
         return ((key, content[key]) for key in keys[bisect_left(keys, start) : stop])
 
-    def keys(self, table: Table, start: bytes, end: bytes | None) -> Iterator[bytes]:
-        return (key for key, _ in self.scan(table, start, end))
+    def key_pages(self, table: Table, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
+        found = (key for key, _ in self.scan(table, start, end))
+        return iter(lambda: list(islice(found, size)), [])
 
     def _sorted(self, table: Table) -> list[bytes]:
         if table not in self._keys:

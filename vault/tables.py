@@ -52,8 +52,8 @@ class Backend(Protocol):
         """(key, value) with start <= key < end, in the order of the keys, of one moment."""
         ...
 
-    def keys(self, table: Table, start: bytes, end: bytes | None) -> Iterator[bytes]:
-        """As `scan`, quicker, without the values: so nothing of it is verified."""
+    def key_pages(self, table: Table, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
+        """As `scan`, quicker, without the values, so nothing of it is verified; up to `size` of them at a time."""
         ...
 
     def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:

@@ -11,7 +11,7 @@ One event loop owns a vault; nothing here waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from vault.bucket_pages import load_sums, pages_of
 from vault.change import Event, Item, Revision, item_of, key_of
@@ -109,14 +109,16 @@ class Vault:
         """(key, entry) as they are kept, also while a snapshot is in the works."""
         return in_order(self.backend.scan(Table.ENTRY, stored_start(start), stored_end(end)), start, end)
 
-    def keys(self, start: bytes, end: bytes | None) -> Iterator[bytes]:
+    def key_pages(self, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
         """Every key with start <= key < end, nearly in order, unverified, also while a snapshot is in the works."""
-        for stored in self.backend.keys(Table.ENTRY, stored_start(start), stored_end(end)):
-            key = stored
-            if len(stored) == LONG_BYTES:
-                key = key_of(self.backend.get(Table.ENTRY, stored) or b"")
-            if key >= start and (end is None or key < end):
-                yield key
+        for page in self.backend.key_pages(Table.ENTRY, stored_start(start), stored_end(end), size):
+            keys = page if LONG_BYTES not in map(len, page) else [self._whole_key(stored) for stored in page]
+            if stored_start(start) != start or stored_end(end) != end:
+                keys = [key for key in keys if key >= start and (end is None or key < end)]
+            yield keys
+
+    def _whole_key(self, stored: bytes) -> bytes:
+        return stored if len(stored) != LONG_BYTES else key_of(self.backend.get(Table.ENTRY, stored) or b"")
 
     # What the node keeps of its own
 
@@ -264,13 +266,13 @@ class Vault:
     @property
     def has_difference(self) -> bool:
         """Whether listeners have still to be told of one."""
-        return next(self.backend.keys(Table.DIFFERENCE, b"", None), None) is not None
+        return any(self.backend.key_pages(Table.DIFFERENCE, b"", None, 1))
 
     def forget_difference(self, until: bytes | None = None) -> None:
         """The listeners have been told so far, as `difference` said; None: of all of it."""
         if until is not None:
-            told = list(self.backend.keys(Table.DIFFERENCE, b"", until + b"\0"))
-            self.commit({Table.DIFFERENCE: dict.fromkeys(told)})
+            told = self.backend.key_pages(Table.DIFFERENCE, b"", until + b"\0", 1_000)
+            self.commit({Table.DIFFERENCE: dict.fromkeys(chain.from_iterable(told))})
         elif self.has_difference:
             self.commit({}, cleared=(Table.DIFFERENCE,))
 

@@ -56,8 +56,11 @@ class RemoteSource:
     async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:
         return await self._ask("rows", [revision, buckets, newer_than, start, end], wire.to_chunk)
 
-    async def fingerprints(self, revision: int, buckets: bytes, start: bytes) -> Chunk:
-        return await self._ask("fingerprints", [revision, buckets, start], wire.to_chunk)
+    async def spans(self, revision: int, start: bytes) -> Chunk:
+        return await self._ask("spans", [revision, start], wire.to_chunk)
+
+    async def fingerprints(self, revision: int, buckets: bytes, start: bytes, end: bytes | None) -> Chunk:
+        return await self._ask("fingerprints", [revision, buckets, start, end], wire.to_chunk)
 
     async def _ask(self, name: str, question: list[Any], read: Callable[[Any], T]) -> T:
         """Raises SourceUnavailable, SourceCompacted, PinRefused."""

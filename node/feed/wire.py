@@ -6,7 +6,8 @@
     unpin          [node]                                       -> nil
     sums           [revision]                                   -> [revision, chain, 4,096 x 16 bytes]
     rows           [revision, buckets, newer than, start, end]  -> [payload, checksum, until or nil]
-    fingerprints   [revision, buckets, start]                   -> [payload, checksum, until or nil]
+    spans          [revision, start]                            -> [payload, checksum, until or nil]
+    fingerprints   [revision, buckets, start, end]              -> [payload, checksum, until or nil]
 
 What arrives is checked against its shape here, on both sides, and against digests and checksums by who asked.
 """

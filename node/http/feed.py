@@ -33,6 +33,7 @@ class Feed:
             "unpin": self._unpin,
             "sums": self._sums,
             "rows": self._rows,
+            "spans": self._spans,
             "fingerprints": self._fingerprints,
         }
 
@@ -82,9 +83,14 @@ class Feed:
         revision, buckets, newer_than, start, end = wire.arguments(body, *kinds)
         return wire.from_chunk(await self._source.rows(revision, buckets, newer_than, start, end))
 
+    async def _spans(self, body: bytes) -> Any:
+        revision, start = wire.arguments(body, wire.number, wire.key)
+        return wire.from_chunk(await self._source.spans(revision, start))
+
     async def _fingerprints(self, body: bytes) -> Any:
-        revision, buckets, start = wire.arguments(body, wire.number, wire.bitmap, wire.key)
-        return wire.from_chunk(await self._source.fingerprints(revision, buckets, start))
+        kinds = wire.number, wire.bitmap, wire.key, wire.or_none(wire.key)
+        revision, buckets, start, end = wire.arguments(body, *kinds)
+        return wire.from_chunk(await self._source.fingerprints(revision, buckets, start, end))
 
 
 def _packed(status: int, value: Any) -> web.Response:

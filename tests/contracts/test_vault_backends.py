@@ -87,6 +87,9 @@ def test_it_answers_as_a_dict_would(reopen: Callable[[], Any]) -> None:
         start, end = sorted((b"%03d" % rng.randrange(80), b"%03d" % rng.randrange(80)))
         expected = [(key, model[key]) for key in sorted(model) if start <= key < end]
         assert list(backend.scan(Table.ENTRY, start, end)) == expected
-        assert list(backend.keys(Table.ENTRY, start, end)) == [key for key, _ in expected]
+        size = rng.randrange(1, 9)
+        pages = list(backend.key_pages(Table.ENTRY, start, end, size))
+        assert [key for page in pages for key in page] == [key for key, _ in expected]
+        assert all(0 < len(page) <= size for page in pages)
     assert content(backend, Table.ENTRY) == sorted(model.items())
-    assert list(backend.keys(Table.ENTRY, b"", None)) == sorted(model)
+    assert [*backend.key_pages(Table.ENTRY, b"", None, 1_000)] == [sorted(model)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from zlib import crc32
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.support.meta_driver import Driver
 from tests.support.vault_feed import compact, full, state_of, write_some
 from vault.change import HEADER, events_of, key_of
 from vault.digest import BUCKETS, bitmap_of, bucket_of, fingerprint_of, leaf_of, members_of, next_chain, unpack_sums
+from vault.spans import SUM_MASK, unpack_spans
 
 ALL = members_of(bitmap_of(tuple(range(BUCKETS))))
 
@@ -126,12 +128,35 @@ def test_the_state_of_a_past_revision_while_writes_and_compactions_go_on() -> No
     assert keys_and_mods(all_rows(feed, pinned, newer_than=newer, between=write)) == expected_keys(
         driver, pinned, newer
     )
+    spans, start = [], b""
+    while start is not None:
+        part, start = feed.spans(pinned, start)
+        spans += unpack_spans(part)
+        write()
+    assert sum(span.keys for span in spans) == len(rows)
+    assert sum(span.total for span in spans) & SUM_MASK == sum(crc32(key) for key, _ in rows) & SUM_MASK
+    assert [span.end for span in spans] == [*sorted(span.end for span in spans[:-1]), b""]
     alive, start = set(), b""
     while start is not None:
-        found, start = feed.fingerprints(pinned, ALL, start)
+        found, start = feed.fingerprints(pinned, ALL, start, None)
         alive |= {found[at : at + 4] for at in range(0, len(found), 4)}
         write()
     assert alive == {fingerprint_of(key) for key, _ in rows}
+
+
+def test_what_is_deleted_now_is_in_no_span_though_its_row_is_still_there() -> None:
+    """Of the newest revision, and of one before it, whose rows are all older."""
+    driver = full([(b"k%02d" % n, b"") for n in range(20)])
+    driver.do(DeleteRange(b"k05", b"k10"))
+    revision = driver.store.revision
+    for _ in range(2):
+        start: bytes | None = b""
+        keys = 0
+        while start is not None:
+            part, start = driver.store.feed.spans(revision, start)
+            keys += sum(span.keys for span in unpack_spans(part))
+        assert keys == 15
+        driver.do(Put(b"z", b""))
 
 
 def test_only_the_buckets_that_are_asked_for() -> None:
@@ -169,16 +194,21 @@ def test_a_slice_of_the_past_is_bounded_though_its_keys_were_written_often_since
     feed, history = driver.store.feed, driver.store._history
     rows: list[bytes] = []
     marks = b""
-    for take in ("rows", "fingerprints"):
+    spans = b""
+    for take in ("rows", "fingerprints", "spans"):
         start: bytes | None = b""
         while start is not None:
             before = history.blocks_read
             if take == "rows":
                 found, start = feed.rows(revision, bytes([1]) * BUCKETS, 0, start, None)
                 rows += found
+            elif take == "spans":
+                more, start = feed.spans(revision, start)
+                spans += more
             else:
-                more, start = feed.fingerprints(revision, bytes([1]) * BUCKETS, start)
+                more, start = feed.fingerprints(revision, bytes([1]) * BUCKETS, start, None)
                 marks += more
             assert history.blocks_read - before < feed_module.BLOCKS_PER_SLICE + 70
     assert [key_of(row) for row in rows] == keys
     assert marks == b"".join(map(fingerprint_of, keys))
+    assert sum(span.keys for span in unpack_spans(spans)) == len(keys)

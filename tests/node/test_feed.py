@@ -16,7 +16,7 @@ from metastore.requests import Compact, FoundCluster, Put
 from node.feed import wire
 from node.feed.remote import RemoteSource
 from node.http.server import HttpServer
-from recovery.chunks import is_whole, unpack_fingerprints, unpack_rows
+from recovery.chunks import is_whole, unpack_fingerprints, unpack_rows, unpack_spans
 from recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
 from tests.support.fake_group import FakeGroup
 from vault.change import item_of
@@ -65,7 +65,11 @@ async def test_every_question_is_answered_as_the_store_would(source: RemoteSourc
     rows = await source.rows(LM, ALL, 9, b"", None)
     assert is_whole(rows)
     assert [item_of(row).key for row in unpack_rows(rows.payload)] == [b"/k/8", b"/k/9"]
-    alive = await source.fingerprints(LM, ALL, b"/k/9")
+    spans = unpack_spans((await source.spans(LM, b"/k/5")).payload)
+    assert [(span.end, span.keys) for span in spans] == [(b"", 5)]
+    alive = await source.fingerprints(LM, ALL, b"/k/8", b"/k/9")
+    assert unpack_fingerprints(alive.payload) == {fingerprint_of(b"/k/8")}
+    alive = await source.fingerprints(LM, ALL, b"/k/9", None)
     assert unpack_fingerprints(alive.payload) == {fingerprint_of(b"/k/9")}
     assert 0 < await source.pin(5, 2.0) <= 2.0
     group.apply([encode_command(Compact(LM))])
@@ -114,8 +118,14 @@ BAD = [
     ("rows", [LM, ALL, -1, b"", None]),
     ("rows", [LM, ALL, 0, b"k" * 10_000, None]),
     ("rows", [LM, ALL, 0, b"", b"k" * 10_000]),
-    ("fingerprints", [LM, ALL[1:], b""]),
-    ("fingerprints", [LM, ALL, b"k" * 1_000_000]),
+    ("spans", [LM]),
+    ("spans", [LM, "x"]),
+    ("spans", [-1, b""]),
+    ("spans", [LM, b"k" * 1_000_000]),
+    ("fingerprints", [LM, ALL, b""]),
+    ("fingerprints", [LM, ALL[1:], b"", None]),
+    ("fingerprints", [LM, ALL, b"k" * 1_000_000, None]),
+    ("fingerprints", [LM, ALL, b"", b"k" * 1_000_000]),
 ]
 
 
@@ -177,7 +187,8 @@ async def test_a_revision_that_is_not_there_is_refused_at_once(http: ClientSessi
     for question, value in (
         ("sums", [LM + 1]),
         ("rows", [LM + 1, ALL, 0, b"", None]),
-        ("fingerprints", [(1 << 63) - 1, ALL, b""]),
+        ("fingerprints", [(1 << 63) - 1, ALL, b"", None]),
+        ("spans", [(1 << 63) - 1, b""]),
         ("pin", ["f1", LM + 1, 1000]),
     ):
         status, (kind, _, minimal) = await asked(http, question, msgpack.packb(value))
@@ -242,7 +253,8 @@ def questions(source: RemoteSource) -> list[Callable[[], Awaitable[Any]]]:
         lambda: source.pin(5, 1.0),
         lambda: source.sums(5),
         lambda: source.rows(5, ALL, 0, b"", None),
-        lambda: source.fingerprints(5, ALL, b""),
+        lambda: source.fingerprints(5, ALL, b"", None),
+        lambda: source.spans(5, b""),
     ]
 
 

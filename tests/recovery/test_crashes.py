@@ -65,7 +65,7 @@ async def test_each_step_of_a_start(after: bool) -> None:
         node.check()
         assert (items_of(node.vault), ground.shelf.there) == (items, shelf)
         crashed_in.add(name)
-    assert crashed_in == {"state", "pin", "sums", "commit", "rows", "fingerprints", "evict", "fetch", "unpin"}
+    assert crashed_in == {"state", "pin", "sums", "commit", "rows", "spans", "fingerprints", "evict", "fetch", "unpin"}
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

@@ -43,7 +43,7 @@ class Life:
                 self.bench.write(1)
                 self.bench.compact()
 
-        for name in ("state", "changes", "pin", "sums", "rows", "fingerprints", "unpin"):
+        for name in ("state", "changes", "pin", "sums", "rows", "spans", "fingerprints", "unpin"):
             node.source.before[name] = something
 
     def change_cluster(self) -> None:

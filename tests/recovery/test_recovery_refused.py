@@ -85,7 +85,7 @@ async def test_standalone_starts_without_any_network() -> None:
         await bench.node(standalone=True).recover()
 
 
-@pytest.mark.parametrize("question", ["state", "changes", "pin", "sums", "rows", "fingerprints", "unpin"])
+@pytest.mark.parametrize("question", ["state", "changes", "pin", "sums", "rows", "spans", "fingerprints", "unpin"])
 async def test_recovery_goes_on_when_the_majority_is_back(question: str) -> None:
     bench = Bench()
     await bench.once()
@@ -133,7 +133,7 @@ async def test_a_damaged_chunk_is_asked_for_again_but_not_for_ever() -> None:
         await node.recover()
 
 
-@pytest.mark.parametrize("question", ["rows", "fingerprints"])
+@pytest.mark.parametrize("question", ["rows", "spans", "fingerprints"])
 @pytest.mark.parametrize("cut", [1, 7, 37])
 async def test_half_a_row_under_a_right_checksum_ends_the_try_and_keeps_what_is_there(question: str, cut: int) -> None:
     """Made so by a member that is faulty, or is of another release."""
@@ -340,7 +340,7 @@ async def test_a_cluster_that_is_restored_during_a_replay_is_noticed(pin_s: floa
     assert refused.value.refusal.reason is RefusalReason.AHEAD
 
 
-@pytest.mark.parametrize("question", ["pin", "sums", "rows", "fingerprints"])
+@pytest.mark.parametrize("question", ["pin", "sums", "rows", "spans", "fingerprints"])
 async def test_a_cluster_that_is_restored_during_a_snapshot_is_noticed(question: str) -> None:
     """The revision that the snapshot is for will never come again as it was."""
     bench = Bench()

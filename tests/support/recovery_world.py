@@ -82,7 +82,7 @@ class SteppedBackend:
 
     def __init__(self, disk: MemoryBackend, steps: Steps) -> None:
         self._disk, self._steps = disk, steps
-        self.get, self.get_many, self.scan, self.keys = disk.get, disk.get_many, disk.scan, disk.keys
+        self.get, self.get_many, self.scan, self.key_pages = disk.get, disk.get_many, disk.scan, disk.key_pages
         self.close = disk.close
         self.commit_in_slices = disk.commit_in_slices
 

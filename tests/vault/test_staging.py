@@ -272,7 +272,7 @@ def test_a_vault_of_the_format_before_is_extended_when_it_is_opened(tmp_path: Pa
     assert (looked_at.revision, summary_of(looked_at).pending) == (3, 0)
     assert (
         looked_at.backend.get_many(Table.PENDING, [b"a"]),
-        list(looked_at.backend.keys(Table.PENDING, b"", None)),
+        list(looked_at.backend.key_pages(Table.PENDING, b"", None, 9)),
     ) == ({}, [])
     looked_at.close()
     assert verify_at_rest(path) == 2
