@@ -57,7 +57,7 @@ class FenceFile:
             self._file = _Written(path)
         except OSError as error:
             raise _unwritable(path, error) from error
-        self.page = FencePage(self._file, boot_mark(boot_id), first_activation=clock_ns())
+        self.page = FencePage(self._file, boot_mark(boot_id), first_sequence=clock_ns())
 
     def close(self) -> None:
         """FENCED, and let go of."""

@@ -5,10 +5,11 @@ a simulation. There is one writer, the node; it says FENCED before it opens the 
 A node that dies says nothing, and need not: the deadline runs out by itself, on a clock that goes on while the machine
 is suspended (F1, design.md "Fence page").
 
-A reader copies the page in one slice. A copy equal to one that was verified is as good as that; any other is checked
-against its CRC, and copied again while it does not fit, because a write may be under way. A copy that never fits (the
-writer died in the middle), of another start of the machine, or of other clocks than the reader's, is a fence that is
-down.
+Each write has a sequence of its own, above all before it, over restarts too. So a page whose sequence is that of a copy
+which was verified has not been changed since, or the change is not finished, and whoever makes it has promised nothing
+yet. Any other is copied and checked against its CRC, and copied again while it does not fit, because a write may be
+under way. A copy that never fits (the writer died in the middle), of another start of the machine, or of other clocks
+than the reader's, is a fence that is down.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from vault.errors import VaultForeign, VaultNewer
 
 MAGIC = b"PLSDFNCE"
 VERSION = 1
-FIELDS = Struct("<8sHBxxxxxQQQQQQQQ8s")
-"""Magic, version, state; deadline, term, released, LV, commits, pending, incarnation, activation; boot."""
-SUM = Struct("<I")
+FIELDS = Struct("=8sHBxxxxxQQQQQQQQ8s")
+"""Magic, version, state; sequence, deadline, term, released, LV, commits, pending, incarnation; boot."""
+SUM = Struct("=I")
+SEQUENCE_WORD = 2
+"""Where the sequence is, in words of 8 bytes: one look at it tells whether anything has changed."""
 FENCE_BYTES = 128
 COPY_BYTES = FIELDS.size + SUM.size
 BOOT_BYTES = 8
@@ -41,8 +44,8 @@ class FenceState(enum.IntEnum):
 @dataclass(frozen=True, slots=True)
 class Fence:
     """What the page says. `deadline_ns`: on the clock of `fence_file.clock_ns`; 0 unless ACTIVE. `commits`: how many
-    commits of the vault its readers can see since it was opened. `pending`: rows in Table.PENDING. `activation`:
-    another number for each stretch of time in which it was ACTIVE. `boot`: which start of which machine.
+    commits of the vault its readers can see since it was opened. `pending`: rows in Table.PENDING. `boot`: which start
+    of which machine. `sequence`: another one, and a higher one, each time that anything is published.
     """
 
     state: FenceState
@@ -53,8 +56,8 @@ class Fence:
     commits: int
     pending: int
     incarnation: int
-    activation: int
     boot: bytes
+    sequence: int = 0
 
     def serves(self, now_ns: int, boot: bytes) -> bool:
         """Whether the vault may be trusted at that time."""
@@ -82,12 +85,11 @@ class TornPage(Exception):
 class FencePage:
     """The writer. A buffer has one at a time."""
 
-    def __init__(self, buffer: Buffer, boot: bytes, *, first_activation: int = 1) -> None:
-        """Publishes FENCED. `first_activation`: above that of every writer before; a clock of this boot will do."""
-        self._buffer = buffer
+    def __init__(self, buffer: Buffer, boot: bytes, *, first_sequence: int = 1) -> None:
+        """Publishes FENCED. `first_sequence`: above all that was published before: a clock of this boot in ns."""
+        self.buffer = buffer
         self._whole = True
-        self._next_activation = first_activation
-        self.fence = Fence(FenceState.FENCED, 0, 0, 0, 0, 0, 0, 0, first_activation, boot)
+        self.fence = Fence(FenceState.FENCED, 0, 0, 0, 0, 0, 0, 0, boot, first_sequence)
         self._publish(self.fence)
 
     def identify(self, incarnation: int) -> None:
@@ -105,16 +107,7 @@ class FencePage:
         if now.state is FenceState.ACTIVE:
             self._publish(replace(now, deadline_ns=max(deadline_ns, now.deadline_ns), term=term))
             return
-        self._next_activation += 1
-        self._publish(
-            replace(
-                now,
-                state=FenceState.ACTIVE,
-                deadline_ns=deadline_ns,
-                term=term,
-                activation=self._next_activation,
-            )
-        )
+        self._publish(replace(now, state=FenceState.ACTIVE, deadline_ns=deadline_ns, term=term))
 
     def refuse(self, state: FenceState = FenceState.FENCED) -> None:
         """At once; FENCED or RECOVERING."""
@@ -139,7 +132,8 @@ class FencePage:
         self._publish(replace(self.fence, lv=lv, pending=pending))
 
     def _publish(self, fence: Fence) -> None:
-        self._buffer[:COPY_BYTES] = pack_fence(fence)
+        fence = replace(fence, sequence=self.fence.sequence + 1)
+        self.buffer[:COPY_BYTES] = pack_fence(fence)
         self.fence = fence
 
 
@@ -152,6 +146,7 @@ def pack_fence(fence: Fence) -> bytes:
         MAGIC,
         VERSION,
         fence.state,
+        fence.sequence,
         min(fence.deadline_ns, _U64),
         fence.term,
         fence.released,
@@ -159,7 +154,6 @@ def pack_fence(fence: Fence) -> bytes:
         fence.commits,
         fence.pending,
         fence.incarnation,
-        fence.activation,
         fence.boot,
     )
     return packed + SUM.pack(crc32(packed))
@@ -172,16 +166,16 @@ def unpack_fence(copy: bytes) -> Fence:
     (said,) = SUM.unpack_from(copy, FIELDS.size)
     if said != crc32(copy[: FIELDS.size]):
         raise TornPage
-    _, version, state, deadline, term, released, lv, commits, pending, incarnation, activation, boot = (
-        FIELDS.unpack_from(copy)
+    _, version, state, sequence, deadline, term, released, lv, commits, pending, incarnation, boot = FIELDS.unpack_from(
+        copy
     )
     if version != VERSION or state > FenceState.ACTIVE:
         raise VaultNewer(
             f"the fence page has version {version}, and this program knows {VERSION}: use the reader of the node's "
             "version"
         )
-    return Fence(FenceState(state), deadline, term, released, lv, commits, pending, incarnation, activation, boot)
+    return Fence(FenceState(state), deadline, term, released, lv, commits, pending, incarnation, boot, sequence)
 
 
-NO_FENCE = Fence(FenceState.FENCED, 0, 0, 0, 0, 0, 0, 0, 0, bytes(BOOT_BYTES))
+NO_FENCE = Fence(FenceState.FENCED, 0, 0, 0, 0, 0, 0, 0, bytes(BOOT_BYTES))
 """What a page says that can't be trusted in any point."""

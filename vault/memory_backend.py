@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
+from vault.seal import seal_all
 from vault.tables import Changes, Pause, Table
 
 Content = dict[Table, dict[bytes, bytes]]
@@ -72,3 +73,40 @@ class MemoryBackend:
 
     def close(self) -> None:
         self.sync()
+
+    def begin(self) -> MemoryTransaction:
+        """A snapshot, used as a read transaction of LMDB is (`reading.Transaction`); the handles are the tables."""
+        return MemoryTransaction({table: dict(content) for table, content in self._tables.items()})
+
+
+class MemoryTransaction:
+    """Values are sealed, as they are on disk."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+
+    def get(self, key: bytes, default: None, db: Table) -> bytes | None:
+        value = self._content[db].get(key)
+        return default if value is None else seal_all(db, [(key, value)])[0][1]
+
+    def cursor(self, db: Table) -> MemoryCursor:
+        return MemoryCursor(seal_all(db, sorted(self._content[db].items())))
+
+
+class MemoryCursor:
+    def __init__(self, rows: list[tuple[bytes, bytes]]) -> None:
+        self._rows = rows
+        self._at = 0
+
+    def __enter__(self) -> MemoryCursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def set_range(self, key: bytes) -> bool:
+        self._at = bisect_left(self._rows, (key, b""))
+        return self._at < len(self._rows)
+
+    def iternext(self) -> Iterator[tuple[bytes, bytes]]:
+        return iter(self._rows[self._at :])

@@ -17,6 +17,11 @@ CHECKSUM_BYTES = 8
 _SEEDS = [crc32(b"vault" + bytes([table])) for table in Table]
 
 
+def seed_of(table: Table) -> int:
+    """To be gone on with over the key: `crc32(key, seed)` is the seed of the checksum."""
+    return _SEEDS[table]
+
+
 def seal_all(table: Table, rows: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     seed, crc, digest = _SEEDS[table], crc32, xxh3_64_digest
     return [(key, value + digest(value, crc(key, seed))) for key, value in rows]

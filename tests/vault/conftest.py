@@ -6,9 +6,17 @@ import pytest
 
 from tests.support.no_world import forbidden
 
-EDGES = frozenset(
-    ("vault.directory", "vault.fence_file", "vault.lmdb_backend", "vault.lmdb_format", "vault.verification")
+EDGE_FILES = (
+    "directory",
+    "driving",
+    "fence_file",
+    "lmdb_backend",
+    "lmdb_format",
+    "reader",
+    "reader_source",
+    "verification",
 )
+EDGES = frozenset(f"vault.{name}" for name in EDGE_FILES)
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from vault.fence_page import (
     COPY_BYTES,
     FENCE_BYTES,
     FIELDS,
+    SEQUENCE_WORD,
     SUM,
     Fence,
     FencePage,
@@ -28,7 +29,7 @@ from vault.lmdb_backend import LmdbBackend
 from vault.opening import open_vault
 
 BOOT = b"thisboot"
-ACTIVE = Fence(FenceState.ACTIVE, 1000, 3, 41, 40, 7, 2, 5, 9, BOOT)
+ACTIVE = Fence(FenceState.ACTIVE, 1000, 3, 41, 40, 7, 2, 5, BOOT, 9)
 
 
 def page_over(buffer: bytearray) -> FencePage:
@@ -68,18 +69,23 @@ def test_it_serves_while_active_until_the_deadline_on_its_own_clock() -> None:
         page.refuse(FenceState.ACTIVE)
 
 
-def test_each_stretch_of_time_in_which_it_serves_has_its_own_number() -> None:
+def test_every_write_has_a_sequence_of_its_own_above_all_before(tmp_path: Path) -> None:
+    """Readers know by it that nothing has changed: also over a restart."""
     buffer = bytearray(FENCE_BYTES)
     page, seen = page_over(buffer), []
-    for _ in range(3):
-        page.serve(1000, 1)
-        page.serve(2000, 1)
-        seen.append(said(buffer).activation)
-        page.refuse()
-    assert len(set(seen)) == 3
-    later = FencePage(buffer, BOOT, first_activation=100)
-    later.serve(1000, 1)
-    assert said(buffer).activation > max(seen)
+    words = memoryview(buffer).cast("Q")
+    for step in (
+        page.refuse,
+        lambda: page.serve(1000, 1),
+        lambda: page.serve(1000, 1),
+        lambda: page.committed(1, 0),
+    ) * 2:
+        step()
+        seen.append(said(buffer).sequence)
+        assert words[SEQUENCE_WORD] == seen[-1]
+    assert seen == sorted(set(seen))
+    before = FenceFile(tmp_path).page.fence.sequence
+    assert FenceFile(tmp_path).page.fence.sequence > before
 
 
 def test_deadline_and_released_revision_never_go_back() -> None:
@@ -110,7 +116,7 @@ def test_every_mixture_of_two_pages_is_seen() -> None:
     rng, torn = random.Random(5), 0
     for _ in range(2000):
         one = pack_fence(ACTIVE)
-        other = pack_fence(Fence(FenceState.FENCED, rng.randrange(1 << 60), 3, 42, 41, 8, 1, 5, 9, BOOT))
+        other = pack_fence(Fence(FenceState.FENCED, rng.randrange(1 << 60), 3, 42, 41, 8, 1, 5, BOOT, 10))
         cut = rng.randrange(COPY_BYTES)
         mixed = one[:cut] + other[cut:]
         if mixed in (one, other):
@@ -136,13 +142,13 @@ def test_readers_keep_their_mapping_over_a_restart(tmp_path: Path) -> None:
     first.page.serve(clock_ns() + 10**12, 1)
     mapped, which = map_fence(tmp_path)
     assert unpack_fence(mapped[:COPY_BYTES]).serves(clock_ns(), boot_mark())
-    before = unpack_fence(mapped[:COPY_BYTES]).activation
+    before = unpack_fence(mapped[:COPY_BYTES]).sequence
     second = FenceFile(tmp_path)
     assert unpack_fence(mapped[:COPY_BYTES]).state is FenceState.FENCED
     second.page.serve(clock_ns() + 10**12, 2)
     now = unpack_fence(mapped[:COPY_BYTES])
     assert (now.state, now.term, map_fence(tmp_path)[1]) == (FenceState.ACTIVE, 2, which)
-    assert now.activation > before
+    assert now.sequence > before
     second.close()
     second.close()
     assert unpack_fence(mapped[:COPY_BYTES]).state is FenceState.FENCED

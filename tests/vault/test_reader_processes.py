@@ -1,0 +1,192 @@
+"""A reader and the node in two processes: restarts, kill -9, a clean stop, another vault (issue 4, N6, F1)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.fenced_node import KEY
+from vault.directory import VaultDirectory
+from vault.errors import Fenced, Pending, ReadRefused, VaultUnusable
+from vault.fence_file import clock_ns
+from vault.opening import read_vault
+from vault.reader import VaultReader
+
+LEASE_MS = 300
+ROOT = Path(__file__).parents[2]
+READS = 20_000
+
+
+class Cluster:
+    """One node, over its starts. `rr`: what is released by now."""
+
+    def __init__(self, folder: Path) -> None:
+        self.vault, self._rr = folder / "vault", folder / "rr"
+        self._rr.write_bytes(bytes(8))
+        self._process: subprocess.Popen[str] | None = None
+        self._shared = os.open(self._rr, os.O_RDONLY)
+
+    @property
+    def rr(self) -> int:
+        return int.from_bytes(os.pread(self._shared, 8, 0), "big")
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "tests.support.fenced_node", self.vault, self._rr, str(LEASE_MS)]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "serving\n"
+
+    def end(self, *, kill: bool = False) -> None:
+        if self._process is not None:
+            self._process.kill() if kill else self._process.terminate()
+            assert self._process.wait(30) == (-9 if kill else 0)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+    def checked(self, reader: VaultReader) -> int:
+        """The value that is read: not older than what was released before, not newer than what is released now."""
+        before = self.rr
+        found = reader.get(KEY)
+        after = self.rr
+        assert found is not None
+        assert before <= int(found) <= after, f"read {found!r}, RR went from {before} to {after}"
+        return int(found)
+
+    def wait_until_served(self, reader: VaultReader) -> int:
+        until = time.monotonic() + 30
+        while True:
+            try:
+                return self.checked(reader)
+            except (Fenced, Pending):
+                assert time.monotonic() < until
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    made.start()
+    yield made
+    made.end(kill=True)
+    os.close(made._shared)
+
+
+def test_reads_follow_a_writer_through_kill_restart_and_stop(cluster: Cluster) -> None:
+    with VaultReader(cluster.vault) as reader:
+        seen = [cluster.checked(reader) for _ in range(READS)]
+        assert seen == sorted(seen)
+        assert seen[-1] > seen[0], "the writer went on meanwhile"
+
+        cluster.end(kill=True)
+        last, served = seen[-1], True
+        while served:
+            asked_ns = clock_ns()
+            try:
+                last = cluster.checked(reader)
+            except Fenced:
+                served = False
+            assert not served or asked_ns < reader.fence.deadline_ns, "a dead node's page runs out by itself"
+
+        cluster.start()
+        assert cluster.wait_until_served(reader) >= last
+        cluster.end()
+        with pytest.raises(Fenced, match="the node is FENCED"):
+            reader.get(KEY)
+
+        VaultDirectory(cluster.vault).put_aside()
+        cluster.start()
+        assert cluster.wait_until_served(reader) >= last, "the vault is another one: opened again"
+        assert reader.wait_for(cluster.rr, 30) >= last
+
+
+def test_two_readers_of_two_processes_never_see_new_then_old(cluster: Cluster) -> None:
+    """What one has been shown, the other one shows from then on."""
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    other = multiprocessing.get_context("spawn").Process(target=answer, args=(cluster.vault, theirs))
+    other.start()
+    try:
+        with VaultReader(cluster.vault) as reader:
+            shown = 0
+            for _ in range(2000):
+                ours.send("read")
+                for value in (ours.recv(), int(reader.get(KEY) or b"")):
+                    assert value >= shown
+                    shown = value
+    finally:
+        ours.send("end")
+        other.join(30)
+    assert other.exitcode == 0
+
+
+def answer(path: Path, pipe: multiprocessing.connection.Connection) -> None:
+    with VaultReader(path) as reader:
+        while pipe.recv() == "read":
+            pipe.send(int(reader.get(KEY) or b""))
+
+
+def test_behind_a_fork_the_child_has_to_make_its_own(cluster: Cluster) -> None:
+    """Else it would take part in the snapshots of its parent."""
+    with VaultReader(cluster.vault) as reader:
+        cluster.checked(reader)
+        context = multiprocessing.get_context("fork")
+        ours, theirs = context.Pipe()
+        child = context.Process(target=forked, args=(reader, theirs))
+        child.start()
+        said = ours.recv()
+        child.join(30)
+        assert said.startswith("VaultUnusable: this reader was made before the process was forked")
+        assert cluster.checked(reader) > 0
+
+
+def forked(reader: VaultReader, pipe: multiprocessing.connection.Connection) -> None:
+    try:
+        pipe.send(str(reader.get(KEY)))
+    except VaultUnusable as error:
+        pipe.send(f"VaultUnusable: {error}")
+
+
+def test_a_reader_whose_map_is_too_small_takes_the_larger_one(cluster: Cluster) -> None:
+    """The vault grew beyond what the reader had mapped."""
+    with VaultReader(cluster.vault, map_bytes=1) as reader:
+        size = reader._source._shared.backend.env.info()["map_size"]  # type: ignore[union-attr]
+        until = time.monotonic() + 60
+        while cluster.vault.joinpath("data.mdb").stat().st_size <= size and time.monotonic() < until:
+            cluster.checked(reader)
+        for _ in range(100):
+            cluster.checked(reader)
+
+
+def test_a_reader_that_was_killed_leaves_no_snapshot_behind(cluster: Cluster) -> None:
+    """Its slot is found by the next start of the node, and by the node itself every thousand commits."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=hold, args=(cluster.vault, theirs))
+    child.start()
+    assert ours.recv() == "holding"
+    child.kill()
+    child.join(30)
+    cluster.end()
+    cluster.start()
+    looked_at = read_vault(cluster.vault)
+    assert str(child.pid) not in looked_at.backend.env.readers()  # type: ignore[attr-defined]
+    looked_at.close()
+
+
+def hold(path: Path, pipe: multiprocessing.connection.Connection) -> None:
+    with VaultReader(path) as reader:
+        while True:
+            try:
+                items = reader.iterate(b"\0")
+                next(items)
+                break
+            except ReadRefused:
+                continue
+        pipe.send("holding")
+        pipe.recv()

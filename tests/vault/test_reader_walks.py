@@ -1,0 +1,39 @@
+"""Whatever falls between two steps of a fenced read, it returns nothing stale and nothing unreleased (issue 4, F11).
+
+Simulated time, one seed per walk. Each planted fault has to be found: that is what these walks are worth.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.fenced_world import Violation, World
+
+WALKS = 150
+ANSWERED_MIN = 10
+"""Of the 60 reads of each."""
+FAULTS = (
+    "no_second_look",
+    "staged_unpublished",
+    "staged_before_commit",
+    "no_fenced_at_start",
+    "no_gate",
+    "pending_overlooked",
+    "no_deadline",
+    "stale_snapshot",
+)
+
+
+def walks(fault: str = "") -> int:
+    """How many reads were answered."""
+    return sum(World(seed, fault).walk() for seed in range(WALKS))
+
+
+def test_no_read_is_stale_and_none_is_ahead() -> None:
+    assert walks() > WALKS * ANSWERED_MIN, "walks in which hardly anything is answered prove nothing"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_planted_fault_is_found(fault: str) -> None:
+    with pytest.raises(Violation):
+        walks(fault)

@@ -1,0 +1,365 @@
+"""Fenced, linearizable reads of a vault from any process of the machine: no socket, no node asked (issue 4, N6, F7).
+
+What is guaranteed: a read of a key in a strict region returns what a linearizable read of the cluster could have
+returned at some moment between its call and its return; or it raises. Why that holds: the node's lease is bound to a
+revision, and STAGED is answered only when the change is marked in LMDB and the fence page has another sequence
+(design.md "Released revision", "Fence page"; `fencing/DESIGN.md`). A read takes a snapshot, and looks at the page
+behind it. If page and clock say that the lease was valid then, and the sequence is that of the copy which was verified
+before, the fence was up for all the time between, so the snapshot had every change that anybody could have been told
+of, as a row or as a mark. Nothing is looked at twice which did not change: one look is both "before" and "after".
+
+A snapshot is taken for each read and let go with it. A reader that sleeps pins no page of the vault; holding on to one
+as long as nothing is committed would save a tenth of a read.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakSet
+from zlib import crc32
+
+from xxhash import xxh3_64_digest
+
+from vault.change import HEADER_BYTES, Item
+from vault.driving import run, run_async
+from vault.errors import VaultUnusable
+from vault.fence_file import CLOCK
+from vault.fence_page import COPY_BYTES, NO_FENCE, SEQUENCE_WORD, Fence, TornPage, unpack_fence
+from vault.policies import Course, Down, reach, read_one, read_range
+from vault.reader_source import MAP_BYTES, FileSource, OwnSource, Source, at_fork
+from vault.reading import Opened, Rows, Snapshot, Unreleased, collect, look_up, open_range, regions_of
+from vault.regions import Region, Regions, prefix_end
+from vault.seal import CHECKSUM_BYTES, seed_of, unseal
+from vault.stored_key import PREFIX_BYTES
+from vault.tables import Table
+from vault.vault import Vault
+
+T = TypeVar("T")
+COPIES, LOOKS = 1000, 100
+"""How often the page is copied while it is written, and how often it may change while a key is looked up."""
+WAIT_S = 1.0
+_SEED = seed_of(Table.ENTRY)
+_CUT = -CHECKSUM_BYTES
+
+
+class VaultReader:
+    """Of the vault in `path`, the folder `vault` in a node's data folder; of a process under the same user.
+
+    `fetch(key)` asks the cluster for a key, linearizably, and answers with an Item or None; `fetch_range(start, end,
+    limit)` with Rows: for the regions whose policy is to ask. For the async calls both may be coroutine functions.
+    `wait_s`: how long a read waits for the release of a change, in seconds.
+
+    Raises VaultForeign (no vault there), VaultUnusable (no node of this version has started there yet; no permission),
+    VaultNewer, VaultDamaged. Threads may share a reader. Processes must not: behind a fork it is of no use in the
+    child.
+    """
+
+    _hot: tuple[int, int, memoryview, Callable[[], Any], Any, Callable[[], int]]
+    """For `get`: sequence and deadline of the verified page (0: look closely), the page in words, how to begin a
+    transaction, the table, the clock. Replaced as a whole."""
+    _errors: tuple[type[Exception], ...]
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        fetch: Callable[[bytes], Any] | None = None,
+        fetch_range: Callable[[bytes, bytes | None, int], Any] | None = None,
+        wait_s: float = WAIT_S,
+        map_bytes: int = MAP_BYTES,
+    ) -> None:
+        self._fetch, self._fetch_range = fetch, fetch_range
+        self._wait_s = wait_s
+        self._clock_ns: Callable[[], int] = partial(time.clock_gettime_ns, CLOCK)
+        self._sleep: Callable[[float], None] = time.sleep
+        self._use(FileSource(Path(path), map_bytes))
+
+    @classmethod
+    def over(
+        cls,
+        vault: Vault,
+        *,
+        fetch: Callable[[bytes], Any] | None = None,
+        fetch_range: Callable[[bytes, bytes | None, int], Any] | None = None,
+        wait_s: float = WAIT_S,
+        clock_ns: Callable[[], int] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> VaultReader:
+        """Of the vault that this process has open itself, by the same rules; to be closed before the vault.
+
+        `clock_ns`, `sleep`: those of a simulation.
+        """
+        reader = cls.__new__(cls)
+        reader._fetch, reader._fetch_range = fetch, fetch_range
+        reader._wait_s = wait_s
+        reader._clock_ns = clock_ns or partial(time.clock_gettime_ns, CLOCK)
+        reader._sleep = sleep
+        reader._use(OwnSource(vault))
+        return reader
+
+    def _use(self, source: Source) -> None:
+        self._source: Source | None = source
+        self._turn = threading.RLock()
+        self._gone = ""
+        self._fence = NO_FENCE
+        self._trust(NO_FENCE, source)
+        _readers.add(self)
+
+    # Reads
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key; None: there is no such key.
+
+        Linearizable in a strict region; in an eventual one of a moment at which the vault was trusted. Raises Fenced
+        and Pending (try again), Denied (take it for a no), each as the policy of the region says; VaultDamaged.
+        """
+        sequence, deadline_ns, words, begin, entries, clock_ns = self._hot
+        if deadline_ns and len(key) <= PREFIX_BYTES:
+            try:
+                sealed = begin().get(key, None, entries)
+                trusted = words[SEQUENCE_WORD] == sequence and clock_ns() < deadline_ns
+            except self._errors:
+                trusted = False
+            if trusted:
+                if sealed is None:
+                    return None
+                entry: bytes = sealed[:_CUT]
+                if xxh3_64_digest(entry, crc32(key, _SEED)) != sealed[_CUT:]:
+                    unseal(Table.ENTRY, key, sealed)
+                return entry[HEADER_BYTES + len(key) :]
+        item = self.get_item(key)
+        return None if item is None else item.value
+
+    def get_item(self, key: bytes) -> Item | None:
+        """As `get`, with the revisions of the key. A safe default has revisions of 0. Raises as `get`."""
+        return run(self._one(key), self._ask_one(key), self._now_s, self._sleep)
+
+    def range(self, start: bytes, end: bytes | None = None, limit: int = 0) -> Rows:
+        """Every key with start <= key < end (None: to the last), in order, all of one revision; `limit` 0: all.
+
+        `Rows.revision`: for strict keys all up to it is shown and nothing behind it. Raises as `get`; a range in
+        several regions, or in one whose policy is a default, fails closed.
+        """
+        return run(self._many(start, end, limit), self._ask_many(start, end, limit), self._now_s, self._sleep)
+
+    def prefix(self, prefix: bytes, limit: int = 0) -> Rows:
+        """Every key that begins so. As `range`."""
+        return self.range(prefix, prefix_end(prefix), limit)
+
+    def iterate(self, start: bytes, end: bytes | None = None) -> Iterator[Item]:
+        """As `range`, for more than fits into memory: one snapshot is held until the iterator ends or is closed.
+
+        Meanwhile the vault grows with every change: come to the end, or close it.
+        """
+
+        def look() -> Iterator[Item] | Unreleased | Down:
+            opened = self._look(lambda snapshot, released: open_range(snapshot, start, end, released))
+            return opened if isinstance(opened, Down) else self._told(opened, opened.items)
+
+        course = read_range(self, start, end, look, self._now_s(), self._wait_s)
+        return self._going_on(run(course, None, self._now_s, self._sleep))
+
+    def _going_on(self, items: Iterator[Item]) -> Iterator[Item]:
+        try:
+            yield from items
+        except self._errors as error:
+            self._require_source().mend(error)
+
+    def wait_for(self, revision: int, timeout_s: float) -> int:
+        """Until the vault has applied the revision: LV. For keys of eventual regions, which are answered before that.
+
+        A strict change needs no waiting: no read behind its answer misses it. Raises NotReached.
+        """
+        return run(reach(revision, self._lv, self._now_s(), timeout_s), None, self._now_s, self._sleep)
+
+    # The same in a task
+
+    async def get_async(self, key: bytes) -> bytes | None:
+        """As `get`: the task waits where that would sleep."""
+        item = await self.get_item_async(key)
+        return None if item is None else item.value
+
+    async def get_item_async(self, key: bytes) -> Item | None:
+        """As `get_item`."""
+        return await run_async(self._one(key), self._ask_one(key), self._now_s)
+
+    async def range_async(self, start: bytes, end: bytes | None = None, limit: int = 0) -> Rows:
+        """As `range`."""
+        return await run_async(self._many(start, end, limit), self._ask_many(start, end, limit), self._now_s)
+
+    async def prefix_async(self, prefix: bytes, limit: int = 0) -> Rows:
+        """As `prefix`."""
+        return await self.range_async(prefix, prefix_end(prefix), limit)
+
+    async def wait_for_async(self, revision: int, timeout_s: float) -> int:
+        """As `wait_for`."""
+        return await run_async(reach(revision, self._lv, self._now_s(), timeout_s), None, self._now_s)
+
+    # About it
+
+    @property
+    def fence(self) -> Fence:
+        """What the fence page says now; whether that is to be trusted, `Fence.serves` tells."""
+        with self._turn:
+            self._verified()
+            return self._fence
+
+    def region_of(self, key: bytes) -> Region:
+        """The region that the key is in, as the vault knows it."""
+        return self._regions().region_of(key)
+
+    def close(self) -> None:
+        with self._turn:
+            source, self._source = self._source, None
+            self._gone = "the reader is closed: make another one"
+            if source is not None:
+                self._hot = (self._hot[0], 0, *self._hot[2:])
+                source.close()
+
+    def __enter__(self) -> VaultReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # How
+
+    def _one(self, key: Any) -> Course[Item | None]:
+        if isinstance(key, bytearray | memoryview):
+            key = bytes(key)
+        if not isinstance(key, bytes):
+            raise TypeError(f"a key is bytes, not {type(key).__name__}: encode it")
+        if not key:
+            raise ValueError("a key has at least one byte")
+        look = partial(self._look, lambda snapshot, released: look_up(snapshot, key, released))
+        return read_one(self, key, look, self._now_s(), self._wait_s)
+
+    def _many(self, start: bytes, end: bytes | None, limit: int) -> Course[Rows]:
+        def look() -> Rows | Unreleased | Down:
+            opened = self._look(lambda snapshot, released: open_range(snapshot, start, end, released))
+            if isinstance(opened, Down):
+                return opened
+            try:
+                return self._told(opened, collect(opened, limit))
+            except self._errors as error:
+                self._require_source().mend(error)
+                return Down(f"reading it failed: {error}")
+
+        return read_range(self, start, end, look, self._now_s(), self._wait_s)
+
+    def _told(self, opened: Opened, found: T) -> T | Unreleased:
+        return Unreleased(opened.needs, found) if opened.needs else found
+
+    def which(self) -> int:
+        """Another number for another vault in the same place."""
+        with self._turn:
+            return self._require_source().opened
+
+    def released(self) -> int:
+        """RR, as the fence page says."""
+        return self.fence.released
+
+    def covering(self, start: bytes, end: bytes | None) -> Region | None:
+        """The region that all keys of a range are in, as the vault knows it; None: they may be in several."""
+        return self._regions().covering(start, end)
+
+    def _look(self, read: Callable[[Snapshot, int], T]) -> T | Down:
+        """What `read` finds in a snapshot of which it is known that it was to be trusted when it was taken."""
+        for _ in range(LOOKS):
+            with self._turn:
+                fence = self._verified()
+                if isinstance(fence, Down):
+                    return fence
+                source = self._require_source()
+                try:
+                    found = read(Snapshot(source.begin(), source.tables), fence.released)
+                except source.errors as error:
+                    source.mend(error)
+                    continue
+                if source.words[SEQUENCE_WORD] == fence.sequence and self._clock_ns() < fence.deadline_ns:
+                    return found
+        return Down("its fence page changes faster than it can be read")
+
+    def _verified(self) -> Fence | Down:
+        """The page as it is now, if it says that the vault may be trusted."""
+        source = self._require_source()
+        fence = self._fence
+        if source.words[SEQUENCE_WORD] != fence.sequence:
+            copied = _copy(source)
+            if copied is None:
+                return Down("its fence page is torn: the node died while it wrote it")
+            fence = self._fence = copied
+            self._trust(fence, source)
+        now_ns = self._clock_ns()
+        if fence.serves(now_ns, source.boot):
+            return fence
+        if source.replaced():
+            self._fence = NO_FENCE
+            return self._verified()
+        return Down(fence.refusal(now_ns, source.boot))
+
+    def _trust(self, fence: Fence, source: Source) -> None:
+        """What `get` needs, while nothing is pending, so that it need not look for rows."""
+        deadline_ns = fence.deadline_ns if fence.serves(0, source.boot) and not fence.pending else 0
+        entries = source.tables[Table.ENTRY]
+        self._errors = (*source.errors, ValueError)
+        self._hot = (fence.sequence, deadline_ns, source.words, source.begin, entries, self._clock_ns)
+
+    def _regions(self) -> Regions:
+        """Whether or not the vault may be trusted: a region of before has a policy that was safe before."""
+        with self._turn:
+            source = self._require_source()
+            try:
+                return regions_of(Snapshot(source.begin(), source.tables))
+            except source.errors:
+                return Regions.of(())
+
+    def _lv(self) -> int:
+        return self.fence.lv
+
+    def _require_source(self) -> Source:
+        if self._source is None:
+            raise VaultUnusable(self._gone)
+        return self._source
+
+    def _ask_one(self, key: bytes) -> Callable[[], Any] | None:
+        return None if self._fetch is None else partial(self._fetch, key)
+
+    def _ask_many(self, start: bytes, end: bytes | None, limit: int) -> Callable[[], Any] | None:
+        return None if self._fetch_range is None else partial(self._fetch_range, start, end, limit)
+
+    def _now_s(self) -> float:
+        return self._clock_ns() / 1e9
+
+    def _forked(self) -> None:
+        self._source = None
+        self._gone = "this reader was made before the process was forked: make it behind that, or spawn the process"
+        self._turn = threading.RLock()
+        self._hot = (self._hot[0], 0, *self._hot[2:])
+
+
+def _copy(source: Source) -> Fence | None:
+    """None: no copy is whole. Raises VaultForeign, VaultNewer."""
+    for _ in range(COPIES):
+        try:
+            return unpack_fence(bytes(source.page[:COPY_BYTES]))
+        except TornPage:
+            continue
+    return None
+
+
+_readers: WeakSet[VaultReader] = WeakSet()
+
+
+def _forget_readers() -> None:
+    for reader in list(_readers):
+        reader._forked()
+
+
+at_fork(_forget_readers)

@@ -1,0 +1,204 @@
+"""What a reader reads from: a vault that another process has open, or the vault of this very process.
+
+LMDB must not be opened twice in one process: readers of one folder share an environment, which is closed with the last
+of them. It must not be used behind a fork either: the child would take part in the snapshots of its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from mmap import mmap
+from pathlib import Path
+from typing import Any, Protocol
+
+import lmdb
+
+from vault.directory import DATA
+from vault.errors import VaultDamaged, VaultError, VaultUnusable
+from vault.fence_file import FENCE_FILE, boot_mark, map_fence, which_file
+from vault.lmdb_backend import LmdbBackend
+from vault.memory_backend import MemoryBackend
+from vault.reading import Transaction
+from vault.tables import Table
+from vault.vault import Vault
+
+MAP_BYTES = 1 << 40
+"""Address space of a reader: so large that the vault does not grow out of it."""
+OPENINGS = 10
+"""The heads of a file that is being written may be looked at in the middle of two commits."""
+
+
+class Source(Protocol):
+    """`begin` starts a transaction on the newest snapshot; `page` is the fence page, `words` the same by 8 bytes."""
+
+    opened: int
+    """How many vaults it has opened, one in place of the other."""
+    begin: Callable[[], Transaction]
+    tables: list[Any]
+    page: bytearray | mmap
+    words: memoryview
+    boot: bytes
+    errors: tuple[type[Exception], ...]
+
+    def name(self) -> str: ...
+
+    def mend(self, error: Exception) -> None:
+        """Make the next try better than the one that ended so. Raises VaultError if there is no help."""
+        ...
+
+    def replaced(self) -> bool:
+        """Whether there is another vault now where this one was; then that is the source from now on."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileSource:
+    """The vault in a folder. Raises VaultForeign (there is none), VaultUnusable, VaultNewer, VaultDamaged."""
+
+    errors: tuple[type[Exception], ...] = (lmdb.Error,)
+
+    def __init__(self, folder: Path, map_bytes: int = MAP_BYTES) -> None:
+        self._folder = folder
+        self._map_bytes = map_bytes
+        self.boot = boot_mark()
+        self.opened = 0
+        self._open()
+
+    def _open(self) -> None:
+        shared = _borrow(self._folder, self._map_bytes)
+        try:
+            self._mapped, self._page_file = map_fence(self._folder)
+        except BaseException:
+            _give_back(shared)
+            raise
+        self._shared = shared
+        self.opened += 1
+        self.page: bytearray | mmap = self._mapped
+        self.words = memoryview(self._mapped).cast("Q")
+        self.begin: Callable[[], Transaction] = shared.backend.env.begin
+        self.tables: list[Any] = shared.backend.tables
+
+    def name(self) -> str:
+        return f"the vault in {self._folder}"
+
+    def mend(self, error: Exception) -> None:
+        env = self._shared.backend.env
+        try:
+            if isinstance(error, lmdb.MapResizedError):
+                env.set_mapsize(0)
+            elif isinstance(error, lmdb.ReadersFullError):
+                if not env.reader_check():
+                    raise VaultUnusable(f"{self.name()} has as many readers as it takes: close some of them")
+            else:
+                raise self._shared.backend.failure(error) from error
+        except lmdb.Error as failed:
+            raise self._shared.backend.failure(failed) from failed
+
+    def replaced(self) -> bool:
+        page, data = which_file(self._folder / FENCE_FILE), which_file(self._folder / DATA)
+        if page is None or data is None or (page, data) == (self._page_file, self._shared.file):
+            return False
+        before = self._shared, self.words, self._mapped
+        try:
+            self._open()
+        except VaultError:
+            return False
+        _let_go(*before)
+        return True
+
+    def close(self) -> None:
+        _let_go(self._shared, self.words, self._mapped)
+
+
+class OwnSource:
+    """The vault that this process has open: nothing is opened again."""
+
+    def __init__(self, vault: Vault) -> None:
+        backend, page = vault.backend, vault.page
+        if page is None:
+            raise VaultUnusable("this vault has no fence page: open it with open_vault, or give it one")
+        self.boot = page.fence.boot
+        self.opened = 1
+        self.page: bytearray | mmap
+        self.errors: tuple[type[Exception], ...] = (lmdb.Error,)
+        if isinstance(backend, LmdbBackend):
+            self.page = map_fence(backend.directory.path)[0]
+            self.begin: Callable[[], Transaction] = backend.env.begin
+            self.tables: list[Any] = backend.tables
+            self._failure: Callable[[BaseException], VaultError] = backend.failure
+        elif isinstance(backend, MemoryBackend) and isinstance(page.buffer, bytearray):
+            self.page = page.buffer
+            self.begin, self.tables = backend.begin, list(Table)
+            self._failure = lambda error: VaultUnusable(str(error))
+        else:
+            raise VaultUnusable("this vault is neither in LMDB nor in memory: its reader can't be made")
+        self.words = memoryview(self.page).cast("Q")
+
+    def name(self) -> str:
+        return "the vault"
+
+    def mend(self, error: Exception) -> None:
+        raise self._failure(error) from error
+
+    def replaced(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.words.release()
+        if isinstance(self.page, mmap):
+            self.page.close()
+
+
+class _Shared:
+    def __init__(self, backend: LmdbBackend, file: tuple[int, int] | None) -> None:
+        self.backend = backend
+        self.file = file
+        self.readers = 1
+
+
+_lock = threading.Lock()
+_open: dict[tuple[int, int], _Shared] = {}
+
+
+def _borrow(folder: Path, map_bytes: int) -> _Shared:
+    with _lock:
+        file = which_file(folder / DATA)
+        shared = _open.get(file) if file is not None else None
+        if shared is not None:
+            shared.readers += 1
+            return shared
+        shared = _Shared(_opened(folder, map_bytes), file)
+        if file is not None:
+            _open[file] = shared
+        return shared
+
+
+def _opened(folder: Path, map_bytes: int) -> LmdbBackend:
+    for _ in range(OPENINGS - 1):
+        try:
+            return LmdbBackend(folder, read_only=True, map_bytes=map_bytes)
+        except VaultDamaged:
+            pass
+    return LmdbBackend(folder, read_only=True, map_bytes=map_bytes)
+
+
+def _give_back(shared: _Shared) -> None:
+    with _lock:
+        shared.readers -= 1
+        if not shared.readers:
+            _open.pop(shared.file or (0, 0), None)
+            shared.backend.close()
+
+
+def _let_go(shared: _Shared, words: memoryview, page: mmap) -> None:
+    words.release()
+    page.close()
+    _give_back(shared)
+
+
+def at_fork(call: Callable[[], None]) -> None:
+    """Called in each child that this process forks."""
+    os.register_at_fork(after_in_child=call)
