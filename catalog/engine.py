@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from catalog import keys, locks
-from catalog.errors import Busy, CatalogError, DamagedRow, NoSuchProcedure, ProcedureDiffers, RolledBack
+from catalog.errors import Busy, CatalogError, DamagedRow, NoSuchProcedure, NotCancellable, ProcedureDiffers, RolledBack
 from catalog.kinds.kind import Drawn, Kind
 from catalog.plan import READ_MAX, Changes, NeedsRange, NeedsRow, Plan, Rows
 from catalog.ports import CatalogStore, ReleaseRefused
@@ -44,6 +44,10 @@ ROUNDS_MAX = 1000
 
 class Pending(Exception):
     """PROCEED was refused for a change that is never taken back (F8): it stays pending, try again later."""
+
+
+class InUse(NotCancellable):
+    """Somebody has put data into what the procedure has made: it can only go forward."""
 
 
 class Engine:
@@ -222,14 +226,23 @@ class Engine:
         except ReleaseRefused as refused:
             if procedure.operation.keeps:
                 raise Pending(f"procedure {procedure.id} waits for its release: {refused}") from refused
-            return await self._roll_back(procedure, RolledBack(f"it could not be released: {refused}"))
+            try:
+                return await self._roll_back(procedure, RolledBack(f"it could not be released: {refused}"))
+            except InUse as used:
+                raise Pending(f"{used}; it waits for its release: {refused}") from used
         after = released(procedure, self._actor())
         if after.ended:
             return await self._end(procedure, after, procedure.finish)
         return await self._write(procedure, [Put(procedure.key, to_bytes(after))])
 
     async def _roll_back(self, procedure: Procedure, why: RolledBack) -> bool:
-        return await self._end(procedure, rolled_back(procedure, why, self._actor()), procedure.undo)
+        """Raises InUse."""
+        after = rolled_back(procedure, why, self._actor())
+        if await self._end(procedure, after, procedure.undo, are_empty(procedure.made)):
+            return True
+        if (await self.read(procedure.id)).revision == procedure.revision:
+            raise InUse(f"procedure {procedure.id} is not taken back: {procedure.made[0]} has data already")
+        return False
 
     async def _destroy(self, procedure: Procedure) -> bool:
         """One batch, or the end. After it every prefix is empty: the transaction that ends it compares that."""
@@ -241,8 +254,8 @@ class Engine:
                 after = destroyed(procedure, gone, len(found), self._actor())
                 removal = DeleteRange(found[0].key, found[-1].key + b"\0")
                 return await self._write(procedure, [removal, Put(procedure.key, to_bytes(after))])
-        empty = [locks.absent(prefix.encode(), prefix_end(prefix.encode())) for prefix in procedure.destroy]
-        if await self._end(procedure, finished(procedure, self._actor()), procedure.finish, empty):
+        after = finished(procedure, self._actor())
+        if await self._end(procedure, after, procedure.finish, are_empty(procedure.destroy)):
             return True
         again = destroyed(procedure, 0, 0, self._actor())
         return await self._write(procedure, [Put(procedure.key, to_bytes(again))])
@@ -266,6 +279,10 @@ class Engine:
 def is_at(key: bytes, revision: int) -> Compare:
     """Holds while the row is as it was read; 0 for one that was not there."""
     return Compare(key, CompareTarget.MOD, CompareResult.EQUAL, revision)
+
+
+def are_empty(prefixes: Iterable[str]) -> list[Compare]:
+    return [locks.absent(prefix.encode(), prefix_end(prefix.encode())) for prefix in prefixes]
 
 
 def writes(changes: Changes) -> list[Put | DeleteRange]:

@@ -62,8 +62,12 @@ Changes = Mapping[bytes, bytes | None]
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`prepare` is written in one transaction and released to all nodes. After PROCEED everything below the prefixes of
-    `destroy` is removed for ever, and `finish` is written in the transaction that ends the procedure."""
+    `destroy` is removed for ever, and `finish` is written in the transaction that ends the procedure.
+
+    `made`: where the data of a new object will be. While there is some, somebody uses the object already, and the plan
+    is not taken back: that would leave data behind that belongs to nothing."""
 
     prepare: Changes
     destroy: tuple[str, ...] = ()
     finish: Changes = field(default_factory=dict)
+    made: tuple[str, ...] = ()

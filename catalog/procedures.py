@@ -87,8 +87,9 @@ class Failed:
 @dataclass(frozen=True, slots=True)
 class Procedure:
     """`object_id` was drawn when it was submitted. `undo`: what the changed rows were before; `finish`: what is written
-    at the end. `destroy`: prefixes; `gone`: how many of them are empty by now; `destroyed`: how many rows were removed.
-    `revision`: of the record as it was read; 0 for one that is not written yet."""
+    at the end. `made`: prefixes that have to be empty where it is taken back. `destroy`: prefixes; `gone`: how many of
+    them are empty by now; `destroyed`: how many rows were removed. `revision`: of the record as it was read; 0 for one
+    that is not written yet."""
 
     id: str
     kind: str
@@ -100,6 +101,7 @@ class Procedure:
     undo: Changes
     finish: Changes
     destroy: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
     gone: int = 0
     destroyed: int = 0
     failed: Failed | None = None
@@ -142,7 +144,13 @@ def prepared(procedure: Procedure, plan: Plan, before: Changes, actor: Actor) ->
     undo = {} if procedure.operation.keeps else before
     text = f"{len(plan.prepare)} row(s) written; to be released to every node"
     return procedure.step(
-        State.PREPARED, actor, ("prepared", text), undo=undo, finish=plan.finish, destroy=plan.destroy
+        State.PREPARED,
+        actor,
+        ("prepared", text),
+        undo=undo,
+        finish=plan.finish,
+        destroy=plan.destroy,
+        made=plan.made,
     )
 
 
@@ -182,7 +190,7 @@ def ended(procedure: Procedure) -> Procedure:
     """What nobody needs any more is left out, above all the hashes of passwords."""
     secret = procedure.operation.secret
     request = {name: value for name, value in procedure.request.items() if name != secret}
-    return replace(procedure, request=request, undo={}, finish={}, destroy=())
+    return replace(procedure, request=request, undo={}, finish={}, destroy=(), made=())
 
 
 def check_cancellable(procedure: Procedure) -> None:

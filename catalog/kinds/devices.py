@@ -37,7 +37,7 @@ def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
         raise AlreadyThere(f"there is a device {path} already: add time series to it with add-series")
     empty = Device.of(path, drawn.object_id, database, aligned=request["aligned"])
     made = empty.with_series(many(request["series"]))
-    return Plan({made.key: made.to_bytes()})
+    return Plan({made.key: made.to_bytes()}, made=(made.data,))
 
 
 def add_series(request: Request, rows: Rows, drawn: Drawn) -> Plan:
@@ -73,10 +73,11 @@ def delete_series(request: Request, rows: Rows, drawn: Drawn) -> Plan:
         raise NotAllowed(f"time series of {found.path} are being deleted already: wait for that procedure")
     gone = [found.one(name).name for name in request["series"]]
     without = found.without_series(gone)
+    stays = bool(without.series or without.template)
     return Plan(
         {found.key: replace(found, deleting=tuple(gone)).to_bytes()},
-        destroy=tuple(f"{found.data}{name}/" for name in gone),
-        finish={found.key: without.to_bytes() if without.series or without.template else None},
+        destroy=tuple(f"{found.data}{name}/" for name in gone) if stays else (found.data,),
+        finish={found.key: without.to_bytes() if stays else None},
     )
 
 

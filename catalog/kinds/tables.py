@@ -39,7 +39,7 @@ def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     if rows.get(keys.at(keys.TABLES, path)) is not None:
         raise AlreadyThere(f"there is a table {path} already")
     made = Table.of(path, drawn.object_id, database, request["columns"], request.get("properties", {}))
-    return Plan({made.key: made.to_bytes()})
+    return Plan({made.key: made.to_bytes()}, made=(made.data,))
 
 
 def drop(request: Request, rows: Rows, drawn: Drawn) -> Plan:

@@ -78,7 +78,8 @@ def activate(request: Request, rows: Rows, drawn: Drawn) -> Plan:
             raise AlreadyThere(
                 f"device {path} has a time series {each.name} of its own, as template {template.name} has"
             )
-    return Plan({device.key: replace(device, template=template.name).to_bytes()})
+    made = () if found is not None else (device.data,)
+    return Plan({device.key: replace(device, template=template.name).to_bytes()}, made=made)
 
 
 def template_for(rows: Rows, path: str) -> Template:
@@ -118,7 +119,7 @@ def deactivate(request: Request, rows: Rows, drawn: Drawn) -> Plan:
         after = replace(device, template="")
         prepare[device.key] = replace(after, deleting=names).to_bytes()
         finish[device.key] = after.to_bytes() if after.series else None
-        destroy += [f"{device.data}{name}/" for name in names]
+        destroy += [f"{device.data}{name}/" for name in names] if after.series else [device.data]
     return Plan(prepare, tuple(destroy), finish)
 
 

@@ -55,8 +55,13 @@ def locks(request: Request) -> tuple[str, ...]:
     return (path_lock(request["view"]),)
 
 
+def source_locks(request: Request) -> tuple[str, ...]:
+    """The source, too: one that is being made now may be taken back again."""
+    return (*locks(request), path_lock(request["source"].rpartition(".")[0]))
+
+
 KINDS = (
-    Kind("create-view", "Make a path that stands for a time series.", (VIEW, SOURCE), locks, create),
-    Kind("alter-view", "Let a view stand for another time series.", (VIEW, SOURCE), locks, alter),
+    Kind("create-view", "Make a path that stands for a time series.", (VIEW, SOURCE), source_locks, create),
+    Kind("alter-view", "Let a view stand for another time series.", (VIEW, SOURCE), source_locks, alter),
     Kind("delete-view", "Delete a view; its source stays.", (VIEW,), locks, delete),
 )

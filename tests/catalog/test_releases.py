@@ -9,7 +9,20 @@ from catalog.engine import Pending
 from catalog.errors import Busy, NotCancellable, ProcedureDiffers
 from catalog.kinds.all import KINDS
 from catalog.procedures import State
-from tests.support.catalog_world import CASES, DB, GRANT, TABLE, USER, Operation, world_for
+from tests.support.catalog_world import (
+    ACTIVE,
+    CASES,
+    DB,
+    DEVICE,
+    GRANT,
+    SET,
+    TABLE,
+    TEMPLATE,
+    USER,
+    VIEW,
+    Operation,
+    world_for,
+)
 
 KEPT = [case for case in CASES if KINDS[case[1][0]].keeps]
 REVERSIBLE = [case for case in CASES if not KINDS[case[1][0]].keeps]
@@ -96,6 +109,37 @@ async def test_who_works_on_a_database_works_on_all_that_is_in_it() -> None:
     await world.submit("first", "drop-database", database="plant")
     with pytest.raises(Busy, match="procedure first works there"):
         await world.submit("second", "add-column", table="plant.readings", column="heat", type="double")
+
+
+async def test_a_view_waits_for_its_source() -> None:
+    """One that is being made may be taken back again: a view of it would point to nothing."""
+    world = await world_for([DB])
+    await world.submit("first", DEVICE[0], **DEVICE[1])
+    engine = world.engine()
+    await engine._advance(await engine.read("first"))
+    with pytest.raises(Busy, match="procedure first works there"):
+        await world.submit("second", VIEW[0], **VIEW[1])
+    await engine.cancel("first")
+    assert (await world.do(*VIEW[:1], **VIEW[1])).state is State.FAILED
+
+
+@pytest.mark.parametrize(("before", "operation"), [([DB], TABLE), ([DB], DEVICE), ([DB, TEMPLATE, SET], ACTIVE)])
+async def test_what_has_data_already_is_not_taken_back(before: list[Operation], operation: Operation) -> None:
+    """Somebody has seen it and written: the data would belong to nothing."""
+    world = await world_for(before)
+    await world.submit("mine", operation[0], **operation[1])
+    engine = world.engine()
+    await engine._advance(await engine.read("mine"))
+    (made,) = (await engine.read("mine")).made
+    world.put(f"{made}m1/1".encode())
+    with pytest.raises(NotCancellable, match="has data already"):
+        await engine.cancel("mine")
+    world.refusing = True
+    with pytest.raises(Pending, match="has data already"):
+        await engine.run("mine")
+    world.refusing = False
+    assert (await engine.run("mine")).state is State.DONE
+    assert f"{made}m1/1".encode() in world.catalog()
 
 
 async def test_an_id_is_for_one_operation() -> None:
