@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from catalog import keys
 from catalog.errors import DamagedRow
 from catalog.form import a_count, a_path, from_bytes, to_bytes
+from vault.regions import INFINITE_TTL
 
 INFINITE = None
-SAFE_DEFAULT = b""
-"""What the region answers while no rule can be trusted: no rule."""
+SAFE_DEFAULT = INFINITE_TTL
+"""What the region answers for every key while no rule can be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,9 @@ def ttl_of(path: str, read: Callable[[bytes], bytes | None]) -> int | None:
     """
     for key in places_of(path):
         packed = read(key)
-        if packed:
+        if packed == SAFE_DEFAULT:
+            return INFINITE
+        if packed is not None:
             try:
                 return TtlRule.from_bytes(key, packed).ttl_ms
             except DamagedRow:

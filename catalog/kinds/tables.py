@@ -148,7 +148,7 @@ KINDS = (
     kind(
         "set-table-properties",
         "Set properties of a table, or remove some.",
-        (Field("properties", properties, "name -> text, or null to remove it", "properties"),),
+        (Field("properties", properties, "name and text; a name alone (null in JSON) removes it", "properties"),),
         lambda table, request: table.with_properties(request["properties"]),
     ),
     Kind(

@@ -61,16 +61,17 @@ class Runner:
                 await self._drop()
 
     async def _lead(self) -> None:
-        """While this node leads. Every procedure is looked for once; after that the watch brings the new ones."""
+        """While this node leads, in one term. Every procedure is looked for once; then the watch brings the new ones."""
         await self._service.barrier()
         request = WatchRequest(keys.LOCKS, prefix_end(keys.LOCKS), filters=frozenset({"delete"}))
         watching = self._service.watch(request, progress_s=LOOK_S)
         loop = asyncio.get_running_loop()
         prune_at = loop.time() + PRUNE_S
+        term = self._service.group.term
         try:
             for id_ in await self._engine.open_ids():
                 self._begin(id_)
-            while self._service.group.leads:
+            while self._service.group.leads and self._service.group.term == term:
                 self._check_failed()
                 news = await watching.next()
                 if not isinstance(news, Progress):

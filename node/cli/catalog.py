@@ -49,7 +49,7 @@ def parameter_of(field: Field) -> click.Parameter:
         return click.Option(["--password-file", field.name], type=click.File(), help=text)
     if field.shape in ("columns", "series", "properties"):
         singular = {"columns": "--column", "properties": "--property"}.get(field.shape, "--series")
-        metavar = {"properties": "NAME=TEXT"}.get(field.shape, "NAME:TYPE[:...]")
+        metavar = {"properties": "NAME[=TEXT]"}.get(field.shape, "NAME:TYPE[:...]")
         return click.Option([singular, field.name], multiple=True, metavar=metavar, help=field.help)
     return click.Option([option, field.name], help=field.help)
 

@@ -106,6 +106,8 @@ def test_the_rule_of_the_longest_path_counts() -> None:
 def test_without_a_rule_or_with_one_that_can_not_be_read_data_is_kept_for_ever() -> None:
     assert ttl_of("plant.readings", {}.get) is INFINITE
     assert ttl_of("plant.readings", lambda _: SAFE_DEFAULT) is INFINITE
+    fenced = rules(("plant", 5)).get
+    assert ttl_of("plant.readings", lambda key: SAFE_DEFAULT if key.endswith(b"readings") else fenced(key)) is INFINITE
     damaged = rules(("plant", 5)) | {keys.at(keys.TTL, "plant.readings"): b"garbage"}
     assert ttl_of("plant.readings", damaged.get) is INFINITE
     assert not has_expired(0, INFINITE, 1 << 60)
