@@ -26,7 +26,7 @@ from catalog.passwords import SALT_BYTES, sealed
 from catalog.ports import ReleaseRefused
 from catalog.procedures import ID_MAX, Procedure, State
 from metastore.requests import Range, WatchRequest, prefix_end
-from metastore.results import KeyValue, RangeResult
+from metastore.results import KeyValue
 from node.catalog.collections import Collection, collection_named, dropped_databases, is_hidden
 from node.catalog.runner import Runner
 from node.catalog.store import NodeStore, Releases
@@ -176,13 +176,13 @@ class Catalog:
     # Objects.
 
     async def objects(self, name: object, *, below: str = "", after: str = "", limit: int = LIMIT) -> dict[str, Any]:
-        """Of one collection, in order: those at and below a path, after a name. Linearizable, of one revision."""
+        """Of one collection, in order: those at and below a path, after a name. Each of them is linearizable."""
         collection = collection_named(name)
         if not 1 <= limit <= LIMIT:
             raise BadField(f"limit: {limit} is not between 1 and {LIMIT}")
         start, end = interval(collection, below, after)
+        gone = await self._gone(collection)
         found = await self._service.range(Range(start, end, limit=limit, exact_count=False))
-        gone = await self._gone(found.revision) if collection.inside else frozenset()
         shapes = [collection.shape_or_damage(row) for row in found.kvs if is_within(collection, row, below)]
         return {
             "revision": found.revision,
@@ -194,17 +194,20 @@ class Catalog:
     async def object(self, name: object, path: str) -> dict[str, Any]:
         """Raises NotThere, DamagedRow."""
         collection = collection_named(name)
+        gone = await self._gone(collection)
         found = await self._service.range(Range(keys.at(collection.place, path)))
         if found.kvs:
             shape = collection.shape(found.kvs[0])
-            gone = await self._gone(found.revision) if collection.inside else frozenset()
             if not is_hidden(shape, gone, collection):
                 return shape
         raise NotThere(f"there is no {path[:200]!r} among the {collection.name}")
 
-    async def _gone(self, revision: int) -> frozenset[str]:
-        request = Range(keys.DATABASES, prefix_end(keys.DATABASES), revision=revision)
-        found: RangeResult = await self._service.range(request)
+    async def _gone(self, collection: Collection) -> frozenset[str]:
+        """The databases that are being dropped. Read before what is in them, and released as that is: an object that is
+        shown was there at one of the two moments, and one that is hidden was not."""
+        if not collection.inside:
+            return frozenset()
+        found = await self._service.range(Range(keys.DATABASES, prefix_end(keys.DATABASES)))
         return dropped_databases(found.kvs)
 
 

@@ -61,7 +61,7 @@ class Runner:
                 await self._drop()
 
     async def _lead(self) -> None:
-        """While this node leads, in one term. Every procedure is looked for once; then the watch brings the new ones."""
+        """While this node leads, in one term. What is open is looked for once; then the watch brings the new ones."""
         await self._service.barrier()
         request = WatchRequest(keys.LOCKS, prefix_end(keys.LOCKS), filters=frozenset({"delete"}))
         watching = self._service.watch(request, progress_s=LOOK_S)
