@@ -40,13 +40,16 @@ class MayLeave:
 class Registry:
     """The holders of one term."""
 
-    __slots__ = ("_blocker", "_by_node", "_gone", "_timing")
+    __slots__ = ("_by_node", "_gone", "_order", "_proven", "_timing")
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._by_node: dict[str, Holding] = {}
         self._gone: list[Holding] = []
-        self._blocker: Holding | None = None
+        self._order: list[Holding] | None = None
+        """Of all that releases wait for; None: to be made anew."""
+        self._proven = (0, 0)
+        """A revision, and how many in that order are known to be safe for it."""
 
     def __iter__(self) -> Iterator[Holding]:
         """All that releases wait for: the registered, and those that left too early."""
@@ -65,7 +68,7 @@ class Registry:
     def clear(self) -> None:
         self._by_node.clear()
         self._gone.clear()
-        self._blocker = None
+        self._order = None
 
     def find(self, holder: HolderId) -> Holding | None:
         """By name and vault."""
@@ -104,11 +107,12 @@ class Registry:
             return
         self.unregister(registration.node, now)
         self._by_node[registration.node] = Holding(registration, self._timing)
+        self._order = None
 
     def unregister(self, node: str, now: float) -> None:
         """The record has been taken away. Of one that does not know leases that is the word of whoever took it out."""
         held = self._by_node.pop(node, None)
-        self._blocker = None
+        self._order = None
         if held is None:
             return
         held.leaving = True
@@ -124,12 +128,16 @@ class Registry:
         return min((held.safe_up_to(now, latest) for held in self), default=latest)
 
     def blocks(self, revision: int, now: float, latest: int) -> bool:
-        """Whether this revision has to wait for somebody: the one it waited for last time is asked first, so that not
-        each acknowledgement costs a look at all of them."""
-        if self._blocker is not None and self._blocker.safe_up_to(now, latest) < revision:
-            return True
-        self._blocker = next((held for held in self if held.safe_up_to(now, latest) < revision), None)
-        return self._blocker is not None
+        """Whether this revision has to wait for somebody. Who is safe for a revision stays safe for it: so each is asked
+        once, whatever comes meanwhile, but for the one that is waited for."""
+        if self._order is None or self._proven[0] != revision:
+            self._order = list(self) if self._order is None else self._order
+            self._proven = (revision, 0)
+        order, safe = self._order, self._proven[1]
+        while safe < len(order) and order[safe].safe_up_to(now, latest) >= revision:
+            safe += 1
+        self._proven = (revision, safe)
+        return safe < len(order)
 
     def least_staged(self) -> int:
         """Up to where all have acknowledged."""

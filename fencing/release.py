@@ -237,10 +237,11 @@ class Releases:
             self._rr = max(self._rr, self._waiting[0].first - 1 if self._waiting else self._lm)
 
     def next_time(self, now: float) -> float | None:
-        """When RR moves if nobody says anything; None: it does not. To be asked again after each change."""
+        """When `advance` is due if nobody says anything; None: not by time. To be asked again after each change."""
         if not self._waiting:
             return None
-        return self._verdict(self._goal(), now, now).until
+        verdict = self._verdict(self._goal(), now, now)
+        return now if verdict.outcome is Outcome.PROCEED else verdict.until
 
     # What to show
 

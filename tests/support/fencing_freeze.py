@@ -11,7 +11,8 @@ from tests.support.fencing_parts import Scope
 
 VALUES = (int, float, str, bytes, type(None), tuple, enum.Enum, type, Scope)
 FOR_SHOW = {
-    "reads", "scope", "_timing", "_finished", "heard_at", "granted_at", "fenced_at", "_blocker", "_last_failure",
+    "reads", "scope", "_timing", "_finished", "heard_at", "granted_at", "fenced_at", "_order", "_proven",
+    "_last_failure",
 }  # fmt: skip
 """What no decision depends on."""
 
@@ -54,5 +55,5 @@ def clone(thing: Any) -> Any:
         return thing
     made = kind.__new__(kind)
     for name in names:
-        setattr(made, name, None if name == "_blocker" else clone(getattr(thing, name)))
+        setattr(made, name, None if name == "_order" else clone(getattr(thing, name)))
     return made

@@ -1,0 +1,77 @@
+"""What is staged over one connection, and from where on."""
+
+from __future__ import annotations
+
+from fencing.messages import Hello, HolderId, Join, State
+from fencing.session import Session, StageRange
+
+ME = HolderId("n1", "v", 1)
+
+
+def hello(*, joined: bool, staged: int = 0, lv: int = 0) -> Hello:
+    return Hello(ME, True, 3.0, State.ACTIVE if joined else State.FENCED, 10, joined, staged, lv)
+
+
+def test_who_takes_stages_goes_on_where_it_is() -> None:
+    session = Session(hello(joined=True, staged=5))
+    due = session.next_range(8, None)
+    assert due == StageRange(10, 5, 8)
+    session.sent(due)
+    assert session.next_range(8, None) is None
+    assert session.next_range(9, None) == StageRange(10, 8, 9)
+
+
+def test_who_does_not_is_staged_nothing_before_it_joins() -> None:
+    session = Session(hello(joined=False))
+    assert (session.joined, session.next_range(8, 8)) == (False, None)
+
+
+def test_who_joins_waits_until_rr_is_known_and_gets_what_is_not_released() -> None:
+    session = Session(hello(joined=False))
+    session.on_join(Join(11, 8))
+    assert session.next_range(8, None) is None
+    assert session.next_range(8, 6) == StageRange(11, 6, 8)
+
+
+def test_who_joins_from_behind_gets_what_its_vault_lacks_too() -> None:
+    session = Session(hello(joined=False))
+    session.on_join(Join(11, 4))
+    assert session.next_range(8, 6) == StageRange(11, 4, 8)
+
+
+def test_who_joins_is_told_even_if_there_is_nothing_to_stage() -> None:
+    session = Session(hello(joined=False))
+    session.on_join(Join(11, 8))
+    due = session.next_range(8, 8)
+    assert due == StageRange(11, 8, 8)
+    session.sent(due)
+    assert session.next_range(8, 8) is None
+
+
+def test_a_join_that_comes_again_or_late_begins_nothing_anew() -> None:
+    session = Session(hello(joined=False))
+    session.on_join(Join(12, 8))
+    session.sent(StageRange(12, 8, 8))
+    session.on_join(Join(12, 8))
+    session.on_join(Join(11, 3))
+    assert session.next_range(9, 8) == StageRange(12, 8, 9)
+
+
+def test_what_was_sent_before_it_joined_anew_does_not_count() -> None:
+    session = Session(hello(joined=True, staged=5))
+    due = session.next_range(8, 8)
+    session.on_join(Join(11, 8))
+    assert due is not None
+    session.sent(due)
+    assert session.next_range(8, 8) == StageRange(11, 8, 8)
+
+
+def test_who_is_told_that_it_is_behind_joins_again() -> None:
+    session = Session(hello(joined=True, staged=5))
+    session.behind()
+    assert session.next_range(8, 8) is None
+
+
+def test_each_release_is_sent_once() -> None:
+    session = Session(hello(joined=True))
+    assert [session.release_due(rr) for rr in (None, 0, 3, 3, 2, 4)] == [False, False, True, False, False, True]

@@ -1,0 +1,92 @@
+"""Three ways to ask the same: the verdict on a revision, how far all is safe, and when it will be (F4)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencing.grants import Holding, Registration
+from fencing.messages import Fenced
+from fencing.verdict import Judgement, Outcome, judge, overall
+from tests.support.fencing_pair import T_PROCEED, TIMING
+
+REVISIONS = 8
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["grant", "commit", "ack", "promise", "old promise", "wait"]),
+        st.floats(0, 2, allow_nan=False),
+        st.integers(0, REVISIONS),
+    ),
+    max_size=40,
+)
+
+
+class Plain:
+    """The rule as the design says it: the barrier of each revision is the last grant before it was committed."""
+
+    def __init__(self, now: float) -> None:
+        self.last: float | None = now
+        self.barrier: dict[int, float | None] = {}
+        self.staged = 0
+        self.latest = 0
+
+    def commit(self) -> None:
+        self.latest += 1
+        self.barrier[self.latest] = self.last
+
+    def safe(self, revision: int, now: float) -> bool:
+        barrier = self.barrier[revision]
+        return self.staged >= revision or barrier is None or now >= barrier + T_PROCEED
+
+
+@given(steps)
+def test_the_record_of_leases_says_what_a_barrier_for_each_revision_would(plan: list[tuple[str, float, int]]) -> None:
+    now = 10.0
+    held, plain = Holding(Registration("n1", "v", TIMING.fence_s), TIMING), Plain(now)
+    held.term_began(now)
+    for step, pause, number in plan:
+        now += pause
+        if step == "grant":
+            held.grant(now, now, plain.latest)
+            plain.last = now
+        elif step == "commit":
+            plain.commit()
+        elif step == "ack" and number <= plain.latest:
+            held.acknowledge(number)
+            plain.staged = max(plain.staged, number)
+        elif step == "promise":
+            assert held.promise(Fenced(1, now), now)
+            plain.last = None
+            plain.barrier = dict.fromkeys(plain.barrier)
+        elif step == "old promise" and held.asked > 0:
+            held.promise(Fenced(1, held.asked - 1), now)
+        safe_up_to = held.safe_up_to(now, plain.latest)
+        for revision in range(1, plain.latest + 1):
+            judged = judge(held.facts(revision), revision, now)
+            assert (judged.judgement is not Judgement.PENDING) == plain.safe(revision, now)
+            # The record moves in order: a safe revision behind one that is not waits with it.
+            if revision <= safe_up_to:
+                assert plain.safe(revision, now)
+        if safe_up_to < plain.latest:
+            assert not plain.safe(safe_up_to + 1, now)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.none() | st.floats(0, 9)), max_size=6), st.floats(0, 20))
+def test_the_outcome_follows_from_the_holders(holders: list[tuple[bool, int, float | None]], now: float) -> None:
+    held = []
+    for number, (fences, staged, granted_at) in enumerate(holders):
+        one = Holding(Registration(f"n{number}", "v", TIMING.fence_s, fences), TIMING)
+        one.acknowledge(staged)
+        if granted_at is not None:
+            one.leases.append((0, granted_at))
+        held.append(one)
+    verdict = overall((judge(one.facts(1), 1, now) for one in held), 1, now, overdue_at=10.0)
+    assert (verdict.outcome is Outcome.PROCEED) == (not verdict.waits_for)
+    if verdict.until is not None:
+        later = overall((judge(one.facts(1), 1, verdict.until) for one in held), 1, verdict.until, overdue_at=10.0)
+        assert later.outcome is Outcome.PROCEED
+    if verdict.outcome is Outcome.FAIL:
+        assert any(not one.registration.fences and one.staged == 0 for one in held)
+        assert now >= 10.0
+    assert len(verdict.reasons) == len(verdict.waits_for)
