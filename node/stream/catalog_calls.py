@@ -46,7 +46,9 @@ class CatalogCalls:
         return await self._catalog.object(collection, a_text(name))
 
     async def _procedures(self, open_only: bool, limit: int) -> list[dict[str, Any]]:
-        return await self._catalog.procedures(open_only=bool(open_only), limit=min(int(a_number(limit)), LIMIT))
+        if type(limit) is not int or not 1 <= limit <= LIMIT:
+            raise BadField(f"limit: {limit!r:.60} is not a whole number from 1 to {LIMIT}")
+        return await self._catalog.procedures(open_only=bool(open_only), limit=limit)
 
     async def _procedure(self, id_: str, wait_s: float) -> dict[str, Any]:
         return await self._catalog.procedure(a_text(id_), a_number(wait_s))
