@@ -56,15 +56,16 @@ class Holder:
 
     __slots__ = (
         "_attempts", "_last_failure", "_lease", "_listeners_done", "_me", "_released", "_renew_at", "_retry_at",
-        "_staging", "_state", "_timing", "_welcomed",
+        "_staging", "_state", "_timing", "_unsaid", "_welcomed",
     )  # fmt: skip
 
     def __init__(self, me: HolderId, timing: Timing, now: float, *, term: int = 0) -> None:
         self._me = me
         self._timing = timing
         self._lease = Lease(timing.fence_s, me.incarnation, now, term)
-        self._staging = Staging(me.incarnation)
+        self._staging = Staging(me.incarnation, now)
         self._state = State.FENCED
+        self._unsaid = False
         self._released = 0
         self._welcomed: int | None = None
         self._listeners_done = False
@@ -131,7 +132,7 @@ class Holder:
 
     def hello(self, now: float, lv: int) -> Hello:
         """Begins a connection; what came over the one before counts no more, except for grants and releases."""
-        self.tick(now)
+        self._notice(now)
         self._welcomed = None
         self._renew_at = now
         chain = self._staging.begin_chain()
@@ -140,7 +141,7 @@ class Holder:
 
     def on_welcome(self, welcome: Welcome, now: float) -> Fenced | None:
         """The promise that answers it, unless it serves."""
-        self.tick(now)
+        self._notice(now)
         if not self._lease.see_term(welcome.term):
             return None
         self._welcomed = welcome.term
@@ -155,21 +156,22 @@ class Holder:
 
     def join(self, now: float, lv: int) -> Join:
         """Ask for the pending marks; the vault has everything up to `lv`. Only as long as `wants_join`."""
-        self.tick(now)
+        self._notice(now)
         check(not self._staging.joined, "a holder that takes stages asks to join: it would lose its marks")
         return Join(self._staging.begin_join(lv), lv)
 
     def on_behind(self, behind: Behind, now: float) -> Fenced | None:
         """It can't be staged from where it is. Serving on would end with the lease, so it ends here, and is said."""
-        self.tick(now)
+        self._notice(now)
         if not self._lease.see_term(behind.term) or behind.chain != self._staging.chain:
             return None
         return self.unmarked(now)
 
     def unmarked(self, now: float) -> Fenced | None:
         """The marks in the vault are not all there any more (a snapshot comes in): fenced, to join again."""
-        self.tick(now)
+        self._notice(now)
         self._fence()
+        self._unsaid = False
         self._staging.leave()
         return self.promise(now)
 
@@ -177,7 +179,7 @@ class Holder:
 
     def on_stage(self, stage: Stage, now: float) -> Mark | Staged | Odd:
         """Mark what is new. What is there already is acknowledged again, for the answer may have been lost."""
-        self.tick(now)
+        self._notice(now)
         if not self._lease.see_term(stage.term):
             return Odd.OTHER_CHAIN
         taken = self._staging.take(stage)
@@ -187,7 +189,7 @@ class Holder:
 
     def marked(self, mark: Mark, now: float) -> Staged | None:
         """The marks are committed, and readers see them. None: they belong to a chain that is over."""
-        self.tick(now)
+        self._notice(now)
         joined = self._staging.joined
         if not self._staging.marked(mark):
             return None
@@ -199,7 +201,7 @@ class Holder:
     def mark_failed(self, now: float) -> None:
         """The vault could not commit the marks: say Hello (and Join) again. The lease runs out meanwhile, if it
         must."""
-        self.tick(now)
+        self._notice(now)
         if self._staging.joined:
             self._staging.begin_chain()
         else:
@@ -207,10 +209,11 @@ class Holder:
 
     def on_release(self, release: Release, now: float) -> bool:
         """Whether `released` has grown. A release holds whoever said it, and of whatever term."""
-        self.tick(now)
+        self._notice(now)
         if self._state is State.ACTIVE and release.released > self._staging.staged:
             # The leader took this lease for over, and it is not: a clock is beyond the bound. Better late than never.
             self._fence()
+            self._unsaid = True
         return self._see_released(release.released)
 
     def _see_released(self, released: int | None) -> bool:
@@ -227,7 +230,7 @@ class Holder:
 
     def renew(self, now: float) -> Renew:
         """For every state: a fenced node that speaks is told apart from a dead one."""
-        self.tick(now)
+        self._notice(now)
         self._renew_at = now + self._timing.renew_every_s
         asks = self._staging.joined and self._state is not State.STOPPED
         t0 = self._lease.ask(now) if asks else now
@@ -235,7 +238,7 @@ class Holder:
 
     def on_grant(self, grant: Grant, now: float) -> GrantVerdict:
         """The deadline may have moved, if this is ACCEPTED. A holder that has run out stays fenced all the same."""
-        self.tick(now)
+        self._notice(now)
         if self._state is State.STOPPED:
             return GrantVerdict.STOPPED
         return self._lease.offer(grant, now, self._staging.staged)
@@ -243,7 +246,7 @@ class Holder:
     def promise(self, now: float) -> Fenced | None:
         """For the leader that has welcomed it: so nobody waits for a node that serves nothing. None: it serves, or
         there is nobody to tell."""
-        self.tick(now)
+        self._notice(now)
         if self._state is State.ACTIVE or self._welcomed is None:
             return None
         self._renew_at = now
@@ -252,11 +255,19 @@ class Holder:
     # Its life
 
     def tick(self, now: float) -> bool:
-        """True: its lease has run out, as seen just now. Publish FENCED, open the gate, promise."""
-        if self._state is not State.ACTIVE or self._lease.holds(now):
-            return False
-        self._fence()
-        return True
+        """True, once: it serves no more, as was noticed now or in any call since. Publish FENCED, open the gate,
+        promise.
+
+        Calls that fence on purpose (`unmarked`, `on_behind`, `stop`) are not told of: their caller knows.
+        """
+        self._notice(now)
+        unsaid, self._unsaid = self._unsaid, False
+        return unsaid
+
+    def _notice(self, now: float) -> None:
+        if self._state is State.ACTIVE and not self._lease.holds(now):
+            self._fence()
+            self._unsaid = True
 
     def _fence(self) -> None:
         if self._state is State.ACTIVE:
@@ -270,14 +281,14 @@ class Holder:
 
     def begin_recovery(self, now: float) -> None:
         """The recovery listeners begin to run."""
-        self.tick(now)
+        self._notice(now)
         if self._state is State.FENCED:
             self._state = State.RECOVERING
             self._listeners_done = False
 
     def recovered(self, now: float) -> None:
         """Every recovery listener has succeeded."""
-        self.tick(now)
+        self._notice(now)
         if self._state is State.RECOVERING:
             self._listeners_done = True
             self._attempts = 0
@@ -285,7 +296,7 @@ class Holder:
 
     def recovery_failed(self, now: float, why: str) -> float:
         """A listener has failed: it stays fenced; returns when to try again."""
-        self.tick(now)
+        self._notice(now)
         if self._state is State.RECOVERING:
             self._state = State.FENCED
             wait_s = self._timing.recovery_retry_min_s * 2**self._attempts
@@ -297,7 +308,7 @@ class Holder:
     def activate(self, now: float, lv: int) -> Lacks | None:
         """None: ACTIVE from now on. `lv` is LV with the gate closed: no commit of the vault is under way or to come
         before this returns."""
-        self.tick(now)
+        self._notice(now)
         lacks = self._lacks(now, lv)
         if lacks is None:
             self._state = State.ACTIVE
@@ -314,7 +325,8 @@ class Holder:
 
     def stop(self, now: float) -> Fenced | None:
         """Polite: it serves no more, and the promise lets nobody wait for it. The page says FENCED before it leaves."""
-        self.tick(now)
+        self._notice(now)
         self._fence()
+        self._unsaid = False
         self._state = State.STOPPED
         return self.promise(now)

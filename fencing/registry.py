@@ -128,7 +128,7 @@ class Registry:
         return min((held.safe_up_to(now, latest) for held in self), default=latest)
 
     def blocks(self, revision: int, now: float, latest: int) -> bool:
-        """Whether this revision has to wait for somebody. Who is safe for a revision stays safe for it: so each is asked
+        """Whether this revision has to wait for somebody. Who is safe for a revision stays safe for it: each is asked
         once, whatever comes meanwhile, but for the one that is waited for."""
         if self._order is None or self._proven[0] != revision:
             self._order = list(self) if self._order is None else self._order

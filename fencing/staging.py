@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from fencing.messages import Row, Stage
 
-CHAINS_PER_INCARNATION = 1 << 24
-"""So that a stage for the process of before is of another chain."""
+STEP = 1 << 12
+"""Chains are numbered by when their holder began, in microseconds, and by its incarnation in the low bits: so a stage
+that is under way for the one before it, of another process or of this one, is of another chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ class Staging:
 
     __slots__ = ("_begun", "_chain", "_join_lv", "_joined", "_received", "_staged")
 
-    def __init__(self, incarnation: int) -> None:
-        self._chain = incarnation * CHAINS_PER_INCARNATION
+    def __init__(self, incarnation: int, now: float) -> None:
+        self._chain = int(now * 1e6) * STEP + incarnation % STEP
         self._begun = False
         self._join_lv: int | None = None
         self._joined = False
@@ -70,7 +71,7 @@ class Staging:
 
     def begin_chain(self) -> int:
         """For a Hello. What was received and is not marked yet has to come again."""
-        self._chain += 1
+        self._chain += STEP
         self._join_lv = None
         self._begun = self._joined
         self._received = self.staged

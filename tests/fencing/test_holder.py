@@ -181,6 +181,38 @@ def test_once_run_out_it_is_fenced_whatever_arrives() -> None:
     assert not holder.joined
 
 
+def test_that_it_ran_out_is_said_once_whichever_call_noticed() -> None:
+    """Whoever drives it publishes FENCED, opens the gate and promises, also if a message came first."""
+    holder = active()
+    end = 101.0 + T_FENCE
+    holder.on_release(Release(7, RELEASED), end)
+    assert holder.state is State.FENCED
+    assert holder.tick(end)
+    assert not holder.tick(end)
+
+
+def test_a_fence_on_purpose_is_not_said_again() -> None:
+    holder = active()
+    holder.unmarked(102.0)
+    assert not holder.tick(102.0)
+    stopped = active()
+    stopped.stop(102.0)
+    assert not stopped.tick(102.0)
+
+
+def test_a_holder_that_begins_anew_takes_no_stage_for_the_one_before() -> None:
+    """In one process, with the same incarnation and over the same connection."""
+    before = fresh(100.0)
+    before.hello(100.0, 5)
+    before.on_welcome(Welcome(7, 5, RELEASED), 100.1)
+    join = before.join(100.1, 5)
+    after = fresh(100.2)
+    after.hello(100.2, 5)
+    after.on_welcome(Welcome(7, 5, RELEASED), 100.3)
+    after.join(100.3, 5)
+    assert after.on_stage(Stage(7, join.chain, 5, 5, ()), 100.4) is Odd.OTHER_CHAIN
+
+
 def test_suspend_is_seen_at_the_first_look_after_it() -> None:
     """scenarios.md, "wall and boot clock jump": time is CLOCK_BOOTTIME, and nobody has to run for it to count."""
     holder = active()
@@ -338,6 +370,7 @@ def test_a_release_of_what_it_has_not_staged_shows_that_a_clock_is_beyond_the_bo
     holder = active()
     holder.on_release(Release(7, 6), 102.0)
     assert holder.state is State.FENCED
+    assert holder.tick(102.0)
 
 
 def test_released_never_goes_back() -> None:

@@ -107,7 +107,7 @@ class AnyChain(Staging):
 class AnyChainHolder(Holder):
     def __init__(self, me: HolderId, timing: Timing, now: float, *, term: int = 0) -> None:
         super().__init__(me, timing, now, term=term)
-        self._staging = AnyChain(me.incarnation)
+        self._staging = AnyChain(me.incarnation, now)
 
 
 class Gapless(Staging):
@@ -121,7 +121,7 @@ class Gapless(Staging):
 class GaplessHolder(Holder):
     def __init__(self, me: HolderId, timing: Timing, now: float, *, term: int = 0) -> None:
         super().__init__(me, timing, now, term=term)
-        self._staging = Gapless(me.incarnation)
+        self._staging = Gapless(me.incarnation, now)
 
 
 class NoStage(Registry):
