@@ -35,7 +35,7 @@ from vault.policies import Course, Down, reach, read_one, read_range
 from vault.reader_source import MAP_BYTES, FileSource, OwnSource, Source, at_fork
 from vault.reading import Opened, Rows, Snapshot, Unreleased, collect, look_up, open_range, regions_of
 from vault.regions import Region, Regions, prefix_end
-from vault.seal import CHECKSUM_BYTES, seed_of, unseal
+from vault.seal import CHECKSUM_BYTES, seed_of
 from vault.stored_key import PREFIX_BYTES
 from vault.tables import Table
 from vault.vault import Vault
@@ -45,7 +45,7 @@ COPIES, LOOKS = 1000, 100
 """How often the page is copied while it is written, and how often it may change while a key is looked up."""
 WAIT_S = 1.0
 _SEED = seed_of(Table.ENTRY)
-_CUT = -CHECKSUM_BYTES
+_CONTENT, _CHECKSUM = slice(None, -CHECKSUM_BYTES), slice(-CHECKSUM_BYTES, None)
 
 
 class VaultReader:
@@ -120,19 +120,18 @@ class VaultReader:
         and Pending (try again), Denied (take it for a no), each as the policy of the region says; VaultDamaged.
         """
         sequence, deadline_ns, words, begin, entries, clock_ns = self._hot
-        if deadline_ns and len(key) <= PREFIX_BYTES:
+        key_bytes = len(key)
+        if deadline_ns and key_bytes <= PREFIX_BYTES:
             try:
                 sealed = begin().get(key, None, entries)
-                trusted = words[SEQUENCE_WORD] == sequence and clock_ns() < deadline_ns
+                if words[SEQUENCE_WORD] == sequence and clock_ns() < deadline_ns:
+                    if sealed is None:
+                        return None
+                    entry: bytes = sealed[_CONTENT]
+                    if xxh3_64_digest(entry, crc32(key, _SEED)) == sealed[_CHECKSUM]:
+                        return entry[HEADER_BYTES + key_bytes :]
             except self._errors:
-                trusted = False
-            if trusted:
-                if sealed is None:
-                    return None
-                entry: bytes = sealed[:_CUT]
-                if xxh3_64_digest(entry, crc32(key, _SEED)) != sealed[_CUT:]:
-                    unseal(Table.ENTRY, key, sealed)
-                return entry[HEADER_BYTES + len(key) :]
+                pass
         item = self.get_item(key)
         return None if item is None else item.value
 

@@ -44,7 +44,9 @@ def show(title: str, lines: Sequence[Line]) -> None:
     for column in ("unit", "palisade", *(("etcd", "ratio") if compared else ()), "wanted", "verdict"):
         table.add_column(column, justify="right", no_wrap=True)
     for line in lines:
-        versus = [] if line.theirs is None else [figure(line.theirs), f"{line.value:.2f}"]
+        versus = ["", ""] if compared else []
+        if line.theirs is not None:
+            versus = [figure(line.theirs), f"{line.value:.2f}"]
         style = "green" if line.verdict is Verdict.PASS else "bold red"
         verdict = f"[{style}]{line.verdict.value}[/]"
         table.add_row(line.title, line.unit, figure(line.ours), *versus, str(line.threshold), verdict)
