@@ -19,6 +19,7 @@ from metastore.machine import MetaStore
 from metastore.record import LINK_BYTES
 from metastore.state import FIRST_REVISION
 from recovery.follow import Follower
+from recovery.gate import Gate, OpenGate
 from recovery.ports import Clock
 from vault.digest import Sums, unpack_sums
 from vault.errors import RESET, VaultDiverged
@@ -30,6 +31,8 @@ from vault.vault import Vault
 FEW_REVISIONS = 200
 LOOK_S = 0.2
 """How often it is looked for news. A commit of few revisions costs hardly less than one of many."""
+HELD_S = 0.05
+"""How long a leap waits for the gate before what may enter goes without it."""
 LEAPS_MAX = 4
 """How many flushes may wait for the vault. Beyond that it finds out by itself what it has missed."""
 SLICE_ROWS = 2_000
@@ -94,25 +97,49 @@ class Beside:
         self._known_from = self._store.revision
 
     async def follow(
-        self, follower: Follower, vault: Vault, clock: Clock, listens: Callable[[], bool], pause: Pause
+        self,
+        follower: Follower,
+        vault: Vault,
+        clock: Clock,
+        listens: Callable[[], bool],
+        pause: Pause,
+        gate: Gate | None = None,
     ) -> None:
         """For ever, as `Follower.follow`. `listens`: whether anybody wants to hear of every revision.
 
-        `pause` lets others have a turn, and no more: a leap that takes its time falls behind the flushes.
+        `pause` lets others have a turn, and no more: a leap that takes its time falls behind the flushes. A leap that
+        the gate does not let in stays as it is: joined with the next one it would have to wait for more.
         """
+        held: Leap | None = None
+        gate = gate or OpenGate()
         while True:
             if listens():
                 self._leaps.clear()
-            leap = self._next_leap(vault.revision)
+                held = None
+            if held is None or held.position.revision <= vault.revision or held.first > vault.revision:
+                held = self._next_leap(vault.revision)
             behind = self._store.revision - vault.revision
-            if leap is not None:
+            if held is not None:
                 self._check(vault)
-                await take(leap, vault, pause)
+                if gate.enter_leap(held.position.revision):
+                    try:
+                        await take(held, vault, pause)
+                    finally:
+                        gate.leave()
+                else:
+                    await self._wait_for(gate, follower, vault)
             elif behind and (listens() or behind <= FEW_REVISIONS or vault.revision < self._known_from):
                 await follower.step()
             else:
                 await clock.sleep(LOOK_S)
                 await follower.look()
+
+    async def _wait_for(self, gate: Gate, follower: Follower, vault: Vault) -> None:
+        """What may enter does so one by one, if the rest takes long: others may wait for just that."""
+        await gate.changed(HELD_S)
+        allowed = gate.allowed()
+        if allowed is not None and vault.revision < allowed:
+            await follower.step()
 
     def _check(self, vault: Vault) -> None:
         """A leap brings the digests with it: a vault of another history must not be made to look right by them."""

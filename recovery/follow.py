@@ -83,7 +83,8 @@ class Follower:
             vault = self._world.vault
             last = vault.revision + self._settings.batch_revisions
             revisions = await self._source.changes(vault.revision + 1, last)
-            await tell_and_apply(vault, self._world.listeners, self._world.clock, revisions)
+            world = self._world
+            await tell_and_apply(vault, world.listeners, world.clock, revisions, gate=world.gate)
         except SourceCompacted:
             await self.recover(running=True)
 

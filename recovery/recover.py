@@ -34,6 +34,7 @@ from recovery.difference import DifferenceFetch
 from recovery.errors import RecoveryRefused, SourceCompacted
 from recovery.estimate import Rates, replay_estimate, snapshot_estimate
 from recovery.eviction import evict
+from recovery.gate import Gate, OpenGate
 from recovery.patience import PatientSource
 from recovery.pinning import PIN_LIFE_S_MAX, PinHolder
 from recovery.ports import Clock, ClusterSource, Listeners, Resources, SourceState
@@ -76,6 +77,8 @@ class World:
     resources: Resources
     clock: Clock
     difference: Difference
+    gate: Gate = field(default_factory=OpenGate)
+    """Of what follows the recovery; while a node recovers it serves nobody."""
 
 
 class Recovery:

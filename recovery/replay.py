@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from recovery.gate import Gate, OpenGate
 from recovery.ports import Clock, Listeners
 from vault.change import Revision
 from vault.vault import Vault
 
 COMMIT_S = 0.2
+GATE_S = 0.5
+"""After so long a closed gate is asked again, should nobody say that it has opened."""
 TURN_REVISIONS = 1_000
 """So many are told before others have a turn, even if no listener waits for anything."""
 
@@ -24,20 +27,28 @@ async def tell_and_apply(
     clock: Clock,
     revisions: Sequence[Revision],
     go_on: Callable[[], bool] = lambda: True,
+    gate: Gate | None = None,
 ) -> None:
     """LV + 1, LV + 2 ... Raises what a listener raises, VaultDiverged, VaultGap, VaultUnusable.
 
     What is not told in time was prepared for nothing: so where listeners are slow, fewer are prepared next. `go_on` is
-    asked after each commit.
+    asked after each commit. What the gate does not let in now is waited for: nobody is told of it before.
     """
-    begin, most = 0, len(revisions)
+    begin, most, gate = 0, len(revisions), gate or OpenGate()
     while begin < len(revisions):
         some = revisions[begin : begin + most]
-        told = await _tell_some(vault, listeners, clock, some)
+        free = gate.enter(some)
+        if not free:
+            await gate.changed(GATE_S)
+            continue
+        try:
+            told = await _tell_some(vault, listeners, clock, some[:free])
+        finally:
+            gate.leave()
         begin += told
         if not go_on():
             return
-        most = told if told < len(some) else 2 * most
+        most = max(told, 1) if told < free else 2 * most
         await clock.sleep(0)
 
 
