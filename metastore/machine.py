@@ -21,16 +21,17 @@ from metastore.control import Control
 from metastore.digest import BucketSums, Digest, digest_bytes
 from metastore.errors import MetastoreError, StoreCorrupt
 from metastore.exactly_once import ResultBook
-from metastore.feed import Feed
-from metastore.history import History
+from metastore.feed import MOD, Feed
+from metastore.history import History, is_tombstone
 from metastore.housekeeping import due_commands
 from metastore.lease import LeaseBook
 from metastore.limits import Limits, Retention
 from metastore.lineage import Lineage
-from metastore.ordered_map import OrderedMap
+from metastore.ordered_map import OrderedMap, Table
 from metastore.plain_put import PlainPuts
 from metastore.put_series import is_series, result_of, singles
 from metastore.range_read import read_range
+from metastore.record import LINK_BYTES
 from metastore.requests import (
     Command,
     DeleteRange,
@@ -84,6 +85,10 @@ class MetaStore:
             tables, self._state, self._history, self._buckets, self._leases, self._results, self._changed, self.limits
         )
         self.watches = WatchHub(self._history, self._state)
+        self.on_applied: Callable[[Sequence[bytes], int], None] = lambda changed, before: None
+        """Called behind each entry that has written keys: these keys, and the revision before it."""
+        self.on_reloaded: Callable[[], None] = lambda: None
+        """Called when the whole state was replaced."""
         tables.before_save = partial(self._buckets.save, tables)
         self.feed = Feed(tables, self._state, self._history, self._buckets)
         control = Control(self._state, self._leases, self._compactor, self._results, self._writer, self.limits)
@@ -115,6 +120,8 @@ class MetaStore:
         changed = list(self._changed)
         self._changed.clear()
         self.watches.tell(changed, before)
+        if changed:
+            self.on_applied(changed, before)
         return results
 
     def skip(self, index: int, term: int) -> None:
@@ -156,6 +163,7 @@ class MetaStore:
         self._results.load()
         self.system.load()
         self.watches.tell_all(before)
+        self.on_reloaded()
 
     # What readers see
 
@@ -200,6 +208,16 @@ class MetaStore:
     def get(self, key: bytes) -> KeyValue | None:
         """The latest version of one key, the shortest way."""
         return mvcc.get(self._tables, key)
+
+    def body(self, key: bytes) -> tuple[int, bytes]:
+        """(revision of its latest change, its content as `vault.change` has it); no content: it does not exist.
+
+        Of a key whose tombstone is gone by now, the latest revision of all.
+        """
+        row = self._tables.get(Table.KEY, key)
+        if row is None:
+            return self._state.revision, b""
+        return int.from_bytes(row[MOD], "big"), b"" if is_tombstone(row) else row[LINK_BYTES:]
 
     def range(self, request: Range) -> RangeResult:
         """Raises Compacted, FutureRevision. The caller has seen to `check_request` and, if needed, a read barrier."""

@@ -61,6 +61,16 @@ def encode_result(result: Result) -> Wire:
     return ENCODERS[type(result)](result)
 
 
+def revision_of(wire: Numbered) -> int:
+    """Of the store when the command was executed; the last one of a series; 0 for a refusal."""
+    kind = wire[0]
+    if kind == REFUSED:
+        return 0
+    if kind == EACH:
+        return max(map(revision_of, wire[1]), default=0)
+    return int(wire[1] + wire[2] - 1 if kind == SERIES else wire[1])
+
+
 def kvs_from(pairs: Numbered) -> tuple[KeyValue, ...]:
     return tuple(map(KeyValue._make, pairs))
 

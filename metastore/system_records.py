@@ -28,6 +28,9 @@ VALUE_BYTES_MAX = 16 * 1024
 RECORDS_MAX = 64
 """Of one write."""
 ABSENT = 0
+TERM = "@term"
+"""Among what a write expects: the term of the entry that carries it. A leader whose decision holds only while it leads
+names its own, so that the decision is void once another one has taken it over."""
 
 
 class SystemRecord(NamedTuple):
@@ -68,7 +71,7 @@ class SystemRecords:
         """How many records were written: all, or none. Raises SystemConflict, InvalidRequest."""
         _check(request)
         for name, version in request.expected:
-            found = self.get(name).version
+            found = self._state.term if name == TERM else self.get(name).version
             if found != version:
                 raise SystemConflict(f"record {name} has version {found}, not {version}: read it again, then decide")
         for name, value in request.records:
@@ -83,7 +86,7 @@ def _check(request: SystemWrite) -> None:
     if not 1 <= len(request.records) <= RECORDS_MAX or len(request.expected) > RECORDS_MAX:
         raise InvalidRequest(f"a write of system records has 1 to {RECORDS_MAX} of them, not {len(request.records)}")
     for name, value in request.records:
-        if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
+        if not 1 <= len(name.encode()) <= NAME_BYTES_MAX or name == TERM:
             raise InvalidRequest(f"the name of system record {name[:64]!r} has to have 1 to {NAME_BYTES_MAX} bytes")
         if len(value) > VALUE_BYTES_MAX:
             raise InvalidRequest(f"system record {name} has {len(value)} bytes, the limit is {VALUE_BYTES_MAX}")

@@ -18,6 +18,7 @@ from raftgroup.ports import Clock
 from raftgroup.replica import Replica
 
 _RETRY_S = 0.05
+_ANSWER_S = 1.0
 
 
 class Waiters:
@@ -110,8 +111,14 @@ class ReadBarrier:
         return await asyncio.shield(self._round)
 
     async def _ask(self) -> int:
+        """A question can get lost without a word, where a connection is replaced by a newer one (a node that was
+        paused and goes on): so it is asked again."""
         self._round = None
-        index: int = await self._calls.call(self._replica.leader, "read_index", [], repeatable=True)
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                index: int = await self._calls.call(self._replica.leader, "read_index", [], repeatable=True)
+        except TimeoutError:
+            raise Unavailable(f"the leader did not answer within {_ANSWER_S:g} s: ask again") from None
         return index
 
     # What the group tells.

@@ -23,6 +23,7 @@ from raftgroup.errors import DataDirectoryError, MembershipRefused, NodeFailed, 
 from raftgroup.forwarding import Forwarding
 from raftgroup.group_config import GroupConfig
 from raftgroup.leader_calls import LeaderCalls
+from raftgroup.leadership import Leadership
 from raftgroup.membership import Member, Membership
 from raftgroup.messages import Kind, is_well_formed
 from raftgroup.ports import Clock, Journal, Peers, Random, SnapshotMeta, StateMachine
@@ -101,6 +102,7 @@ class Group:
         self.failed: asyncio.Future[None] | None = None
         self.on_synced: Callable[[float], object] = lambda _seconds: None
         """Called with the seconds that each sync of the journal took."""
+        self.leadership = Leadership(self._replica)
 
     # Life.
 
@@ -286,9 +288,8 @@ class Group:
         if not self._proposals:
             return
         if self._replica.leads:
-            if self._administration.handing_over or self._syncing is not None:
-                return
-            batch = self._proposals.take()
+            held = self._administration.handing_over or self._syncing is not None
+            batch = [] if held else self._proposals.take()
             if batch:
                 stamp = self._machine.stamp(self._clock.now(), self._clock.wall_ms())
                 commands = [command for proposal in batch for command in proposal.commands]
@@ -304,6 +305,7 @@ class Group:
         end_applied(batch, *self._machine.applied, results)
 
     def _after_tick(self) -> None:
+        self.leadership.turned()
         self._forwarding.send_answers()
         self._barrier.turned()
         self._administration.turned()
@@ -339,9 +341,8 @@ class Group:
 
     def _arm(self) -> None:
         """Call again when something is due by time alone."""
-        delay = _TICK_S
-        if self._replica.engine.leads:
-            delay = min(delay, max(self._replica.replication.due - self._clock.now(), 0.001))
+        left = max(self._replica.replication.due - self._clock.now(), 0.001)
+        delay = min(_TICK_S, left) if self._replica.engine.leads else _TICK_S
         now = self._loop.time()
         if now < self._timer_due <= now + delay:
             return

@@ -141,6 +141,10 @@ class Replica:
         return self.engine.leads and self._ready_to_lead
 
     @property
+    def leading_term(self) -> int:
+        return self.engine.term
+
+    @property
     def leader(self) -> str | None:
         """Who leads as far as this member can tell; None also when that one was silent for so long that it may not."""
         return self.engine.leader if self.engine.leads or self.voting.hears_leader() else None
