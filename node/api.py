@@ -248,6 +248,26 @@ class StoreApi(CatalogApi):
         topology: dict[str, Any] = await self._call("topology")
         return topology
 
+    async def fencing(self) -> dict[str, Any]:
+        """Who may serve from its vault, as the node that is asked knows it (docs/http-api.md has the shape)."""
+        fencing: dict[str, Any] = await self._call("fencing")
+        return fencing
+
+    async def regions(self) -> dict[str, Any]:
+        """What is strict, and what a reader does that must not answer (docs/http-api.md has the shape)."""
+        regions: dict[str, Any] = await self._call("regions")
+        return regions
+
+    async def region_set(self, name: str, packed: bytes) -> int:
+        """Make or change a region, as `vault.regions.pack_region` has it; the revision, once every node knows."""
+        revision: int = await self._call("region_set", name, packed)
+        return revision
+
+    async def region_delete(self, name: str) -> int:
+        """The revision, once every node knows. Raises KeyNotFound."""
+        revision: int = await self._call("region_delete", name)
+        return revision
+
     async def member_add(self, member: str, incarnation: str, addresses: dict[str, str], *, voter: bool = True) -> None:
         """Add a learner; with `voter` it is promoted once it has caught up."""
         await self._call("member_add", member, incarnation, addresses, voter)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from node.fencing.short_view import short_view
 from node.recovery_view import progress_view
 from node.service import Service
 from node.version import VERSION
@@ -46,6 +47,7 @@ def status_view(service: Service, cluster: str) -> dict[str, Any]:
         "members": members_view(service),
         "topology": service.topology.own_view() if service.topology is not None else None,
         "recovery": progress_view(service.vault),
+        "fencing": short_view(service.fencing_view() if service.fencing_view is not None else None),
     }
 
 

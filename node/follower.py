@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from typing import Any
 
+from fencing.timing import Timing as Fences
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig, is_loopback
 from node.data_dir import claim_data_dir
 from node.feed.remote import RemoteSource
+from node.fencing.follower_route import FollowerRoute
+from node.fencing.part import HolderPart
+from node.fencing.view import fencing_view
+from node.http.fencing_families import fencing_families
 from node.http.follower_server import FollowerServer
 from node.local_configuration import local_configuration
 from node.partitions.wiring import with_partitions
 from node.parts import Background, MemberPart, ServerPart, cause_of_failure
 from node.scenarios.hosted import ScenarioHost
 from node.topology.face import Topology
+from node.topology.life import Phase
 from node.topology.logical_copy import LogicalCopy
 from node.topology.member import TopologyMember
 from node.topology.physical import PhysicalTopology
@@ -42,6 +49,7 @@ class FollowerNode:
         self.config = config
         claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
         self._lock = DirectoryLock(config.data_dir)
+        self._clock = SystemClock()
         physical = PhysicalTopology(config, Role.FOLLOWER)
         self._door = RemoteDoor(self._members)
         self._source = RemoteSource(config.id, self._members)
@@ -70,10 +78,28 @@ class FollowerNode:
         logical = LogicalCopy(self._door.nodes, SystemClock().now)
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
         scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
+        self.fencing = HolderPart(
+            config.id, self.keeper, FollowerRoute(physical), self._clock, Fences(), self._incarnation
+        )
         self._http = FollowerServer(
-            config, self.topology, self.keeper, scenarios, self._members, self.partitions.holder
+            config,
+            self.topology,
+            self.keeper,
+            scenarios,
+            self._members,
+            self.partitions.holder,
+            fencing=self._fencing_view,
+            fenced=self.fencing.reads,
+            families=lambda: fencing_families(self.fencing, self._clock.now()),
         )
         self._life = Lifecycle(self._parts())
+
+    def _incarnation(self) -> int:
+        life = self.topology.member.life
+        return life.incarnation if life.phase is Phase.ACTIVE else 0
+
+    def _fencing_view(self) -> dict[str, Any]:
+        return fencing_view(self.fencing, self._clock.now())
 
     def _members(self) -> list[str]:
         return http_of_voters(self.topology.physical.records(), self.config)
@@ -87,11 +113,12 @@ class FollowerNode:
             Part("vault", self.keeper),
             Part("physical", physical, ("vault",)),
             Part("http", ServerPart(self._http, config.http), ("vault",)),
+            Part("fencing", self.fencing, ("vault", "physical", "http")),
         ]
         join = config.join
         if join is not None:
             parts.append(Part("seeds", Background(lambda: ask_for_seeds(physical, join)), ("physical",)))
-        return [*parts, Part("topology", MemberPart(self.topology.member), ("vault", "physical", "http"))]
+        return [*parts, Part("topology", MemberPart(self.topology.member), ("vault", "physical", "fencing"))]
 
     async def start(self) -> None:
         """Raises when a port can't be had, or the vault is refused; `stop` is still to be called then."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from catalog import errors as catalog
 from metastore import errors as store
+from node.fencing import errors as fencing
 from node.partitions import errors as partitions
 from node.scenarios import errors as scenarios
 from node.topology import errors as topology
@@ -123,6 +124,12 @@ REFUSALS: dict[type[Exception], Refusal] = {
     group.OutcomeUnknown: Refusal(
         "outcome-unknown", 504, "The outcome is unknown", Grpc.DEADLINE_EXCEEDED, "etcdserver: request timed out"
     ),
+    fencing.ReleasePending: Refusal(
+        "release-pending", 504, "Committed, and not released yet", Grpc.DEADLINE_EXCEEDED, None
+    ),
+    fencing.ReadPending: Refusal("read-pending", 503, "A change is not released yet", _DOWN, None),
+    fencing.NotServing: Refusal("fenced", 503, "This node is fenced", _DOWN, None),
+    fencing.ReservedKey: Refusal("reserved-key", 403, "The key belongs to the cluster", _INVALID, None),
     group.MembershipRefused: Refusal(
         "membership-refused", 409, "The membership can't change so now", Grpc.FAILED_PRECONDITION, None
     ),

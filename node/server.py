@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from fencing.timing import Timing as Fences
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
 from metastore.store import LmdbStore
@@ -25,7 +26,10 @@ from node.config import NodeConfig, is_loopback
 from node.connection_room import ConnectionRoom
 from node.data_dir import claim_data_dir, kept_participant
 from node.feed.local import local_source
+from node.fencing.member import MemberFencing
+from node.fencing.view import fencing_view
 from node.folder import FolderError
+from node.http.fencing_families import fencing_families
 from node.http.server import HttpServer
 from node.joining import join_cluster
 from node.leader_duties import do_leader_duties
@@ -92,17 +96,7 @@ class Node:
         room = ConnectionRoom(self.metrics, files_max)
         self.service.open_snapshot = self._disk.open_snapshot
         self.catalog = self.service.catalog = Catalog(self.service, config.id)
-        self._stream = StreamServer(self.service, config.cluster, room=room)
-        scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
         on_vault, self.partitions = with_partitions(config, lambda: self.topology.physical.records(), OnVault())
-        self._http = HttpServer(
-            self.service,
-            config.cluster,
-            config.id,
-            room=room,
-            scenarios=scenarios,
-            partitions=self.partitions.holder,
-        )
         beside = Beside(self.store, self._disk)
         self.keeper = VaultKeeper(
             config.data_dir / "vault",
@@ -113,6 +107,22 @@ class Node:
             Difference(config.catch_up_difference, beside.reach),
             beside,
             local=local_configuration(config),
+        )
+        self.fencing = MemberFencing(config.id, self.service, self.group, self.keeper, self._clock, Fences())
+        self.catalog.releases.released = self.fencing.until_released
+        self.catalog.releases.waiting_for = self.fencing.waiting_for
+        self.service.fencing_view = lambda: fencing_view(self.fencing.part, self._clock.now(), self.fencing)
+        self.service.fencing_families = lambda: fencing_families(self.fencing.part, self._clock.now(), self.fencing)
+        self._stream = StreamServer(self.service, config.cluster, room=room, door=self.fencing.door)
+        scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
+        self._http = HttpServer(
+            self.service,
+            config.cluster,
+            config.id,
+            room=room,
+            scenarios=scenarios,
+            partitions=self.partitions.holder,
+            fenced=self.fencing.part.reads,
         )
         participant = kept_participant(config.data_dir)
         self.service.participant = lambda: participant
@@ -192,7 +202,11 @@ class Node:
         join = config.join
         if join is not None:
             parts.append(Part("seeds", Background(lambda: ask_for_seeds(topology.physical, join)), ("physical",)))
-        return [*parts, Part("topology", MemberPart(topology.member), ("registrar", "vault", "http", "stream"))]
+        parts += [
+            Part("holders", Background(self.fencing.registry.run), ("group",)),
+            Part("fencing", self.fencing.part, ("vault", "stream", "http", "holders")),
+        ]
+        return [*parts, Part("topology", MemberPart(topology.member), ("registrar", "fencing"))]
 
     async def start(self) -> None:
         """Listen and take part. Raises when a port can't be had; `stop` is still to be called then."""

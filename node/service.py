@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from metastore.codec import decode_result, encode_command
 from metastore.digest import Digest
@@ -20,13 +20,16 @@ from metastore.requests import Command, Range, RequestId, SortOrder, SortTarget,
 from metastore.results import KeyValue, LeaseInfo, RangeResult, TxnResult
 from metastore.snapshot import SnapshotReader
 from metastore.validation import check_request, check_request_id, is_read_only
+from node.fencing.strict_answers import StrictAnswers
 from node.group_face import Done, GroupFace, Outcome
 from node.metrics import Metrics
 from node.recovery_face import RecoveryFace
 from node.topology.initialization import Participant
 from node.watching import Watching
+from raftgroup.errors import RaftError
 from raftgroup.proposals import Applied
 
+R = TypeVar("R", RangeResult, TxnResult)
 OpenSnapshot = Callable[[], Awaitable[SnapshotReader]]
 if TYPE_CHECKING:
     from node.catalog.face import Catalog
@@ -62,16 +65,29 @@ class Service:
         """Set by a node that is one of a cluster's."""
         self.catalog: Catalog | None = None
         """Set by a member of the Raft group."""
+        self.fencing_view: Callable[[], dict[str, Any]] | None = None
+        """What this node says of fencing (`node.fencing.view`)."""
+        self.fencing_families: Callable[[], Iterable[Any]] = tuple
+        """What its metrics say of it."""
+        self.strict: StrictAnswers | None = None
+        """What holds answers about strict regions back until they are released; None where nobody is fenced."""
         self._scans = asyncio.Semaphore(SCANS_MAX)
 
     # Writes.
 
     def submit(self, request: Command, done: Done, request_id: RequestId | None = None) -> None:
         """Propose, and have `done` called with what it came to. Raises the refusal of what need not be proposed."""
+        self._check(request, request_id, own=False)
+        if self.strict is not None:
+            done = self.strict.held(request, done, self.deadline_s)
+        self.submit_encoded(encode_command(request, request_id), done)
+
+    def _check(self, request: Command, request_id: RequestId | None, *, own: bool) -> None:
         check_request(request, self.store.limits)
         if request_id is not None:
             check_request_id(request_id, self.store.limits)
-        self.submit_encoded(encode_command(request, request_id), done)
+        if self.strict is not None and not own:
+            self.strict.check_user(request)
 
     def submit_encoded(self, command: bytes, done: Done, *, timeout_s: float | None = None) -> None:
         """A command that was checked already, in the encoding of `metastore.codec`."""
@@ -80,24 +96,35 @@ class Service:
     def result_of(self, outcome: Outcome) -> Any:
         """The result of a proposal (metastore.results). Raises what it came to instead."""
         if not isinstance(outcome, Applied):
-            self.metrics.failed(outcome)
+            if isinstance(outcome, RaftError):
+                self.metrics.failed(outcome)
             raise outcome
         self.metrics.applied += 1
         return decode_result(outcome.result)
 
     async def write(
-        self, request: Command, request_id: RequestId | None = None, *, timeout_s: float | None = None
+        self,
+        request: Command,
+        request_id: RequestId | None = None,
+        *,
+        timeout_s: float | None = None,
+        own: bool = False,
     ) -> Any:
-        """The result of a write. A transaction that writes nothing is read where this node stands."""
+        """The result of a write. A transaction that writes nothing is read where this node stands.
+
+        A write to a strict region is answered when it is released; raises ReleasePending where that is not in time.
+        `own`: it may write what is the cluster's own (`palisade/`).
+        """
         if isinstance(request, Txn) and request_id is None and is_read_only(request):
             return await self.read_txn(request)
-        check_request(request, self.store.limits)
-        if request_id is not None:
-            check_request_id(request_id, self.store.limits)
+        self._check(request, request_id, own=own)
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         began = self.metrics.now()
         command = encode_command(request, request_id)
-        self.submit_encoded(command, _into(outcome), timeout_s=timeout_s)
+        done = _into(outcome)
+        if self.strict is not None:
+            done = self.strict.held(request, done, timeout_s or self.deadline_s)
+        self.submit_encoded(command, done, timeout_s=timeout_s)
         end = await outcome
         self.metrics.write_latency.observe(self.metrics.now() - began)
         return self.result_of(end)
@@ -118,13 +145,28 @@ class Service:
             await self.barrier(timeout_s=timeout_s)
         self.metrics.reads += 1
         if not request.range_end or not is_pageable(request):
-            return self.store.range(request)
+            pending = self._is_pending(request)
+            return await self._seen(self.store.range(request), pending, timeout_s)
         async with self._scans:
-            return await self._pages(request, bytes_max)
+            pending = self._is_pending(request)
+            return await self._seen(await self._pages(request, bytes_max), pending, timeout_s)
+
+    def _is_pending(self, request: Range) -> bool:
+        """Reads of the past, and those that need not be linearizable, show what is committed."""
+        linearizable = not request.serializable and request.revision <= 0
+        return linearizable and self.strict is not None and self.strict.is_pending(request)
+
+    async def _seen(self, result: R, pending: bool, timeout_s: float | None = None) -> R:
+        """Nobody hears of a strict change before it is released: what has seen one waits for it."""
+        if pending and self.strict is not None:
+            await self.strict.seen(result.revision, timeout_s or self.deadline_s)
+        return result
 
     def range_now(self, request: Range) -> RangeResult | None:
         """The answer to a read of one key, if it takes no waiting; None if `range` has to be awaited."""
         if request.range_end or not (request.serializable or self.group.try_read_barrier()):
+            return None
+        if self._is_pending(request):
             return None
         check_request(request, self.store.limits)
         self.metrics.reads += 1
@@ -177,7 +219,8 @@ class Service:
         check_request(request, self.store.limits)
         await self.barrier()
         self.metrics.reads += 1
-        return self.store.read_txn(request)
+        pending = self.strict is not None and self.strict.is_pending(request)
+        return await self._seen(self.store.read_txn(request), pending)
 
     async def lease_info(self, lease_id: int) -> LeaseInfo:
         """Raises LeaseNotFound."""

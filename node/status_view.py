@@ -21,14 +21,16 @@ COLUMNS = (
     ("applied", "applied_index"),
     ("ready", "ready"),
     ("topology", "topology"),
+    ("fence", "fence"),
+    ("RR", "released"),
     ("url", "url"),
 )
-NUMBERS = {"term", "revision", "minimal_revision", "commit_index", "applied_index"}
+NUMBERS = {"released", "term", "revision", "minimal_revision", "commit_index", "applied_index"}
 
 
 def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
     """What a node says of itself (`node/cluster_view.py`), cut down to a row."""
-    raft = status.get("raft", {})
+    raft, fencing = status.get("raft", {}), status.get("fencing") or {}
     return {
         "id": status.get("member"),
         "url": url,
@@ -43,6 +45,9 @@ def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
         "applied_index": raft.get("applied_index"),
         "topology": (status.get("topology") or {}).get("phase"),
         "recovery": status.get("recovery"),
+        "fence": fencing.get("state"),
+        "released": fencing.get("released"),
+        "fencing": status.get("fencing"),
     }
 
 
@@ -99,3 +104,13 @@ def tenth_of(progress: Mapping[str, Any] | None) -> tuple[Any, ...]:
     if progress is None:
         return ()
     return progress["phase"], 10 * progress["done"] // progress["total"] if progress["total"] else None
+
+
+def waits_of(rows: Sequence[Row]) -> list[str]:
+    """A line for each change that waits for its release, as the leader knows it."""
+    lines = []
+    for row in rows:
+        for wait in (row.get("fencing") or {}).get("waits") or ():
+            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "nobody any more"
+            lines.append(f"revisions {wait['first']} to {wait['last']} wait since {wait['waited_ms']} ms: {whom}")
+    return lines

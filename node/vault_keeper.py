@@ -23,6 +23,7 @@ from raftgroup.ports import Clock
 from recovery.beside import Beside
 from recovery.catchup import Difference
 from recovery.follow import Follower
+from recovery.gate import Gate, OpenGate
 from recovery.pinning import PIN_LIFE_S_MAX
 from recovery.ports import ClusterSource, NoResources, Resources
 from recovery.recover import Settings, World
@@ -117,7 +118,7 @@ class VaultKeeper(Component):
         """`beside`: of a member of the group, whose vault moves with its store. `local`: what the node was told."""
         self._beside = beside
         self.difference = difference
-        self._path = path
+        self.path = path
         self._node = node
         self._local = local or {}
         self._source = source
@@ -130,6 +131,11 @@ class VaultKeeper(Component):
         self._following: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._trouble: asyncio.Future[None] | None = None
+        self._gate: Gate = OpenGate()
+        self.on_open: Callable[[Vault], Gate] = lambda _vault: OpenGate()
+        """Called with the vault as soon as it is open: what may enter it while it is read through a fence."""
+        self.on_recovering: Callable[[bool], None] = lambda _begins: None
+        """Called with True before a recovery begins, with False when the vault is whole again."""
 
     @property
     def vault(self) -> Vault:
@@ -170,9 +176,10 @@ class VaultKeeper(Component):
     async def start(self) -> None:
         """Raises what refuses the vault (VaultError)."""
         self._trouble = asyncio.get_running_loop().create_future()
-        vault = await opened(self._path)
+        vault = await opened(self.path)
         try:
             self._keep_configuration(vault)
+            self._gate = self.on_open(vault)
             self._follower = self._new_follower(vault)
         except BaseException:
             vault.close()
@@ -181,19 +188,24 @@ class VaultKeeper(Component):
 
     def _new_follower(self, vault: Vault) -> Follower:
         resources = self._on_vault.resources(vault)
-        world = World(vault, self._source, self._port, resources, self._clock, self.difference)
+        world = World(vault, self._source, self._port, resources, self._clock, self.difference, self._gate)
         settings = Settings(
             self._node,
             pin_life_s_max=self._on_vault.pin_life_s_max,
             batches_per_commit=BATCHES_PER_COMMIT if self._beside is None else 1,
         )
         telling = ProgressLog(self._clock.now)
+
+        def recovers(begins: bool) -> None:
+            self.on_recovering(begins)
+            telling.began(begins)
+
         return Follower(
             world,
             settings,
-            on_recovering=telling.began,
+            on_recovering=recovers,
             on_progress=telling.went_on,
-            on_report=keep_report(self._path.parent),
+            on_report=keep_report(self.path.parent),
         )
 
     def _keep_configuration(self, vault: Vault) -> None:
@@ -226,7 +238,7 @@ class VaultKeeper(Component):
         if self._beside is None:
             await follower.follow()
         else:
-            await self._beside.follow(follower, self.vault, self._clock, self._listens, _others)
+            await self._beside.follow(follower, self.vault, self._clock, self._listens, _others, self._gate)
 
     def _listens(self) -> bool:
         """Whether anybody has to hear of every single revision."""

@@ -12,6 +12,7 @@ from node.cli.alarm import alarm
 from node.cli.backup import backup
 from node.cli.bench import bench
 from node.cli.catalog import catalog
+from node.cli.fencing import fencing
 from node.cli.init import init
 from node.cli.kv import compact, delete, get, put, range_
 from node.cli.lease import lease
@@ -20,6 +21,7 @@ from node.cli.member import member
 from node.cli.node_command import node
 from node.cli.partitions import partitions
 from node.cli.recovery import recovery
+from node.cli.region import region
 from node.cli.restore import recover_quorum, restore
 from node.cli.scenario import scenario
 from node.cli.status import status
@@ -54,5 +56,7 @@ main.add_command(catalog)
 main.add_command(vault)
 main.add_command(recovery)
 main.add_command(partitions)
+main.add_command(fencing)
+main.add_command(region)
 main.add_command(scenario)
 main.add_command(bench)

@@ -39,9 +39,13 @@ def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
     """What an error of the client means here; None for one that is a bug of ours."""
     from catalog.errors import CatalogError
     from metastore.errors import MetastoreError
+    from node.fencing.errors import FencingError, ReleasePending
     from node.refusals import refusal_of
     from raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
 
+    if isinstance(error, FencingError):
+        done = isinstance(error, ReleasePending)
+        return Failure(UNKNOWN if done else UNAVAILABLE, refusal_of(error).code, str(error), error.retry)
     if isinstance(error, OutcomeUnknown):
         return Failure(UNKNOWN, refusal_of(error).code, str(error), False)
     if isinstance(error, Unavailable | NodeFailed):

@@ -27,7 +27,7 @@ def status(session: Session, at: str | None) -> None:
     Nodes that follow the cluster without being members are among them, with the revision of their vault; --at asks one
     such node alone. Exit code 3 if no node answers.
     """
-    from node.status_view import cells, status_table
+    from node.status_view import cells, status_table, waits_of
 
     if at is None:
         rows = asyncio.run(ask_all(session.endpoints, min(ASK_S, session.deadline_s)))
@@ -46,6 +46,8 @@ def status(session: Session, at: str | None) -> None:
     else:
         for row in rows:
             print("\t".join(cells(row)))
+    for line in waits_of(rows) if not session.as_json else ():
+        print(line, file=sys.stderr)
 
 
 async def ask_all(endpoints: list[str], timeout_s: float) -> list[dict[str, Any]]:

@@ -92,7 +92,7 @@ class Client(StoreApi):
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         await self._session.admit()
-        changes = name.startswith(("member_", "transfer", "procedure_cancel"))
+        changes = name.startswith(("member_", "transfer", "procedure_cancel", "region_"))
         writes = changes or name == "catalog_do"  # which has an id of its own, and is found when it is sent again
         content = (name, list(arguments))
         return await self._session.send(Kind.CALL, content, 64, None, repeatable=not changes, writes=writes)

@@ -29,6 +29,7 @@ class Exposition(Collector):
         if self._service.topology is not None:
             yield from topology_families(self._service.topology)
         yield from recovery_families(self._service.vault)
+        yield from self._service.fencing_families()
 
     def describe(self) -> Iterator[Metric]:
         return iter(())

@@ -36,3 +36,10 @@ def histogram(name: str, text: str, values: Histogram) -> Metric:
     family = HistogramMetricFamily(name, text)
     family.add_metric([], values.cumulative(), values.sum_s)
     return family
+
+
+def histograms(name: str, text: str, label: str, values: Iterable[tuple[str, Histogram]]) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=[label])
+    for each, value in values:
+        family.add_metric([each], value.cumulative(), value.sum_s)
+    return family

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from aiohttp import web
+from prometheus_client.core import Metric
 
 from node.config import NodeConfig
+from node.fencing.fenced_reads import FencedReads
+from node.fencing.short_view import short_view
 from node.http.health import Health
 from node.http.openapi import Kind
+from node.http.v1_fenced import FencedRoutes
+from node.http.v1_fencing import FencingRoutes, View
 from node.http.v1_keys import answer
 from node.http.v1_partitions import PartitionRoutes
 from node.http.v1_scenarios import ScenarioRoutes
@@ -34,29 +39,41 @@ class FollowerServer:
         scenarios: ScenarioHost,
         members: Callable[[], Sequence[str]],
         partitions: PartitionHolder | None = None,
+        *,
+        fencing: View | None = None,
+        fenced: FencedReads | None = None,
+        families: Callable[[], Iterable[Metric]] = tuple,
     ) -> None:
         self._topology, self._scenarios = topology, scenarios
 
         def reasons() -> list[str]:
             return not_active(topology)
 
-        metrics = VaultExposition(config.id, lambda: not reasons(), face, topology)
+        fenced_routes = FencedRoutes(fenced or FencedReads(lambda: None))
+        metrics = VaultExposition(config.id, lambda: not reasons(), face, topology, families)
         self._server = VaultServer(
             Health(Kind.FOLLOWER, reasons, metrics, topology.refresh),
-            lambda: follower_status(config, topology, face),
+            lambda: follower_status(config, topology, face, fencing),
             face,
             [
                 web.get("/v1/topology", self._view, allow_head=False),
                 *PartitionRoutes(config.id, partitions).routes(),
                 *ScenarioRoutes(scenarios).routes(),
+                *FencingRoutes(fencing).routes(),
+                *fenced_routes.routes(),
             ],
             lambda what: no_member(what, members()),
+            fenced_routes.gets,
         )
         self.app = self._server.app
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError when the port can't be had."""
         await self._server.start(host, port)
+
+    @property
+    def port(self) -> int:
+        return self._server.port
 
     async def close(self) -> None:
         await self._scenarios.close()
@@ -82,7 +99,9 @@ def no_member(what: str, members: Sequence[str]) -> NoMember:
     )
 
 
-def follower_status(config: NodeConfig, topology: Topology, face: RecoveryFace) -> dict[str, Any]:
+def follower_status(
+    config: NodeConfig, topology: Topology, face: RecoveryFace, fencing: View | None = None
+) -> dict[str, Any]:
     """Shape `FollowerStatus` of the API: what a follower says of itself. `revision` is LV."""
     return {
         "cluster": config.cluster,
@@ -92,4 +111,5 @@ def follower_status(config: NodeConfig, topology: Topology, face: RecoveryFace) 
         "revision": face.revision,
         "topology": topology.own_view(),
         "recovery": progress_view(face),
+        "fencing": short_view(fencing() if fencing is not None else None),
     }

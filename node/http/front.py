@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from node.connection_room import ConnectionRoom, Welcome
-from node.http.head import END_OF_HEAD, Plan, Unary, make_head, make_plan
+from node.http.head import END_OF_HEAD, GET, Gets, Plan, Unary, make_head, make_plan
 from node.http.turned_away import TurnedAway
 from node.metrics import Metrics
 
@@ -50,7 +50,10 @@ class FrontServer:
         limits: HttpLimits,
         metrics: Metrics,
         room: ConnectionRoom,
+        gets: Mapping[str, Unary] | None = None,
     ) -> None:
+        """`gets`: path -> what answers a GET of something below it."""
+        self._gets = Gets(gets or {})
         self._unary = {path.encode(): call for path, call in unary.items()}
         self._plans: dict[bytes, Plan] = {}
         self.fallback = fallback
@@ -106,6 +109,8 @@ class FrontServer:
 
     def plan(self, head: bytes) -> Plan | None:
         """None for a head that is not hot. What was seen before is not parsed again."""
+        if head.startswith(GET):
+            return self._gets.plan(head)
         known = self._plans.get(head)
         if known is not None:
             return known
@@ -116,11 +121,12 @@ class FrontServer:
             self._plans[head] = plan
         return plan
 
-    def response_head(self, status: int) -> bytes:
+    def response_head(self, status: int, problem: bool = False) -> bytes:
         """Everything before the length."""
-        head = self._heads.get(status)
+        head = self._heads.get(-status if problem else status)
         if head is None:
-            head = self._heads[status] = make_head(status)
+            head = make_head(status, b"application/problem+json" if problem else b"application/json")
+            self._heads[-status if problem else status] = head
         return head
 
     def handling(self, transport: Any) -> None:
@@ -154,8 +160,8 @@ class Connection(asyncio.Protocol):
     """One client. `waiting_since`: when the first byte of a request came that is not complete."""
 
     __slots__ = (
-        "_body_due", "_buffer", "_busy", "_delegate", "_paused", "_server", "_transport", "handling", "last_used",
-        "waiting_since",
+        "_body_due", "_buffer", "_busy", "_delegate", "_paused", "_server", "_transport", "_v1", "handling",
+        "last_used", "waiting_since",
     )  # fmt: skip
 
     def __init__(self, server: FrontServer) -> None:
@@ -164,6 +170,7 @@ class Connection(asyncio.Protocol):
         self._delegate: asyncio.Protocol | None = None
         self._buffer = b""
         self._busy = False
+        self._v1 = False
         self._paused = False
         self._body_due = False
         self.handling = False
@@ -242,6 +249,7 @@ class Connection(asyncio.Protocol):
             return
         self._buffer = data[stop:]
         self._busy = True
+        self._v1 = plan.v1
         self._server.busy += 1
         self.waiting_since = None
         plan.call(data[end + 4 : stop], self.reply)
@@ -260,7 +268,9 @@ class Connection(asyncio.Protocol):
         self._server.metrics.answered(status)
         if transport is None:
             return
-        transport.write(b"%b%d\r\n\r\n%b" % (self._server.response_head(status), len(payload), payload))
+        transport.write(
+            b"%b%d\r\n\r\n%b" % (self._server.response_head(status, self._v1 and status >= 400), len(payload), payload)
+        )
         self.last_used = self._server.now()
         if self._server.closing:
             transport.close()

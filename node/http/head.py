@@ -8,6 +8,8 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 END_OF_HEAD = b"\r\n\r\n"
+GET = b"GET "
+GET_LINE = re.compile(rb"GET (/v1/[a-z]+/)([^? #]+) HTTP/1\.1")
 REQUEST_LINE = re.compile(rb"POST (/v3/[a-z/]+) HTTP/1\.1")
 HEADER_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)")
 PLAIN_HEADERS = {b"host", b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"content-type"}
@@ -17,10 +19,50 @@ Unary = Callable[[bytes, Reply], None]
 
 
 class Plan(NamedTuple):
-    """What a head asks for: whom to call, and how many bytes of body it announces."""
+    """What a head asks for: whom to call, and how many bytes of body it announces. `v1`: its errors are problems."""
 
     call: Unary
     length: int
+    v1: bool = False
+
+
+class Gets:
+    """GETs of one thing below a path, by that path: the thing stands in the path as it is, percent-encoded.
+
+    The headers of a client are the same each time: what was found to be plain once is looked up.
+    """
+
+    def __init__(self, calls: Mapping[str, Unary], kept_max: int = 1024) -> None:
+        self._calls = {path.encode(): call for path, call in calls.items()}
+        self._kept_max = kept_max
+        self._plain: set[bytes] = set()
+
+    def plan(self, head: bytes) -> Plan | None:
+        """None for whatever aiohttp should look at."""
+        end = head.find(b"\r\n")
+        line = GET_LINE.fullmatch(head, 0, end)
+        call = self._calls.get(line[1]) if line else None
+        if call is None or line is None or not self._is_plain(head[end + 2 : -len(END_OF_HEAD)]):
+            return None
+        thing = line[2]
+        return Plan(lambda _, reply: call(thing, reply), 0, True)
+
+    def _is_plain(self, headers: bytes) -> bool:
+        if headers in self._plain:
+            return True
+        for header in headers.split(b"\r\n") if headers else ():
+            match = HEADER_LINE.fullmatch(header)
+            if match is None:
+                return False
+            name, value = match[1].lower(), match[2].strip().lower()
+            if name == b"connection" and value == b"keep-alive":
+                continue
+            if name not in PLAIN_HEADERS:
+                return False
+        if len(self._plain) >= self._kept_max:
+            self._plain.clear()
+        self._plain.add(headers)
+        return True
 
 
 def make_plan(head: bytes, unary: Mapping[bytes, Unary]) -> Plan | None:

@@ -13,6 +13,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from node.cluster_view import not_ready
 from node.connection_room import ConnectionRoom
+from node.fencing.fenced_reads import FencedReads
+from node.fencing.region_book import RegionBook
 from node.http.body import HTTP_LIMITS, read_body
 from node.http.etcd_api import EtcdApi
 from node.http.etcd_stream import EtcdStreams
@@ -27,6 +29,8 @@ from node.http.streaming import STREAMS
 from node.http.v1_backup import Backups
 from node.http.v1_catalog import CatalogRoutes
 from node.http.v1_cluster import Cluster
+from node.http.v1_fenced import FencedRoutes
+from node.http.v1_fencing import FencingRoutes, RegionRoutes
 from node.http.v1_keys import Keys
 from node.http.v1_partitions import PartitionRoutes
 from node.http.v1_recovery import RecoveryRoutes
@@ -59,6 +63,7 @@ class HttpServer:
         room: ConnectionRoom | None = None,
         scenarios: ScenarioHost | None = None,
         partitions: PartitionHolder | None = None,
+        fenced: FencedReads | None = None,
     ) -> None:
         self._service = service
         self._member = member
@@ -67,6 +72,7 @@ class HttpServer:
         self._room = room or ConnectionRoom(service.metrics)
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
         self.api = EtcdApi(service, cluster, member)
+        self._fenced = FencedRoutes(fenced or FencedReads(lambda: None))
         self.app = self._application(cluster, progress_s)
         self._runner = web.AppRunner(
             self.app,
@@ -83,7 +89,8 @@ class HttpServer:
         """Listen. Raises OSError when the port can't be had."""
         await self._runner.setup()
         server = cast(Any, self._runner.server)
-        self._front = FrontServer(self.api.unary, server, self._limits, self._service.metrics, self._room)
+        metrics, gets = self._service.metrics, self._fenced.gets
+        self._front = FrontServer(self.api.unary, server, self._limits, metrics, self._room, gets)
         await self._front.start(host, port)
 
     @property
@@ -119,6 +126,9 @@ class HttpServer:
         app.add_routes(Feed(service).routes())
         app.add_routes(PartitionRoutes(self._member, self._partitions).routes())
         app.add_routes(ScenarioRoutes(self._scenarios).routes())
+        app.add_routes(FencingRoutes(service.fencing_view).routes())
+        app.add_routes(RegionRoutes(RegionBook(service)).routes())
+        app.add_routes(self._fenced.routes())
         app.add_routes(EtcdStreams(service, self.api, progress_s=ETCD_PROGRESS_S).routes())
         app.add_routes([web.post(path, unary_handler(call)) for path, call in self.api.unary.items()])
         return app

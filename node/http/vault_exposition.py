@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -22,9 +22,15 @@ class VaultExposition(Collector):
     """`ready`: whether the node is. `topology`: None on a node that speaks to nobody."""
 
     def __init__(
-        self, member: str, ready: Callable[[], bool], face: RecoveryFace, topology: Topology | None = None
+        self,
+        member: str,
+        ready: Callable[[], bool],
+        face: RecoveryFace,
+        topology: Topology | None = None,
+        more: Callable[[], Iterable[Metric]] = tuple,
     ) -> None:
-        self._member, self._ready, self._face, self._topology = member, ready, face, topology
+        """`more`: further families, each time."""
+        self._member, self._ready, self._face, self._topology, self._more = member, ready, face, topology, more
 
     def collect(self) -> Iterator[Metric]:
         yield info(self._member)
@@ -32,6 +38,7 @@ class VaultExposition(Collector):
         if self._topology is not None:
             yield from topology_families(self._topology)
         yield from recovery_families(self._face)
+        yield from self._more()
 
     def describe(self) -> Iterator[Metric]:
         return iter(())

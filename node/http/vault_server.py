@@ -4,17 +4,20 @@ the kind of node serves. Everything else of /v1 and /v3 is refused, and says who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 from aiohttp import web
 
+from node.connection_room import ConnectionRoom
 from node.http.body import HTTP_LIMITS
-from node.http.front import HttpLimits
+from node.http.front import FrontServer, HttpLimits
+from node.http.head import Unary
 from node.http.health import Health
-from node.http.problems import errors_as_answers
+from node.http.problems import Handler, errors_as_answers
 from node.http.v1_keys import answer
 from node.http.v1_recovery import RecoveryRoutes
+from node.metrics import Metrics
 from node.recovery_face import RecoveryFace
 
 CLOSE_S = 2.0
@@ -22,7 +25,10 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 
 
 class VaultServer:
-    """`routes`: what this kind of node serves beside the common ones. `refused`: the error for all else, by path."""
+    """`routes`: what this kind of node serves beside the common ones. `refused`: the error for all else, by path.
+
+    `gets`: what the front answers by itself (`front.py`).
+    """
 
     def __init__(
         self,
@@ -31,9 +37,12 @@ class VaultServer:
         face: RecoveryFace,
         routes: Iterable[web.RouteDef],
         refused: Callable[[str], Exception],
+        gets: Mapping[str, Unary] | None = None,
     ) -> None:
+        self._gets = gets or {}
+        self._front: FrontServer | None = None
         self._status, self._refused = status, refused
-        self.app = web.Application(middlewares=[errors_as_answers], client_max_size=BODY_BYTES_MAX)
+        self.app = web.Application(middlewares=[self._note, errors_as_answers], client_max_size=BODY_BYTES_MAX)
         self.app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
         recovery = [route for route in RecoveryRoutes(lambda: face).routes() if face.difference or is_read(route)]
         self.app.add_routes([*health.routes(), web.get("/v1/status", self._state, allow_head=False)])
@@ -44,10 +53,32 @@ class VaultServer:
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError when the port can't be had."""
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        server, metrics, limits = cast(Any, self._runner.server), Metrics(), self.app[HTTP_LIMITS]
+        self._front = FrontServer({}, server, limits, metrics, ConnectionRoom(metrics), self._gets)
+        await self._front.start(host, port)
+
+    @property
+    def port(self) -> int:
+        return self._front.port if self._front is not None else 0
 
     async def close(self) -> None:
+        if self._front is not None:
+            await self._front.close(CLOSE_S)
         await self._runner.cleanup()
+        if self._front is not None:
+            self._front.abort()
+
+    @web.middleware
+    async def _note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Tells the front when a head is complete, and when its request is over."""
+        front, transport = self._front, request.transport
+        if front is not None:
+            front.handling(transport)
+        try:
+            return await handler(request)
+        finally:
+            if front is not None:
+                front.handled(transport)
 
     async def _state(self, request: web.Request) -> web.Response:
         return answer(self._status())

@@ -7,6 +7,7 @@ from typing import Any
 
 from metastore.errors import InvalidRequest
 from node.cluster_view import members_view, status_view
+from node.fencing.region_book import RegionBook
 from node.service import Service
 from node.stream.catalog_calls import CatalogCalls
 from raftgroup.membership import Member, MemberRole
@@ -20,6 +21,7 @@ class Calls:
     def __init__(self, service: Service, cluster: str) -> None:
         self._service = service
         self._cluster = cluster
+        self._book = RegionBook(service)
         self._by_name: dict[str, Call] = {
             "ping": self._ping,
             "status": self._status,
@@ -33,6 +35,10 @@ class Calls:
             "member_remove": self._member_remove,
             "transfer": self._transfer,
             **CatalogCalls(service).by_name(),
+            "fencing": self._fencing,
+            "regions": self._book.view,
+            "region_set": self._region_set,
+            "region_delete": self._region_delete,
         }
 
     async def run(self, name: Any, arguments: Any) -> Any:
@@ -82,3 +88,18 @@ class Calls:
 
     async def _transfer(self, target: str | None) -> str:
         return await self._service.group.transfer(target)
+
+    async def _fencing(self) -> dict[str, Any]:
+        if self._service.fencing_view is None:
+            raise InvalidRequest("this node stands alone: nobody fences it")
+        return self._service.fencing_view()
+
+    async def _region_set(self, name: str, packed: bytes) -> int:
+        if type(name) is not str or type(packed) is not bytes:
+            raise InvalidRequest("a region is set by its name and its record")
+        return await self._book.put_packed(name, packed)
+
+    async def _region_delete(self, name: str) -> int:
+        if type(name) is not str:
+            raise InvalidRequest("a region is deleted by its name")
+        return await self._book.delete(name)

@@ -27,6 +27,8 @@ from metastore.requests import (
     Unpin,
 )
 from metastore.validation import check_request, check_request_id
+from node.fencing.commands import OWN, any_strict, is_strict
+from node.fencing.strict_answers import StrictAnswers
 
 CLIENT_COMMANDS = (
     Put, DeleteRange, Txn, Compact, LeaseGrant, LeaseRevoke, LeaseKeepAlive, DisarmAlarm, Pin, Unpin,
@@ -36,15 +38,18 @@ PLAIN_PUT_EXTRA_BYTES = 512
 
 
 class Checked(NamedTuple):
-    """A command; `number` and `puts`: the requests that it answers, successive ones. `refusal`: it is not proposed."""
+    """A command; `number` and `puts`: the requests that it answers, successive ones. `refusal`: it is not proposed.
+
+    `strict`: it touches a strict region, so its answer waits for the release."""
 
     number: int
     puts: int
     command: bytes
     refusal: Exception | None
+    strict: bool = False
 
 
-def checked(number: int, command: Any, limits: Limits) -> Iterator[Checked]:
+def checked(number: int, command: Any, limits: Limits, strict: StrictAnswers | None = None) -> Iterator[Checked]:
     """What of it can be proposed, or why not: for each put of a series apart, if something is wrong with one."""
     try:
         fields = unpacked(command)
@@ -52,12 +57,35 @@ def checked(number: int, command: Any, limits: Limits) -> Iterator[Checked]:
         yield Checked(number, 1, command, error)
         return
     if not is_series(fields):
-        yield Checked(number, 1, command, refusal_of_fields(fields, limits))
+        yield checked_single(number, command, fields, limits, strict)
     elif keeps_limits(fields, limits):
-        yield Checked(number, len(fields[2]) // 2, command, None)
+        keys = fields[2][::2]
+        touches = strict is not None and any_strict(keys, strict.prefixes)
+        if touches and any_strict(keys, (OWN,)):
+            for place, single in enumerate(singles(fields), number):
+                yield checked_single(place, pack(single), single, limits, strict)
+        else:
+            yield Checked(number, len(keys), command, None, touches)
     else:
         for place, single in enumerate(singles(fields), number):
-            yield Checked(place, 1, pack(single), refusal_of_fields(single, limits))
+            yield checked_single(place, pack(single), single, limits, strict)
+
+
+def checked_single(number: int, command: bytes, fields: Any, limits: Limits, strict: StrictAnswers | None) -> Checked:
+    refusal = refusal_of_fields(fields, limits)
+    if refusal is not None or strict is None:
+        return Checked(number, 1, command, refusal)
+    if fields[0] == PLAIN_PUT:
+        key = fields[2]
+        if not key.startswith(strict.prefixes):
+            return Checked(number, 1, command, None)
+    request, _ = decode_fields(fields)
+    touches = is_strict(request, strict.prefixes)
+    try:
+        strict.check_user(request)
+    except InvalidRequest as error:
+        return Checked(number, 1, command, error)
+    return Checked(number, 1, command, None, touches)
 
 
 def unpacked(command: Any) -> Any:

@@ -16,12 +16,15 @@ from metastore.requests import Range
 from metastore.result_codec import encode_result
 from metastore.results import RangeResult
 from node.connection_room import Welcome
-from node.group_face import Outcome
+from node.fencing.door import Visit
+from node.fencing.strict_answers import StrictAnswers
+from node.group_face import Done, Outcome
 from node.service import size_of
 from node.stream.checks import Checked, checked, read_range
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
 from node.stream.shape import NUMBER_MAX, ProtocolError, a_number, pairs_of, told
 from node.stream.watches import Pump, read_watch
+from raftgroup.errors import RaftError
 from raftgroup.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from raftgroup.proposals import Applied
 
@@ -69,7 +72,9 @@ class StreamConnection(asyncio.Protocol):
             Kind.WATCH: self._on_watch,
             Kind.MORE: self._on_more,
             Kind.UNWATCH: self._on_unwatch,
+            Kind.FENCE: self._on_fence,
         }
+        self._visit: Visit | None = None
 
     # What the transport tells.
 
@@ -88,6 +93,8 @@ class StreamConnection(asyncio.Protocol):
         for task in self._tasks:
             task.cancel()
         self._pumps.clear()
+        if self._visit is not None:
+            self._visit.lost()
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -145,7 +152,10 @@ class StreamConnection(asyncio.Protocol):
         if not accepted:
             return
         commands, puts = [item.command for item in accepted], sum(item.puts for item in accepted)
-        done = partial(self._done, accepted, puts)
+        done: Done = partial(self._done, accepted, puts)
+        strict = self._service.strict
+        if strict is not None and any(item.strict for item in accepted):
+            done = self._strict_apart(strict, accepted)
         try:
             self._service.group.submit_all(commands, done, timeout_s=self._timeout_s, weight=puts)
             self._in_flight += puts
@@ -154,14 +164,35 @@ class StreamConnection(asyncio.Protocol):
 
     def _checked(self, body: Any) -> list[Checked]:
         """A frame is one entry of the log, which takes every replica one turn: its puts are as bounded as its items."""
-        limits, found, puts = self._service.store.limits, [], 0
+        limits, strict, found, puts = self._service.store.limits, self._service.strict, [], 0
         for number, command in pairs_of(body):
-            for item in checked(number, command, limits):
+            for item in checked(number, command, limits, strict):
                 puts += item.puts
                 if puts > ITEMS_MAX:
                     raise ProtocolError(f"a frame has up to {ITEMS_MAX} puts, those in series included: send several")
                 found.append(item)
         return found
+
+    def _strict_apart(self, strict: StrictAnswers, items: Sequence[Checked]) -> Done:
+        """What is strict is answered when it is released, the rest of the frame at once."""
+        places = [place for place, item in enumerate(items) if item.strict]
+        rest = [place for place in range(len(items)) if not items[place].strict]
+
+        def part(places: Sequence[int]) -> Done:
+            mine = [items[place] for place in places]
+            return partial(self._done, mine, sum(item.puts for item in mine))
+
+        def some(outcome: Outcome, places: Sequence[int]) -> Outcome:
+            if not isinstance(outcome, Applied):
+                return outcome
+            return outcome._replace(results=[outcome.results[place] for place in places])
+
+        def both(outcome: Outcome) -> None:
+            if rest:
+                part(rest)(some(outcome, rest))
+            strict.hold(part(places), self._timeout_s)(some(outcome, places))
+
+        return both
 
     def _done(self, items: Sequence[Checked], puts: int, outcome: Outcome) -> None:
         self._in_flight -= puts
@@ -172,7 +203,8 @@ class StreamConnection(asyncio.Protocol):
             self._results += answers
             self._flush_soon()
         else:
-            self._service.metrics.failed(outcome)
+            if isinstance(outcome, RaftError):
+                self._service.metrics.failed(outcome)
             self._tell_failures(items, outcome)
 
     def _tell_failures(self, items: Sequence[Checked], error: Exception) -> None:
@@ -276,6 +308,26 @@ class StreamConnection(asyncio.Protocol):
         pump = self._pumps.pop(a_number(body[0]), None)
         if pump is not None and pump.task is not None:
             pump.task.cancel()
+
+    # Fencing.
+
+    def _on_fence(self, body: Any) -> None:
+        door = self._server.door
+        if self._visit is None:
+            if door is None:
+                raise ProtocolError("this node grants no leases")
+            self._visit = door.open(self._write_bytes, self._unsent, self.close)
+        try:
+            self._visit.receive(body)
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+
+    def _write_bytes(self, frame: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(frame)
+
+    def _unsent(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     # Answers.
 

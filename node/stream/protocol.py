@@ -65,3 +65,5 @@ class Kind(enum.IntEnum):
     """N [number, code, text, minimal_revision]"""
     LEADER = 17
     """N [member, leader or nil, {member: "host:port"}]: what this member knows of who leads has changed."""
+    FENCE = 18
+    """Both ways, between the holders of leases and the leader: `node/fencing/wire.py`. Other clients never send it."""

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from node.connection_room import ConnectionRoom
+from node.fencing.door import Door
 from node.service import Service
 from node.stream.calls import Calls
 from node.stream.connection import StreamConnection
@@ -27,8 +28,11 @@ class StreamServer:
         *,
         hello_timeout_s: float = HELLO_TIMEOUT_S,
         room: ConnectionRoom | None = None,
+        door: Door | None = None,
     ) -> None:
+        """`door`: of a member that grants leases when it leads."""
         self.service = service
+        self.door = door
         self.room = room or ConnectionRoom(service.metrics)
         self.calls = Calls(service, cluster)
         self.connections: set[StreamConnection] = set()

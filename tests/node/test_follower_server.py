@@ -109,8 +109,7 @@ async def served(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) 
     topology = topology_of(config, members, clock)
     server = FollowerServer(config, topology, keeper, ScenarioHost(), lambda: ["127.0.0.1:7401"])
     await server.start("127.0.0.1", 0)
-    ((host, port, *_),) = server._server._runner.addresses
-    async with ClientSession(f"http://{host}:{port}") as http:
+    async with ClientSession(f"http://127.0.0.1:{server.port}") as http:
         served = Served(world, keeper, http, server)
         served.members = members
         yield served

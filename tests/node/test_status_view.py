@@ -19,7 +19,7 @@ def test_a_row_holds_what_the_table_shows() -> None:
         "id": "n1", "url": "http://127.0.0.1:7401", "role": "leader", "term": 2, "leader": "n1", "generation": None,
         "ready": True,
         "revision": 5532, "minimal_revision": 1, "commit_index": 7001, "applied_index": 7001,
-        "topology": None, "recovery": None,
+        "topology": None, "recovery": None, "fence": None, "released": None, "fencing": None,
     }  # fmt: skip
     assert SILENT.keys() == LEADER.keys()
 

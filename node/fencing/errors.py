@@ -1,0 +1,42 @@
+"""What fencing answers instead of a result: each says whether the change is committed and whether a retry helps."""
+
+from __future__ import annotations
+
+from metastore.errors import InvalidRequest
+
+
+class FencingError(Exception):
+    """Root."""
+
+    retry = True
+
+
+class ReleasePending(FencingError):
+    """The write is committed at `revision` and stays so; not every node has stopped showing what it replaces (F8).
+
+    It becomes visible by itself, at most T_proceed after the commit. A retry with the same request id is harmless.
+    """
+
+    def __init__(self, message: str, revision: int = 0) -> None:
+        super().__init__(message)
+        self.revision = revision
+
+    @staticmethod
+    def of(revision: int, waits_for: str) -> ReleasePending:
+        return ReleasePending(
+            f"the write is committed at revision {revision}, and not released yet{waits_for}: it stays, and becomes "
+            "visible by itself. Read it, or ask with a longer deadline; do not write it again without a request id",
+            revision,
+        )
+
+
+class ReadPending(FencingError):
+    """What was read has a strict change that is not released yet, and was not in time. Nothing was answered; retry."""
+
+
+class NotServing(FencingError):
+    """This node is fenced: its vault may be old. Ask another node, or read with a linearizable range."""
+
+
+class ReservedKey(InvalidRequest):
+    """Keys under `palisade/` belong to the cluster: regions and the catalog have their own API."""

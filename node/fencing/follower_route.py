@@ -1,0 +1,24 @@
+"""Where a node that is no member of the group finds the leader: any member that is there knows who that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from node.topology.physical import PhysicalTopology
+from node.topology.records import Role
+
+
+class FollowerRoute:
+    def __init__(self, physical: PhysicalTopology) -> None:
+        self._physical = physical
+
+    def leads_here(self) -> bool:
+        return False
+
+    def leader(self) -> str | None:
+        """Those that are asked say so."""
+        return None
+
+    def candidates(self) -> Sequence[str]:
+        live = [each for each in self._physical.records() if each.is_live and each.tag("role") == Role.VOTER.value]
+        return sorted(address for each in live if (address := each.tag("stream")))

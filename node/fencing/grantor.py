@@ -1,0 +1,308 @@
+"""The leader's side: who holds leases, what is staged to whom, when a change is released. Synchronous but for timers.
+
+The decisions are those of `fencing.release.Releases` and `fencing.session.Session`. Here they get what they need: the
+registry (system records, so that every next leader knows it), the strict changes as they are applied, the quorum lease
+of the group; and what they say goes out to the sessions.
+
+Order within a turn, on each connection: stages, then grants, then releases. A stage is encoded once for all holders
+that lack the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from fencing.messages import (
+    Elsewhere,
+    Fenced,
+    Grant,
+    Hello,
+    HolderId,
+    Join,
+    Refused,
+    Release,
+    Renew,
+    Stage,
+    Staged,
+    Welcome,
+)
+from fencing.release import NotGranted, Registration, Releases, Standing
+from fencing.session import Session, StageRange
+from fencing.timing import Timing
+from node.fencing.strict_log import Batch, Change, StrictLog
+from node.fencing.wire import FromHolder, FromLeader
+from node.metrics import Histogram
+
+log = logging.getLogger(__name__)
+
+STAGE_ROWS_MAX = 20_000
+STAGE_BYTES_MAX = 16 << 20
+WAIT_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0, 4.0)
+LEASE_LOOK_S = 0.02
+"""How often it is looked whether the quorum lease holds again, while holders wait for a grant."""
+RENEW_AGE_S = 1.0
+"""A request for a lease that is older than that is not answered any more: the next one is on its way."""
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """One holder, as the leader sees it. `send` puts a message on its way; `close` ends the connection."""
+
+    send: Callable[[FromLeader], None]
+    close: Callable[[], None]
+    session: Session | None = None
+    owed: tuple[Renew, float] | None = None
+    renewed: bool = False
+    """It has just been heard of, and hears RR also where nothing strict has been released."""
+
+    @property
+    def holder(self) -> HolderId | None:
+        return self.session.holder if self.session is not None else None
+
+
+class Grantor:
+    """`lease_holds`: the quorum lease of the group. `leader_address`: where whoever is not here should go.
+
+    `is_active`: whether a node, in this incarnation, is in the logical topology. `on_released`: RR has moved.
+    `on_failed`: what must not happen has; the node is not to go on.
+    """
+
+    def __init__(
+        self,
+        log_: StrictLog,
+        timing: Timing,
+        now: Callable[[], float],
+        *,
+        lease_holds: Callable[[], bool],
+        leader_address: Callable[[], str | None],
+        is_active: Callable[[str, int], bool],
+        on_released: Callable[[int], None],
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        self._on_failed = on_failed
+        self.core = Releases(timing)
+        self.log = log_
+        self._now, self._lease_holds, self._leader_address = now, lease_holds, leader_address
+        self._is_active, self._on_released = is_active, on_released
+        self.connections: set[Connection] = set()
+        self.wanted: dict[str, tuple[Hello, Standing]] = {}
+        """Holders that have to be registered, or registered anew, before they are granted anything."""
+        self.not_granted: dict[str, int] = {}
+        self.granted = 0
+        self.waits = {"acked": Histogram(WAIT_BUCKETS_S), "fenced": Histogram(WAIT_BUCKETS_S)}
+        """How long changes waited for their release, by whether everybody had answered."""
+        self._told = -1
+        self._turn_due = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    # Leadership
+
+    def begin_term(self, term: int, registered: Iterable[Registration]) -> None:
+        """This node leads and has applied everything of earlier terms."""
+        self._told = -1
+        self.core.begin_term(term, self._now(), registered, self.log.latest)
+        log.info("this node grants leases in term %d", term)
+        self._soon()
+
+    def end_term(self) -> None:
+        if not self.core.leads:
+            return
+        self.core.end_term()
+        self.wanted.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        elsewhere = Elsewhere(self._leader_address())
+        for connection in list(self.connections):
+            connection.session = None
+            connection.send(elsewhere)
+            connection.close()
+        self.connections.clear()
+
+    # What holders say
+
+    def receive(self, connection: Connection, message: FromHolder) -> None:
+        """From one connection, in order. Raises ValueError where that makes no sense."""
+        if isinstance(message, Hello):
+            self._on_hello(connection, message)
+            return
+        session = connection.session
+        if session is None:
+            return
+        holder, now = session.holder, self._now()
+        if isinstance(message, Staged):
+            self.core.staged(holder, message.upto, now)
+        elif isinstance(message, Renew):
+            connection.owed, connection.renewed = (message, now), True
+        elif isinstance(message, Fenced):
+            connection.owed = None
+            self.core.fenced(holder, message, now)
+        elif isinstance(message, Join):
+            session.on_join(message)
+        self._soon()
+
+    def _on_hello(self, connection: Connection, hello: Hello) -> None:
+        now = self._now()
+        if not self.core.leads:
+            connection.send(Elsewhere(self._leader_address()))
+            connection.close()
+            return
+        for other in list(self.connections):
+            if other is not connection and other.holder is not None and other.holder.node == hello.holder.node:
+                self._replace(other, hello.holder)
+        connection.owed = None
+        connection.session = Session(hello)
+        self.connections.add(connection)
+        if hello.holder.incarnation:
+            standing = self.core.hello(hello, now)
+            if standing is Standing.OLD_INCARNATION:
+                connection.send(Refused(f"a later start of {hello.holder.node} has been here"))
+                self.drop(connection)
+                return
+            if standing in (Standing.NEW, Standing.OTHER):
+                self.wanted[hello.holder.node] = (hello, standing)
+            else:
+                self.wanted.pop(hello.holder.node, None)
+        connection.send(Welcome(self.core.term, self.core.lm, self.core.rr))
+        self._soon()
+
+    def _replace(self, other: Connection, holder: HolderId) -> None:
+        """A node has one connection; the newer one counts."""
+        if other.holder is not None and other.holder.incarnation <= holder.incarnation:
+            self.drop(other)
+
+    def drop(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        connection.session = None
+        connection.close()
+
+    def lost(self, connection: Connection) -> None:
+        """It has broken. Nothing follows from that: leases run out by time."""
+        self.connections.discard(connection)
+        connection.session = None
+
+    # What is applied
+
+    def applied(self, batch: Batch) -> None:
+        """Before anything that knows of it leaves this node."""
+        if not self.core.leads:
+            return
+        strict = (batch.changes[0].revision, batch.changes[-1].revision) if batch.changes else None
+        self.core.committed(batch.upto, self._now(), strict)
+        if strict is not None:
+            self._soon()
+
+    # The turn
+
+    def _soon(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            asyncio.get_running_loop().call_soon(self._scheduled)
+
+    def _scheduled(self) -> None:
+        self._turn_due = False
+        self.turn()
+
+    def turn(self) -> None:
+        """Release what may be; stage, grant and tell what is due."""
+        try:
+            if self.core.leads:
+                self._turn()
+        except Exception as error:
+            self._on_failed(error)
+
+    def _turn(self) -> None:
+        now = self._now()
+        released = self.core.advance(now)
+        if released is not None:
+            self._on_released(released)
+        self._stage_all()
+        self._grant_all(now)
+        released = self.core.advance(now) or released
+        if released is not None:
+            self._on_released(released)
+        if self.core.rr is not None:
+            self._release_all(self.core.rr)
+        for each in self.core.take_released():
+            self.waits["fenced" if each.by_fence else "acked"].observe(each.waited_s)
+        self._arm(now)
+
+    def _stage_all(self) -> None:
+        made: dict[StageRange, Stage | None] = {}
+        for connection in list(self.connections):
+            session = connection.session
+            if session is None or not session.holder.incarnation:
+                continue
+            wanted = session.next_range(self.core.lm, self.core.rr)
+            if wanted is None:
+                continue
+            if wanted not in made:
+                made[wanted] = self._stage(wanted)
+            stage = made[wanted]
+            if stage is None:
+                connection.send(wanted.behind(self.core.term))
+                session.behind()
+            else:
+                connection.send(stage)
+                session.sent(wanted)
+
+    def _stage(self, wanted: StageRange) -> Stage | None:
+        """The latest version of each key is enough: what a holder is staged it shows only at its release."""
+        changes = self.log.since(wanted.after)
+        if changes is None or len(changes) > STAGE_ROWS_MAX or sum(map(_size, changes)) > STAGE_BYTES_MAX:
+            return None
+        return wanted.stage(self.core.term, tuple((each.revision, each.key, each.body or None) for each in changes))
+
+    def _grant_all(self, now: float) -> None:
+        """A request waits a moment: a new leader has its quorum lease after its first round, and a registration takes
+        one as well."""
+        for connection in list(self.connections):
+            if connection.owed is None or connection.session is None:
+                continue
+            (renew, since), holder = connection.owed, connection.session.holder
+            if now - since > RENEW_AGE_S:
+                connection.owed = None
+                continue
+            if not self._is_active(holder.node, holder.incarnation):
+                renew = Renew(renew.t0, renew.staged, renew.state, False)
+            answer = self.core.renew(holder, renew, now, quorum_lease=self._lease_holds())
+            if isinstance(answer, Grant):
+                connection.owed = None
+                self.granted += 1
+                connection.send(answer)
+            else:
+                self.not_granted[answer.name.lower()] = self.not_granted.get(answer.name.lower(), 0) + 1
+                if answer not in (NotGranted.NO_QUORUM_LEASE, NotGranted.NOT_REGISTERED):
+                    connection.owed = None
+
+    def _release_all(self, released: int) -> None:
+        """RR grows with every write; only strict changes are worth a message of their own to everybody."""
+        message = Release(self.core.term, released)
+        strict = min(self.core.strict_latest, released)
+        everybody, self._told = strict > self._told, max(strict, self._told)
+        for connection in list(self.connections):
+            wanted, connection.renewed = everybody or connection.renewed, False
+            if wanted and connection.session is not None and connection.session.release_due(released):
+                connection.send(message)
+
+    def _arm(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.core.next_time(now)
+        if any(connection.owed is not None for connection in self.connections):
+            due = min(due, now + LEASE_LOOK_S) if due is not None else now + LEASE_LOOK_S
+        if due is not None:
+            self._timer = asyncio.get_running_loop().call_later(max(due - now, 0.001), self.turn)
+
+    def registered(self, hello: Hello) -> None:
+        """Its record was applied."""
+        self.wanted.pop(hello.holder.node, None)
+        self._soon()
+
+
+def _size(change: Change) -> int:
+    return len(change.key) + len(change.body) + 16

@@ -1,0 +1,333 @@
+"""The holder of a node: its leases, its vault and its fence page, kept in step. Synchronous; time is handed in.
+
+Decisions are those of `fencing.holder.Holder`; here they are carried out, in an order that keeps them true:
+
+- the page says FENCED before a promise leaves, and before a vault that is not gated goes on;
+- marks are committed to the vault, and the page has said so, before STAGED leaves;
+- the page says ACTIVE only in the turn in which LV was compared with what is staged, with no commit on its way.
+
+A node that was dropped from the topology, or has a new incarnation, begins anew with a state machine that has been
+granted nothing: so whatever was granted before is void for it. One whose vault recovers has to join again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from fencing.holder import Holder
+from fencing.lease import GrantVerdict
+from fencing.messages import Behind, Grant, HolderId, Release, Stage, Staged, State, Welcome
+from fencing.staging import Mark, Odd
+from fencing.timing import Timing
+from node.fencing.wire import FromHolder, FromLeader
+from vault.fence_page import FenceState
+from vault.pending import Staged as StagedRow
+from vault.regions import is_region_key
+from vault.vault import Vault
+
+log = logging.getLogger(__name__)
+
+Send = Callable[[FromHolder], None]
+
+
+class GateFace(Protocol):
+    """Of this node's vault (`node.fencing.gate`)."""
+
+    busy: bool
+
+    def wake(self) -> None: ...
+
+
+class VaultHolder:
+    """`node` and `vault_id` name it. `on_released`: called with RR, each time that it has grown."""
+
+    def __init__(
+        self,
+        node: str,
+        vault_id: str,
+        vault: Vault,
+        timing: Timing,
+        now: Callable[[], float],
+        on_released: Callable[[int], None],
+    ) -> None:
+        self.vault = vault
+        self._node, self._vault_id = node, vault_id
+        self._timing, self._now, self._on_released = timing, now, on_released
+        self.core = Holder(HolderId(node, vault_id, 0), timing, now())
+        self.gate: GateFace | None = None
+        self.caught_up = False
+        """The recovery of the vault is over, and it follows the cluster."""
+        self.incarnation = 0
+        self.why = "it has not joined the cluster yet"
+        """Why it does not serve, for people."""
+        self.welcomed = False
+        """The leader has answered the Hello of this connection."""
+        self.listening = False
+        """Its recovery listeners are at work."""
+        self._send: Send | None = None
+        self._changed: list[asyncio.Future[None]] = []
+        self._stages: deque[Stage] = deque()
+        self._marking: tuple[Mark, int] | None = None
+        self.verdicts: dict[str, int] = {}
+        self.fenced_s = 0.0
+        self._counted_to = now()
+
+    @property
+    def serves(self) -> bool:
+        return self.core.serves(self._now())
+
+    # Its life
+
+    def is_now(self, incarnation: int) -> None:
+        """0: it is not in the topology. A new one begins fenced; so does whoever is out."""
+        if incarnation != self.incarnation:
+            self.incarnation = incarnation
+            self._begin_anew("it is not in the topology" if not incarnation else "it has just joined")
+            if self.vault.page is not None:
+                self.vault.page.identify(incarnation)
+
+    def recovering(self, begins: bool) -> None:
+        """The vault begins to recover, which it may do only fenced; or it is whole again."""
+        self.caught_up = not begins
+        if begins:
+            self._unmark("its vault is recovering")
+        else:
+            self.settle()
+
+    def _unmark(self, why: str) -> None:
+        """What is pending in the vault does not follow what enters it from now on: it has to join again for that."""
+        now = self._now()
+        self._refuse(why)
+        self._stages.clear()
+        self._marking = None
+        promise = self.core.unmarked(now)
+        if self.core.state is State.RECOVERING:
+            self.core.recovery_failed(now, why)
+        self._open_gate()
+        self._tell(promise)
+
+    def _begin_anew(self, why: str) -> None:
+        """Whatever was granted so far is void. The page comes first: nobody may go on by the old lease."""
+        self._refuse(why)
+        send, now = self._send, self._now()
+        self.core = Holder(
+            HolderId(self._node, self._vault_id, self.incarnation), self._timing, now, term=self.core.term
+        )
+        self._stages.clear()
+        self._marking = None
+        self._open_gate()
+        if send is not None:
+            send(self.core.hello(now, self.vault.revision))
+
+    def stop(self) -> None:
+        """For good, in good order: nobody has to wait for this node."""
+        self._refuse("it is stopping")
+        promise = self.core.stop(self._now())
+        self._open_gate()
+        if promise is not None and self._send is not None:
+            self._send(promise)
+
+    def _refuse(self, why: str, state: FenceState = FenceState.FENCED) -> None:
+        if self.why != why:
+            log.log(logging.WARNING if self.why == "" else logging.DEBUG, "%s is fenced: %s", self._node, why)
+        self.why = why
+        page = self.vault.page
+        if page is not None and page.fence.state is not state:
+            page.refuse(state)
+        self._tell_readers()
+
+    def _open_gate(self) -> None:
+        if self.gate is not None:
+            self.gate.wake()
+
+    # The connection to the leader
+
+    def connected(self, send: Send) -> None:
+        self._send = send
+        self.welcomed = False
+        self._stages.clear()
+        self._marking = None
+        send(self.core.hello(self._now(), self.vault.revision))
+
+    def disconnected(self) -> None:
+        """A lease goes on without a connection, until it runs out."""
+        self._send = None
+        self._stages.clear()
+        self._marking = None
+
+    def deliver(self, message: FromLeader) -> None:
+        now = self._now()
+        if isinstance(message, Stage):
+            self._stages.append(message)
+            self._take_stages()
+        elif isinstance(message, Grant):
+            verdict = self.core.on_grant(message, now)
+            self.verdicts[verdict.name.lower()] = self.verdicts.get(verdict.name.lower(), 0) + 1
+            if verdict not in (GrantVerdict.ACCEPTED, GrantVerdict.KEPT):
+                log.debug("%s does not take a grant: %s", self._node, verdict.name)
+        elif isinstance(message, Release):
+            self.core.on_release(message, now)
+        elif isinstance(message, Welcome):
+            self._tell(self.core.on_welcome(message, now))
+            self.welcomed = True
+        elif isinstance(message, Behind):
+            promise = self.core.on_behind(message, now)
+            if promise is not None:
+                self._refuse("its vault is too far behind")
+                self._open_gate()
+            self._tell(promise)
+        self._publish_release()
+        self.settle()
+
+    def _tell(self, message: FromHolder | None) -> None:
+        if message is not None and self._send is not None:
+            self._send(message)
+
+    def _publish_release(self) -> None:
+        released = self.core.released
+        if released > self.vault.staging.released:
+            self.vault.staging.release(released)
+            self._on_released(released)
+            self._open_gate()
+            self._tell_readers()
+
+    def _tell_readers(self) -> None:
+        waiting, self._changed = self._changed, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def changed(self, timeout_s: float) -> None:
+        """Wait until RR has moved or this node is fenced, or for that long."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changed.append(future)
+        await asyncio.wait({future}, timeout=timeout_s)
+
+    # Stages
+
+    def _take_stages(self) -> None:
+        """In order, one at a time: each is answered before the next one is looked at."""
+        while self._stages and self._marking is None and not self.vault.staging.leaping:
+            self._take(self._stages.popleft())
+        if self._stages and self.vault.staging.leaping:
+            self.vault.staging.after_leap(self._after_leap)
+
+    def _after_leap(self) -> None:
+        self._take_stages()
+        self.settle()
+
+    def _take(self, stage: Stage) -> None:
+        now = self._now()
+        found = self.core.on_stage(stage, now)
+        if found is Odd.GAP:
+            self._stages.clear()
+            self._tell(self.core.hello(now, self.vault.revision))
+        elif isinstance(found, Mark):
+            self._mark(found)
+        elif isinstance(found, Staged):
+            self._tell(found)
+
+    def _mark(self, mark: Mark) -> None:
+        try:
+            self.vault.staging.stage([StagedRow(*row) for row in mark.rows], anew=mark.anew)
+        except Exception:
+            self.core.mark_failed(self._now())
+            raise
+        self._marking = (mark, self._needed_lv(mark))
+        self._marked_if_whole()
+
+    @staticmethod
+    def _needed_lv(mark: Mark) -> int:
+        """A prefix that becomes strict was written without stages so far: the vault has to have all of that first."""
+        return max((revision for revision, key, _ in mark.rows if is_region_key(key)), default=1) - 1
+
+    def _marked_if_whole(self) -> None:
+        if self._marking is not None and self.vault.revision >= self._marking[1]:
+            mark, self._marking = self._marking[0], None
+            self._tell(self.core.marked(mark, self._now()))
+
+    # What is due
+
+    def settle(self) -> None:
+        """Do what has become possible or due. Called behind everything that may have changed something."""
+        now = self._now()
+        self._count(now)
+        if self.core.tick(now):
+            self._refuse("its lease has run out")
+            self._open_gate()
+            self._tell(self.core.promise(now))
+        if self._marking is not None:
+            self._marked_if_whole()
+            self._take_stages()
+        if self.core.state is State.ACTIVE:
+            self._serve()
+        elif self.core.state is State.RECOVERING:
+            self._activate(now)
+        if self._wants_join():
+            self._tell(self.core.join(now, self.vault.revision))
+
+    def _wants_join(self) -> bool:
+        return self.caught_up and self.incarnation > 0 and self._send is not None and self.core.wants_join
+
+    def _activate(self, now: float) -> None:
+        """A batch that is on its way into the vault was let in while nobody was served: it has to be there first."""
+        if (
+            self.listening
+            or not self.caught_up
+            or self.vault.staging.leaping
+            or (self.gate is not None and self.gate.busy)
+        ):
+            return
+        if self.core.activate(now, self.vault.revision) is None:
+            log.info("%s serves fenced reads, term %d, RR %d", self._node, self.core.term, self.core.released)
+            self.why = ""
+            self._serve()
+
+    def _serve(self) -> None:
+        page, deadline_ns = self.vault.page, int(self.core.deadline * 1e9)
+        if page is not None:
+            fence = page.fence
+            if fence.state is not FenceState.ACTIVE or fence.deadline_ns != deadline_ns or fence.term != self.core.term:
+                page.serve(deadline_ns, self.core.term)
+
+    def renew_if_due(self) -> None:
+        now = self._now()
+        if self._send is not None and now >= self.core.next_renewal():
+            self._send(self.core.renew(now))
+
+    # Recovery listeners
+
+    def wants_recovery(self) -> bool:
+        return self.caught_up and self.incarnation > 0 and not self.listening and self.core.wants_recovery(self._now())
+
+    def begin_recovery(self) -> Holder:
+        """The state machine whose recovery it is: another one has its own."""
+        self.core.begin_recovery(self._now())
+        self.listening = True
+        self._refuse("its recovery listeners are at work", FenceState.RECOVERING)
+        return self.core
+
+    def recovered(self, core: Holder) -> None:
+        self.listening = False
+        if core is self.core:
+            core.recovered(self._now())
+            self.why = "it waits for its lease"
+        self.settle()
+
+    def recovery_failed(self, core: Holder, why: str) -> None:
+        self.listening = False
+        if core is self.core:
+            again = core.recovery_failed(self._now(), why)
+            self._refuse(f"a recovery listener failed: {why}")
+            log.warning("%s stays fenced, it tries again in %.1f s: %s", self._node, again - self._now(), why)
+
+    # What to show
+
+    def _count(self, now: float) -> None:
+        if not self.core.serves(now):
+            self.fenced_s += now - self._counted_to
+        self._counted_to = now

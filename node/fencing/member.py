@@ -1,0 +1,162 @@
+"""Fencing on a member of the Raft group: its strict log, its answers, the grants that it gives when it leads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+
+from catalog.ports import ReleaseRefused
+from fencing.timing import Timing
+from fencing.verdict import Outcome
+from node.fencing.door import Door
+from node.fencing.grantor import Grantor
+from node.fencing.part import FAREWELL_S, HolderPart
+from node.fencing.region_book import regions_of
+from node.fencing.registry import ActiveNodes, Registry, registrations
+from node.fencing.released import Released
+from node.fencing.strict_answers import OWN_KEYS, StrictAnswers
+from node.fencing.strict_log import StrictLog
+from node.service import Service
+from node.topology.face import Topology
+from node.topology.life import Phase
+from node.vault_keeper import VaultKeeper
+from raftgroup.errors import RaftError
+from raftgroup.group import Group
+from raftgroup.ports import Clock
+
+LOOK_S = 0.5
+
+log = logging.getLogger(__name__)
+
+
+class GroupRoute:
+    """Who leads, as the group knows it."""
+
+    def __init__(self, group: Group, grantor: Grantor, member: str) -> None:
+        self._group, self._grantor, self._member = group, grantor, member
+
+    def leads_here(self) -> bool:
+        return self._grantor.core.leads
+
+    def leader(self) -> str | None:
+        leader = self._group.leader
+        member = self._group.members.get(leader) if leader is not None and leader != self._member else None
+        return member.addresses.get("stream") if member is not None else None
+
+    def candidates(self) -> Sequence[str]:
+        """The group itself says who leads, so nobody else is asked."""
+        return ()
+
+
+class MemberFencing:
+    """Make it before anything is applied. `part` and `registry` run as components."""
+
+    def __init__(
+        self, node: str, service: Service, group: Group, keeper: VaultKeeper, clock: Clock, timing: Timing
+    ) -> None:
+        self._service, self._group, self._clock = service, group, clock
+        store = service.store
+        self.timing = timing
+        self.log = StrictLog(store.body, lambda: regions_of(store), store.revision)
+        self.released = Released(self.log, clock.now)
+        self.active = ActiveNodes(store.system)
+        self.grantor = Grantor(
+            self.log,
+            timing,
+            clock.now,
+            lease_holds=group.try_read_barrier,
+            leader_address=self._leader_address,
+            is_active=self.active.is_active,
+            on_released=self._on_released,
+            on_failed=group.fail,
+        )
+        self.door = Door(self.grantor)
+        self.registry = Registry(group, store.system, self.active, self.grantor, clock.now)
+        self.part = MemberPart(
+            node, keeper, GroupRoute(group, self.grantor, node), clock, timing, self._incarnation,
+            on_released=self._on_released, grantor=self.grantor, strict_log=self.log,
+        )  # fmt: skip
+        self.part.group = group
+        store.on_applied, store.on_reloaded = self._applied, self._reloaded
+        group.leadership.on_led = self._led
+        service.strict = StrictAnswers(self.released, self.waits_for, self._has_own)
+
+    def _has_own(self) -> bool:
+        return bool(self._service.store.range(OWN_KEYS).kvs)
+
+    def _incarnation(self) -> int:
+        topology: Topology | None = self._service.topology
+        if topology is None or topology.member.life.phase is not Phase.ACTIVE:
+            return 0
+        return topology.member.life.incarnation
+
+    def _leader_address(self) -> str | None:
+        leader = self._group.leader
+        member = self._group.members.get(leader) if leader is not None else None
+        return member.addresses.get("stream") if member is not None else None
+
+    # What the group and the store tell
+
+    def _applied(self, changed: Sequence[bytes], before: int) -> None:
+        self.grantor.applied(self.log.applied(changed, before, self._service.store.revision))
+        self.released.wake()
+
+    def _reloaded(self) -> None:
+        self.log.reset(self._service.store.revision)
+
+    def _led(self, leads: bool, term: int) -> None:
+        if leads:
+            self.grantor.begin_term(term, registrations(self._service.store.system))
+        else:
+            self.grantor.end_term()
+
+    def _on_released(self, revision: int) -> None:
+        if self.log.release(revision):
+            self.released.wake()
+
+    # What procedures ask
+
+    async def until_released(self, revision: int) -> None:
+        """However long it takes. Raises ReleaseRefused where only a holder that knows no leases is waited for."""
+        while not await self.released.until(revision, LOOK_S):
+            core = self.grantor.core
+            verdict = core.verdict(self._clock.now(), revision) if core.leads else None
+            if verdict is not None and verdict.outcome is Outcome.FAIL:
+                raise ReleaseRefused("; ".join(verdict.reasons))
+
+    def waiting_for(self, revision: int) -> list[str]:
+        """The nodes that this revision waits for, as far as this one knows."""
+        core = self.grantor.core
+        verdict = core.verdict(self._clock.now(), revision) if core.leads else None
+        return [each.node for each in verdict.waits_for] if verdict is not None else []
+
+    # What to show
+
+    def waits_for(self) -> str:
+        """In words, for whom the oldest change waits; empty where that is not known here."""
+        core = self.grantor.core
+        verdict = core.verdict(self._clock.now()) if core.leads else None
+        return f": it waits for {', '.join(verdict.reasons)}" if verdict is not None and verdict.reasons else ""
+
+
+class MemberPart(HolderPart):
+    group: Group
+
+    async def hand_over(self) -> None:
+        """A leader that stops lets somebody else lead, and tells that one too that it serves nothing."""
+        if not self.group.leads:
+            return
+        try:
+            async with asyncio.timeout(2 * FAREWELL_S):
+                await self.group.transfer(None)
+                await self._told()
+        except (RaftError, TimeoutError) as error:
+            log.info("the node stops without a successor that has heard of it: %s", error or type(error).__name__)
+
+    async def _told(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                while self.link is None or not self.link.at or not self.link.welcomed:  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)

@@ -1,0 +1,136 @@
+"""The fencing of a node as one of its components: the holder's part on every node, the grantor's on members."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from hashlib import blake2b
+from pathlib import Path
+
+from fencing.holder import Holder
+from fencing.timing import Timing
+from node.components.lifecycle import Component
+from node.fencing.fenced_reads import FencedReads
+from node.fencing.gate import VaultGate
+from node.fencing.grantor import Grantor
+from node.fencing.holder import VaultHolder
+from node.fencing.link import Link, Route
+from node.fencing.strict_log import StrictLog
+from node.vault_keeper import VaultKeeper
+from raftgroup.ports import Clock
+from vault.fence_file import FENCE_FILE, boot_mark, which_file
+from vault.vault import Vault
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.02
+FAREWELL_S = 0.5
+
+Listener = Callable[[], Awaitable[None]]
+"""Brings what a component caches up to date before the node serves again; raising keeps it fenced (F2)."""
+
+
+class HolderPart(Component):
+    """`incarnation`: of this node in the logical topology; 0 while it is not in it. `log`, `grantor`: of a member."""
+
+    def __init__(
+        self,
+        node: str,
+        keeper: VaultKeeper,
+        route: Route,
+        clock: Clock,
+        timing: Timing,
+        incarnation: Callable[[], int],
+        *,
+        on_released: Callable[[int], None] = lambda _: None,
+        grantor: Grantor | None = None,
+        strict_log: StrictLog | None = None,
+    ) -> None:
+        self.node, self._keeper, self._route = node, keeper, route
+        self._clock, self.timing, self._incarnation = clock, timing, incarnation
+        self._on_released, self._grantor, self._log = on_released, grantor, strict_log
+        self.listeners: dict[str, Listener] = {}
+        self.holder: VaultHolder | None = None
+        self.reads = FencedReads(lambda: self.holder)
+        self.link: Link | None = None
+        self._linked: asyncio.Task[None] | None = None
+        self._recovering: asyncio.Task[None] | None = None
+        keeper.on_open = self._opened
+        keeper.on_recovering = self._keeper_recovers
+
+    def _opened(self, vault: Vault) -> VaultGate:
+        self.holder = VaultHolder(
+            self.node, vault_id(self._keeper.path), vault, self.timing, self._clock.now, self._on_released
+        )
+        gate = VaultGate(self.holder, self._log)
+        self.holder.gate = gate
+        return gate
+
+    def _keeper_recovers(self, begins: bool) -> None:
+        if self.holder is not None:
+            self.holder.recovering(begins)
+
+    async def start(self) -> None:
+        if self.holder is None:
+            raise RuntimeError("the vault is not open: the vault part starts first")
+        self.link = Link(self.holder, self._route, self.node, self._grantor)
+        self._linked = asyncio.get_running_loop().create_task(self.link.run(), name="fence link")
+
+    async def run(self) -> None:
+        """Raises what makes it impossible to go on: the node stops, and its lease runs out."""
+        holder, linked = self.holder, self._linked
+        if holder is None or linked is None:
+            return
+        while not linked.done():
+            holder.is_now(self._incarnation())
+            if holder.wants_recovery():
+                self._recover(holder)
+            await asyncio.sleep(TICK_S)
+        linked.result()
+
+    def _recover(self, holder: VaultHolder) -> None:
+        core = holder.begin_recovery()
+        if not self.listeners:
+            holder.recovered(core)
+            return
+        self._recovering = asyncio.get_running_loop().create_task(self._listen(holder, core), name="fence recovery")
+
+    async def _listen(self, holder: VaultHolder, core: Holder) -> None:
+        for name, listener in self.listeners.items():
+            try:
+                await listener()
+            except Exception as error:
+                holder.recovery_failed(core, f"{name}: {error or type(error).__name__}")
+                return
+        holder.recovered(core)
+
+    async def stop(self) -> None:
+        """In good order: no write waits for a node that says that it serves nothing any more."""
+        if self._recovering is not None:
+            self._recovering.cancel()
+        if self.holder is not None:
+            self.holder.stop()
+        await self.hand_over()
+        if self._linked is not None:
+            self._linked.cancel()
+            await asyncio.gather(self._linked, return_exceptions=True)
+
+    async def hand_over(self) -> None:
+        """Of a member: whoever leads next has to hear the promise too."""
+
+    def refuse_at_once(self) -> None:
+        """The node fails: what its vault says is not to be trusted from now on."""
+        if self.holder is not None:
+            with contextlib.suppress(Exception):
+                self.holder.stop()
+
+
+def vault_id(folder: Path) -> str:
+    """Which fence page this is: another file, or another start of the machine, is another holder under the same name.
+
+    So who comes with this id has put FENCED into the very page that readers of the process before it look at.
+    """
+    page = which_file(folder / FENCE_FILE)
+    return blake2b(repr((boot_mark(), page)).encode(), digest_size=8).hexdigest()

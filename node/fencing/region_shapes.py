@@ -1,0 +1,22 @@
+"""A region as plain values, for the API and for people. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node.shapes import text_field
+from vault.regions import Mode, Policy, Region
+
+
+def region_shape(region: Region) -> dict[str, Any]:
+    """Shape `Region` of the API. Prefix and default as text where they are UTF-8, else as base64."""
+    shape: dict[str, Any] = {"name": region.name}
+    shape |= text_field("prefix", region.prefix)
+    shape |= {"mode": region.mode.value, "policy": region.policy.value, "built_in": region.built_in}
+    return shape | (text_field("default", region.default) if region.policy is Policy.SAFE_DEFAULT else {})
+
+
+def region_from(name: str, fields: dict[str, Any]) -> Region:
+    """`prefix` and `default` as bytes, `mode` and `policy` as they are."""
+    mode, policy = fields.get("mode", Mode.STRICT), fields.get("policy", Policy.FAIL_CLOSED)
+    return Region(name, fields["prefix"], mode, policy, fields.get("default", b""))

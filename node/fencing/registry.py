@@ -1,0 +1,147 @@
+"""Who holds leases, remembered by the cluster: a system record for each holder, written before its first grant (F3).
+
+`holder/<node>` holds vault, lease and whether it fences; empty: nobody is registered under that name. Whoever comes to
+lead waits for all of them, also for those that the leader before it had granted something a moment ago. What takes a
+holder out holds only while the leader that decided it still leads: the record names its term.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+
+from fencing.messages import Hello
+from fencing.release import Registration, Releases, Standing
+from metastore.codec import decode_result, encode_command
+from metastore.errors import StoreCorrupt, SystemConflict
+from metastore.requests import SystemWrite
+from metastore.system_records import TERM, SystemRecords
+from node.fencing.grantor import Grantor
+from node.group_face import GroupFace
+from node.topology.records import NodeRecord
+from node.topology.records import Standing as NodeStanding
+from node.topology.view import node_of
+from raftgroup.errors import NodeFailed, RaftError
+
+log = logging.getLogger(__name__)
+
+PREFIX = "holder/"
+LOOK_S = 0.05
+TIDY_S = 0.5
+
+
+def registrations(records: SystemRecords) -> list[Registration]:
+    """Raises StoreCorrupt."""
+    found = []
+    for record in records.with_prefix(PREFIX):
+        if record.value:
+            found.append(registration_of(record.name[len(PREFIX) :], record.value))
+    return found
+
+
+def registration_of(node: str, value: bytes) -> Registration:
+    try:
+        vault, lease_s, fences = msgpack.unpackb(value)
+        return Registration(str(vault) and node, str(vault), float(lease_s), bool(fences))
+    except (ValueError, TypeError, msgpack.UnpackException):
+        raise StoreCorrupt(
+            f"the record of holder {node} can't be read: {value[:64]!r}. A newer version may have written it: start "
+            "that one on this node"
+        ) from None
+
+
+def value_of(registration: Registration) -> bytes:
+    packed: bytes = msgpack.packb([registration.vault, registration.lease_s, registration.fences])
+    return packed
+
+
+class ActiveNodes:
+    """Which nodes are in the logical topology, by incarnation; read again when the records have changed."""
+
+    def __init__(self, records: SystemRecords) -> None:
+        self._records = records
+        self._version = -1
+        self._known: dict[str, NodeRecord | None] = {}
+
+    def record(self, node: str) -> NodeRecord | None:
+        if self._version != self._records.version:
+            self._version = self._records.version
+            self._known.clear()
+        if node not in self._known:
+            self._known[node] = node_of(self._records, node)
+        return self._known[node]
+
+    def is_active(self, node: str, incarnation: int) -> bool:
+        found = self.record(node)
+        return found is not None and found.standing is NodeStanding.ACTIVE and found.incarnation == incarnation
+
+    def is_gone(self, node: str) -> bool:
+        found = self.record(node)
+        return found is None or found.standing is NodeStanding.GONE
+
+
+class Registry:
+    """Carries out what the grantor wants registered, and takes out who is gone and safe."""
+
+    def __init__(
+        self, group: GroupFace, records: SystemRecords, active: ActiveNodes, grantor: Grantor, now: Callable[[], float]
+    ) -> None:
+        self._group, self._records, self._active, self._grantor, self._now = group, records, active, grantor, now
+        self._tidy_at = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled. Raises NodeFailed."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            core = self._grantor.core
+            if not core.leads:
+                continue
+            try:
+                for hello, standing in list(self._grantor.wanted.values()):
+                    await self._register(core, hello, standing)
+                if self._now() >= self._tidy_at:
+                    self._tidy_at = self._now() + TIDY_S
+                    await self._tidy(core)
+            except NodeFailed:
+                raise
+            except RaftError as error:
+                log.debug("holders are registered later: %s", error)
+
+    async def _register(self, core: Releases, hello: Hello, standing: Standing) -> None:
+        who = hello.holder
+        if not self._active.is_active(who.node, who.incarnation):
+            return
+        if standing is Standing.OTHER and not core.registry.leave(who.node, self._now()).now:
+            return
+        registration = Registration(who.node, who.vault, hello.lease_s, hello.fences)
+        if await self._write(who.node, value_of(registration), core.term) and core.leads:
+            core.registry.register(registration, self._now())
+            log.info("%s is registered as a holder, lease %.3f s", who.node, hello.lease_s)
+            self._grantor.registered(hello)
+
+    async def _tidy(self, core: Releases) -> None:
+        """Who is out of the topology, and certainly serves nobody any more, is waited for no longer."""
+        for registration in registrations(self._records):
+            node = registration.node
+            if not self._active.is_gone(node):
+                if node not in self._grantor.wanted:
+                    core.registry.stay(node)
+                continue
+            if core.registry.leave(node, self._now()).now and await self._write(node, b"", core.term):
+                core.registry.unregister(node, self._now())
+                log.info("%s is no holder any more", node)
+                self._grantor.turn()
+
+    async def _write(self, node: str, value: bytes, term: int) -> bool:
+        name = PREFIX + node
+        request = SystemWrite(((TERM, term), (name, self._records.get(name).version)), ((name, value),))
+        applied: Any = await self._group.propose(encode_command(request))
+        try:
+            decode_result(applied.result)
+        except SystemConflict:
+            return False
+        return True

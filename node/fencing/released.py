@@ -1,0 +1,84 @@
+"""Who waits for a release: answers to strict writes, and to reads that have seen what is not released yet.
+
+An answer leaves as soon as every strict change up to its revision is released, as far as this node knows; so a node
+answers for itself, whoever leads. What is not released in time is told so: it is committed and stays (F8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+from node.fencing.strict_log import StrictLog
+from node.metrics import Histogram
+
+SWEEP_S = 0.05
+
+Told = Callable[[bool], None]
+"""Whether it was released in time."""
+
+
+class Released:
+    """Over the strict log of this node. `wake` has to be called whenever that has changed."""
+
+    def __init__(self, log: StrictLog, now: Callable[[], float]) -> None:
+        self.log = log
+        self._now = now
+        self._waiting: list[tuple[int, int, float, float, Told]] = []
+        self._order = count()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self.waits = Histogram((0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0, 4.0))
+        self.late = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def is_released(self, revision: int) -> bool:
+        return revision <= self.log.point
+
+    def when(self, revision: int, timeout_s: float, told: Told) -> None:
+        """Call `told` once, at once where it is released already."""
+        if self.is_released(revision):
+            told(True)
+            return
+        now = self._now()
+        heapq.heappush(self._waiting, (revision, next(self._order), now + timeout_s, now, told))
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    async def until(self, revision: int, timeout_s: float) -> bool:
+        """Whether it was released in time."""
+        if self.is_released(revision):
+            return True
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def told(in_time: bool) -> None:
+            if not future.done():
+                future.set_result(in_time)
+
+        self.when(revision, timeout_s, told)
+        return await future
+
+    def wake(self) -> None:
+        if not self._waiting:
+            return
+        point = self.log.point
+        now = self._now()
+        while self._waiting and self._waiting[0][0] <= point:
+            _, _, _, began, told = heapq.heappop(self._waiting)
+            self.waits.observe(now - began)
+            told(True)
+
+    def _sweep(self) -> None:
+        self.wake()
+        now = self._now()
+        late = sorted(each for each in self._waiting if each[2] <= now)
+        if late:
+            self._waiting = [each for each in self._waiting if each[2] > now]
+            heapq.heapify(self._waiting)
+            self.late += len(late)
+            for each in late:
+                each[4](False)
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if self._waiting else None

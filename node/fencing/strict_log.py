@@ -1,0 +1,162 @@
+"""What a replica knows of strict changes: which it has applied, and which of them are not released yet. Pure.
+
+Every member keeps one, so whoever comes to lead can stage at once what a holder lacks, and every member can tell
+which of the keys that it reads wait for a release. Of a change it keeps revision and key: a holder is staged the
+latest version of a key, which is in the store.
+
+What was applied before the log began counts as unreleased until RR is known to have passed it: a node that starts
+knows nothing of RR, and "unknown" must never look like "released".
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from node.fencing.commands import Prefixes, touches
+from vault.regions import Regions, is_region_key
+
+KEPT_CHANGES_MAX = 50_000
+"""Beyond that the oldest are forgotten: a holder that is further behind recovers first."""
+
+
+class Change(NamedTuple):
+    """The version of a key at `revision`, as `vault.change` has it; no body: the key was deleted."""
+
+    revision: int
+    key: bytes
+    body: bytes
+
+
+class Batch(NamedTuple):
+    """What one entry of the log has changed. `changes`: the strict ones, the latest of each key, in their order."""
+
+    after: int
+    upto: int
+    changes: tuple[Change, ...]
+
+    @property
+    def first(self) -> int:
+        return min(change.revision for change in self.changes)
+
+
+class StrictLog:
+    """`body` reads the latest change of a key from the store, `load` the regions as they are there."""
+
+    def __init__(self, body: Callable[[bytes], tuple[int, bytes]], load: Callable[[], Regions], revision: int) -> None:
+        self._body, self._load = body, load
+        self._regions = load()
+        self.prefixes: Prefixes = self._regions.strict_prefixes
+        """Whatever is strict begins with one of them."""
+        self.latest = self._began = self._floor = revision
+        self.released: int | None = None
+        """RR, as far as it is known here."""
+        self._changes: deque[tuple[int, bytes]] = deque()
+        self._pending: dict[bytes, int] = {}
+        self._batches: deque[tuple[int, int, tuple[bytes, ...]]] = deque()
+        self._former: list[tuple[int, Regions]] = []
+        """Regions as they were before a change that is not released: strict is what one of them says."""
+
+    def reset(self, revision: int) -> None:
+        """The state was replaced as a whole: nobody knows what has changed."""
+        self._regions = self._load()
+        self.latest = self._began = self._floor = revision
+        self._changes.clear()
+        self._pending.clear()
+        self._batches.clear()
+        self._former.clear()
+        self._union()
+
+    def _union(self) -> None:
+        everything = (self._regions, *(regions for _, regions in self._former))
+        self.prefixes = tuple(dict.fromkeys(prefix for each in everything for prefix in each.strict_prefixes))
+
+    def is_strict(self, key: bytes) -> bool:
+        return self._regions.is_strict(key) or any(regions.is_strict(key) for _, regions in self._former)
+
+    # What is applied
+
+    def applied(self, changed: Sequence[bytes], before: int, latest: int) -> Batch:
+        """Keys were written in (before, latest]."""
+        self.latest = latest
+        prefixes = self.prefixes
+        strict = [key for key in changed if key.startswith(prefixes)]
+        if not strict:
+            return Batch(before, latest, ())
+        if any(map(is_region_key, strict)):
+            self._former.append((latest, self._regions))
+            self._regions = self._load()
+            self._union()
+            strict = [key for key in changed if key.startswith(self.prefixes)]
+        changes = self.read(filter(self.is_strict, strict))
+        if changes:
+            self._keep(changes)
+        return Batch(before, latest, tuple(changes))
+
+    def _keep(self, changes: Sequence[Change]) -> None:
+        """A member that catches up with the log applies what was released long ago."""
+        self._changes.extend((change.revision, change.key) for change in changes)
+        first, last = changes[0].revision, changes[-1].revision
+        if self.released is None or last > self.released:
+            self._batches.append((first, last, tuple(change.key for change in changes)))
+            self._pending |= {change.key: change.revision for change in changes}
+        elif self._former:
+            self._forget_former(self.released)
+        while len(self._changes) > KEPT_CHANGES_MAX:
+            self._floor = self._changes.popleft()[0]
+
+    # What is released
+
+    def release(self, revision: int) -> bool:
+        """RR is `revision` at least. Whether that is news."""
+        if self.released is not None and revision <= self.released:
+            return False
+        self.released = revision
+        while self._batches and self._batches[0][1] <= revision:
+            for key in self._batches.popleft()[2]:
+                if self._pending.get(key, revision + 1) <= revision:
+                    del self._pending[key]
+        self._forget_former(revision)
+        return True
+
+    def _forget_former(self, revision: int) -> None:
+        if self._former and self._former[0][0] <= revision:
+            self._former = [each for each in self._former if each[0] > revision]
+            self._union()
+
+    @property
+    def point(self) -> int:
+        """Every strict change up to this revision is released, and none above it that is applied here."""
+        if self.released is None or self.released < self._began:
+            return self.released or 0
+        return self._batches[0][0] - 1 if self._batches else max(self.latest, self.released)
+
+    @property
+    def settled(self) -> bool:
+        """Nothing that is applied here waits for a release."""
+        return not self._batches and self.released is not None and self.released >= self._began
+
+    def is_pending(self, start: bytes, range_end: bytes) -> bool:
+        """Whether a key of the range has a change that is not released, as far as is known here."""
+        if self.settled:
+            return False
+        if self.released is None or self.released < self._began:
+            return touches(start, range_end, self.prefixes)
+        if not range_end:
+            return start in self._pending
+        return any(start <= key and (range_end == b"\0" or key < range_end) for key in self._pending)
+
+    # What a holder lacks
+
+    def since(self, after: int) -> list[Change] | None:
+        """The strict changes in (after, LM], the latest of each key; None: that is not known here any more."""
+        if after < self._floor:
+            return None
+        start = bisect_right(self._changes, after, key=lambda change: change[0])
+        return self.read(key for _, key in islice(self._changes, start, None))
+
+    def read(self, keys: Iterable[bytes]) -> list[Change]:
+        return sorted(Change(revision, key, body) for key in set(keys) for revision, body in [self._body(key)])

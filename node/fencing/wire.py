@@ -1,0 +1,134 @@
+"""What a holder and the leader say to each other, as msgpack values: the bodies of FENCE frames. Pure.
+
+    [code, field, ...]: the fields of `fencing.messages`, in their order
+
+What arrives is checked for its shape here and for its sense by the messages themselves. The connection is ordered;
+whoever gets a message that it does not understand ends it, since what came before can't be told from what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencing.messages import (
+    Behind,
+    Elsewhere,
+    Fenced,
+    Grant,
+    Hello,
+    HolderId,
+    Join,
+    Refused,
+    Release,
+    Renew,
+    Stage,
+    Staged,
+    State,
+    Welcome,
+)
+from raftgroup.frames import Encoder
+
+HELLO, JOIN, RENEW, STAGED, FENCED = range(1, 6)
+WELCOME, ELSEWHERE, REFUSED, STAGE, BEHIND, GRANT, RELEASE = range(11, 18)
+
+FromHolder = Hello | Join | Renew | Staged | Fenced
+FromLeader = Welcome | Elsewhere | Refused | Stage | Behind | Grant | Release
+Message = FromHolder | FromLeader
+FROM_HOLDER = (Hello, Join, Renew, Staged, Fenced)
+FROM_LEADER = (Welcome, Elsewhere, Refused, Stage, Behind, Grant, Release)
+
+
+class BadMessage(ValueError):
+    """What arrived is no message of fencing."""
+
+
+def _hello(message: Hello) -> list[Any]:
+    who = message.holder
+    return [
+        HELLO, who.node, who.vault, who.incarnation, message.fences, message.lease_s, message.state.value,
+        message.chain, message.joined, message.staged, message.lv,
+    ]  # fmt: skip
+
+
+_PACK: dict[type, Callable[[Any], list[Any]]] = {
+    Hello: _hello,
+    Join: lambda m: [JOIN, m.chain, m.lv],
+    Renew: lambda m: [RENEW, m.t0, m.staged, m.state.value, m.asks],
+    Staged: lambda m: [STAGED, m.upto],
+    Fenced: lambda m: [FENCED, m.term, m.at],
+    Welcome: lambda m: [WELCOME, m.term, m.lm, m.released],
+    Elsewhere: lambda m: [ELSEWHERE, m.leader],
+    Refused: lambda m: [REFUSED, m.reason],
+    Stage: lambda m: [STAGE, m.term, m.chain, m.after, m.upto, m.rows],
+    Behind: lambda m: [BEHIND, m.term, m.chain, m.lm],
+    Grant: lambda m: [GRANT, m.term, m.incarnation, m.t0, m.required],
+    Release: lambda m: [RELEASE, m.term, m.released],
+}
+
+
+def pack(message: Message) -> list[Any]:
+    return _PACK[type(message)](message)
+
+
+def _row(value: Any) -> tuple[int, bytes, bytes | None]:
+    revision, key, body = value
+    if type(revision) is not int or type(key) is not bytes or not (body is None or type(body) is bytes):
+        raise BadMessage("a row of a stage is a revision, a key and a body or nil")
+    return revision, key, body
+
+
+_TEXT, _INT, _FLOAT, _FLAG, _BYTES = (str,), (int,), (float, int), (bool,), (bytes,)
+_MAYBE_INT, _MAYBE_TEXT, _LIST = (int, type(None)), (str, type(None)), (list, tuple)
+
+_SHAPES: dict[int, tuple[tuple[Any, ...], Callable[..., Message]]] = {
+    HELLO: (
+        (_TEXT, _TEXT, _INT, _FLAG, _FLOAT, _TEXT, _INT, _FLAG, _INT, _INT),
+        lambda node, vault, incarnation, fences, lease_s, state, chain, joined, staged, lv: Hello(
+            HolderId(node, vault, incarnation), fences, lease_s, State(state), chain, joined, staged, lv
+        ),
+    ),
+    JOIN: ((_INT, _INT), Join),
+    RENEW: ((_FLOAT, _INT, _TEXT, _FLAG), lambda t0, staged, state, asks: Renew(t0, staged, State(state), asks)),
+    STAGED: ((_INT,), Staged),
+    FENCED: ((_INT, _FLOAT), Fenced),
+    WELCOME: ((_INT, _INT, _MAYBE_INT), Welcome),
+    ELSEWHERE: ((_MAYBE_TEXT,), Elsewhere),
+    REFUSED: ((_TEXT,), Refused),
+    STAGE: (
+        (_INT, _INT, _INT, _INT, _LIST),
+        lambda term, chain, after, upto, rows: Stage(term, chain, after, upto, tuple(map(_row, rows))),
+    ),
+    BEHIND: ((_INT, _INT, _INT), Behind),
+    GRANT: ((_INT, _INT, _FLOAT, _INT), Grant),
+    RELEASE: ((_INT, _INT), Release),
+}
+
+
+def unpack(body: Any) -> Message:
+    """Raises BadMessage."""
+    if not isinstance(body, list) or not body or type(body[0]) is not int or body[0] not in _SHAPES:
+        raise BadMessage("the body of a FENCE frame is a list that begins with the code of a message")
+    shapes, make = _SHAPES[body[0]]
+    fields = body[1:]
+    if len(fields) != len(shapes) or not all(type(each) in shape for each, shape in zip(fields, shapes, strict=True)):
+        raise BadMessage(f"message {body[0]} of fencing has not the fields that it should have")
+    try:
+        return make(*fields)
+    except (ValueError, TypeError) as error:
+        raise BadMessage(f"message {body[0]} of fencing makes no sense: {error}") from None
+
+
+class Frames:
+    """Messages as frames of one kind. What goes to many, one after the other, is encoded once."""
+
+    def __init__(self, kind: int) -> None:
+        self._kind = kind
+        self._encode = Encoder().encode
+        self._last: Message | None = None
+        self._frame = b""
+
+    def of(self, message: Message) -> bytes:
+        if message is not self._last:
+            self._last, self._frame = message, self._encode(self._kind, pack(message))
+        return self._frame

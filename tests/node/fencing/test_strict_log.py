@@ -1,0 +1,186 @@
+"""What a member knows of strict changes: which wait for a release, and what a holder lacks (design.md, "Released
+revision")."""
+
+from __future__ import annotations
+
+import pytest
+
+from metastore.limits import Limits
+from metastore.machine import MetaStore
+from metastore.memory_map import MemoryMap
+from metastore.requests import Command, Compact, DeleteRange, LeaseGrant, LeaseRevoke, Put, Txn
+from node.fencing import strict_log
+from node.fencing.region_book import regions_of
+from node.fencing.strict_log import Batch, StrictLog
+from tests.support.fake_group import FakeGroup
+from vault.change import item_of
+from vault.regions import Mode, Policy, Region, pack_region, region_key
+
+STRICT = Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED)
+
+
+class World:
+    """A store and the log over it; `batches` as the log has made them."""
+
+    def __init__(self, released: int | None = 1) -> None:
+        self.store = MetaStore(MemoryMap(), Limits())
+        self.group = FakeGroup(self.store)
+        self.log = StrictLog(self.store.body, lambda: regions_of(self.store), self.store.revision)
+        self.batches: list[Batch] = []
+        self.store.on_applied = self._applied
+        if released is not None:
+            self.log.release(released)
+            self.do(Put(region_key("s"), pack_region(STRICT)))
+            self.log.release(self.store.revision)
+
+    def _applied(self, changed: list[bytes], before: int) -> None:
+        self.batches.append(self.log.applied(changed, before, self.store.revision))
+
+    def do(self, *commands: Command) -> Batch:
+        from metastore.codec import encode_command
+
+        self.group.apply([encode_command(command) for command in commands])
+        return self.batches[-1]
+
+    def keys(self, batch: Batch) -> list[tuple[int, bytes]]:
+        return [(change.revision, change.key) for change in batch.changes]
+
+
+def test_a_batch_has_the_latest_of_each_strict_key_and_nothing_else() -> None:
+    world = World()
+    first = world.store.revision + 1
+    batch = world.do(Put(b"e", b"1"), Put(b"s/a", b"1"), Put(b"s/b", b"1"), Put(b"s/a", b"2"), Put(b"sx", b"1"))
+    assert world.keys(batch) == [(first + 2, b"s/b"), (first + 3, b"s/a")]
+    assert item_of(batch.changes[1].body).value == b"2"
+    assert (batch.after, batch.upto) == (first - 1, first + 4)
+
+
+def test_what_is_strict_waits_and_what_is_not_does_not() -> None:
+    world = World()
+    world.do(Put(b"e", b"1"))
+    assert world.log.settled
+    assert world.log.point == world.store.revision
+    batch = world.do(Put(b"s/a", b"1"))
+    assert world.log.point == batch.upto - 1
+    assert world.log.is_pending(b"s/a", b"")
+    assert world.log.is_pending(b"a", b"z")
+    assert world.log.is_pending(b"a", b"\0")
+    assert not world.log.is_pending(b"s/b", b"")
+    assert not world.log.is_pending(b"e", b"f")
+    world.do(Put(b"e", b"2"))
+    assert world.log.point == batch.upto - 1
+    world.log.release(batch.upto)
+    assert world.log.settled
+    assert world.log.point == world.store.revision
+
+
+def test_deletes_transactions_and_leases_that_end_are_strict_changes_too() -> None:
+    world = World()
+    world.do(LeaseGrant(60, 7))
+    world.do(Put(b"s/leased", b"1", lease=7), Put(b"s/b", b"1"))
+    assert world.keys(world.do(DeleteRange(b"s/b"))) == [(world.store.revision, b"s/b")]
+    assert world.batches[-1].changes[0].body == b""
+    assert [key for _, key in world.keys(world.do(LeaseRevoke(7)))] == [b"s/leased"]
+    assert [key for _, key in world.keys(world.do(Txn(success=(Put(b"s/t", b""), Put(b"e", b"")))))] == [b"s/t"]
+
+
+def test_several_batches_of_one_key_are_released_one_after_the_other() -> None:
+    world = World()
+    one, two = world.do(Put(b"s/a", b"1")), world.do(Put(b"s/a", b"2"))
+    world.log.release(one.upto)
+    assert world.log.is_pending(b"s/a", b"")
+    world.log.release(two.upto + 10)
+    assert world.log.settled
+    assert not world.log.is_pending(b"s/a", b"")
+
+
+def test_a_member_that_has_just_started_takes_everything_for_unreleased() -> None:
+    """Unknown must never look like released."""
+    world = World(released=None)
+    assert world.log.point == 0
+    assert world.log.is_pending(b"palisade/x", b"")
+    assert world.log.is_pending(b"a", b"\0")
+    assert not world.log.is_pending(b"e", b"")
+    world.log.release(world.store.revision)
+    assert world.log.settled
+
+
+def test_what_was_released_before_it_is_applied_here_waits_for_nobody() -> None:
+    """A member that starts hears RR of the leader first, and applies the end of its own log behind that."""
+    world = World()
+    world.log.release(world.store.revision + 3)
+    world.do(Put(b"s/a", b"1"))
+    region = Region("t", b"t/", Mode.STRICT, Policy.DENY)
+    world.do(Put(region_key("t"), pack_region(region)))
+    assert world.log.settled
+    world.do(DeleteRange(region_key("t")))
+    assert world.log.settled
+    assert world.keys(world.do(Put(b"t/a", b"1"))) == []
+
+
+def test_a_snapshot_of_the_group_begins_anew() -> None:
+    world = World()
+    world.do(Put(b"s/a", b"1"))
+    world.do(Put(b"e", b"1"))
+    world.log.reset(world.store.revision)
+    assert world.log.is_pending(b"s/anything", b"")
+    assert world.log.since(world.store.revision - 1) is None
+    world.log.release(world.store.revision)
+    assert world.log.settled
+
+
+def test_what_a_holder_lacks_is_the_latest_of_each_key() -> None:
+    world = World()
+    begin = world.store.revision
+    world.do(Put(b"s/a", b"1"), Put(b"s/b", b"1"))
+    middle = world.store.revision
+    world.do(Put(b"s/a", b"2"), Put(b"e", b"1"))
+    since_begin, since_middle = world.log.since(begin), world.log.since(middle)
+    assert since_begin is not None
+    assert since_middle is not None
+    assert [(change.key, item_of(change.body).value) for change in since_begin] == [(b"s/b", b"1"), (b"s/a", b"2")]
+    assert [change.key for change in since_middle] == [b"s/a"]
+
+
+def test_what_is_too_long_ago_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict_log, "KEPT_CHANGES_MAX", 3)
+    world = World()
+    begin = world.store.revision
+    for number in range(5):
+        world.do(Put(b"s/%d" % number, b""))
+    assert world.log.since(begin) is None
+    kept = world.log.since(world.store.revision - 3)
+    assert kept is not None
+    assert len(kept) == 3
+
+
+def test_a_prefix_that_becomes_strict_is_so_at_once_and_one_that_ceases_to_be_only_when_all_know() -> None:
+    world = World()
+    batch = world.do(Put(region_key("t"), pack_region(Region("t", b"t/", Mode.STRICT, Policy.DENY))), Put(b"t/a", b"1"))
+    assert [key for _, key in world.keys(batch)] == [region_key("t"), b"t/a"]
+    world.log.release(batch.upto)
+    gone = world.do(DeleteRange(region_key("t")))
+    assert [key for _, key in world.keys(world.do(Put(b"t/a", b"2")))] == [b"t/a"]
+    world.log.release(gone.upto)
+    assert world.keys(world.do(Put(b"t/a", b"3"))) == []
+
+
+def test_an_eventual_hole_in_a_strict_region_is_eventual() -> None:
+    world = World()
+    hole = Region("hole", b"s/hole/", Mode.EVENTUAL, Policy.FAIL_CLOSED)
+    world.log.release(world.do(Put(region_key("hole"), pack_region(hole))).upto)
+    assert world.keys(world.do(Put(b"s/hole/a", b"1"))) == []
+    assert len(world.keys(world.do(Put(b"s/a", b"1")))) == 1
+
+
+def test_a_tombstone_that_is_gone_counts_at_the_latest_revision() -> None:
+    world = World()
+    world.do(Put(b"s/a", b"1"))
+    batch = world.do(DeleteRange(b"s/a"), Put(b"e", b"1"), Compact(world.store.revision + 2))
+    while world.store.collect():
+        pass
+    assert [change.key for change in batch.changes] == [b"s/a"]
+    lacking = world.log.since(batch.after)
+    assert lacking is not None
+    assert [(change.key, change.body) for change in lacking] == [(b"s/a", b"")]
+    assert lacking[0].revision <= world.store.revision

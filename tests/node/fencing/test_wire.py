@@ -1,0 +1,83 @@
+"""What holders and the leader say to each other survives the wire, and nothing else gets through."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgpack
+import pytest
+
+from fencing.messages import (
+    Behind,
+    Elsewhere,
+    Fenced,
+    Grant,
+    Hello,
+    HolderId,
+    Join,
+    Refused,
+    Release,
+    Renew,
+    Stage,
+    Staged,
+    State,
+    Welcome,
+)
+from node.fencing.wire import BadMessage, Frames, Message, pack, unpack
+
+MESSAGES: list[Message] = [
+    Hello(HolderId("n1", "v", 3), True, 3.0, State.ACTIVE, 2, True, 17, 20),
+    Join(2, 20),
+    Renew(12.5, 17, State.RECOVERING, True),
+    Staged(18),
+    Fenced(4, 13.5),
+    Welcome(4, 30, None),
+    Welcome(4, 30, 29),
+    Elsewhere(None),
+    Elsewhere("127.0.0.1:7601"),
+    Refused("no"),
+    Stage(4, 2, 17, 30, ((18, b"k", b"body"), (30, b"l", None))),
+    Behind(4, 2, 30),
+    Grant(4, 3, 12.5, 30),
+    Release(4, 30),
+]
+
+
+def travelled(value: Any) -> Any:
+    return msgpack.unpackb(msgpack.packb(value))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_every_message_survives(message: Message) -> None:
+    assert unpack(travelled(pack(message))) == message
+
+
+@pytest.mark.parametrize("body", [None, 7, [], ["x"], [99], [True, 1], {"a": 1}, [4], [4, "x"], [4, -1], [4, True]])
+def test_what_is_no_message_is_refused(body: Any) -> None:
+    with pytest.raises(BadMessage):
+        unpack(body)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_no_field_may_be_another_or_missing(message: Message) -> None:
+    """Whatever arrives is a message or a BadMessage, never another error."""
+    packed = travelled(pack(message))
+    chance = random.Random(1)
+    wrong = [None, "", b"", -1, 2**70, 1.5, float("nan"), True, [], [[1, 2]], [[1, b"k", 3]], {}]
+    for _ in range(300):
+        body = list(packed)
+        body[chance.randrange(len(body))] = chance.choice(wrong)
+        if chance.random() < 0.2:
+            body.pop()
+        try:
+            unpack(body)
+        except BadMessage:
+            continue
+
+
+def test_what_goes_to_many_is_encoded_once() -> None:
+    frames = Frames(18)
+    first = frames.of(MESSAGES[10])
+    assert frames.of(MESSAGES[10]) is first
+    assert frames.of(MESSAGES[11]) != first

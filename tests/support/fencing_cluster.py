@@ -1,0 +1,110 @@
+"""A cluster of real processes with a reader beside each vault and a writer of one strict key."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from tests.support.fence_history import Told, reads_of, violations
+from tests.support.processes import Cluster, NodeProcess, until
+
+KEY = "/strict/x"
+
+
+def now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+async def lease(node: NodeProcess) -> dict[str, Any]:
+    answer = await node.get("/v1/fencing", timeout_s=2)
+    return (answer or {}).get("lease") or {}
+
+
+async def serving(nodes: Sequence[NodeProcess]) -> None:
+    async def all_serve() -> bool:
+        return all([(await lease(node)).get("serves") for node in nodes])
+
+    await until(all_serve, "every node serving fenced reads")
+
+
+async def make_strict(node: NodeProcess) -> None:
+    answer = await node.ask("PUT", "/v1/regions/strict", {"prefix": "/strict/"})
+    assert (answer or {}).get("http_status") == 200, answer
+
+
+class History(AbstractAsyncContextManager["History"]):
+    """Writes 1, 2, 3 ... through `writer` and has every node's vault read meanwhile, until it is left."""
+
+    def __init__(self, cluster: Cluster, nodes: Sequence[NodeProcess], writer: Callable[[], NodeProcess]) -> None:
+        self._cluster, self._nodes, self._writer = cluster, nodes, writer
+        self._readers: list[subprocess.Popen[bytes]] = []
+        self.answered: list[Told] = []
+        self.failures: list[Any] = []
+        self.value = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def _start_readers(self) -> None:
+        for node in self._nodes:
+            vault, file = node.data_dir / "vault", self._file(node)
+            arguments = ["-m", "tests.support.fence_reader", str(vault), KEY, str(file)]
+            self._readers.append(subprocess.Popen([sys.executable, *arguments]))
+
+    async def __aenter__(self) -> History:
+        self._start_readers()
+        self._task = asyncio.create_task(self._write())
+        await self.writes(20)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for reader in self._readers:
+            reader.kill()
+            reader.wait()
+
+    def _file(self, node: NodeProcess) -> Any:
+        return self._cluster.folder / f"reads-{node.id}.txt"
+
+    async def _write(self) -> None:
+        while True:
+            self.value += 1
+            value, began = self.value, now()
+            answer = await self._writer().put(KEY, str(value))
+            if answer is not None and answer["http_status"] == 200:
+                self.answered.append(Told(began, now(), value, "the writer"))
+            else:
+                self.failures.append(answer)
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(0.001)
+
+    async def writes(self, more: int) -> None:
+        wanted = len(self.answered) + more
+        await until(lambda: len(self.answered) >= wanted, f"{more} more strict writes")
+
+    async def longest_stall(self, during: Callable[[], Awaitable[Any]], writes_after: int = 50) -> float:
+        """Of the writes that were under way since `during` began, in seconds."""
+        began = now()
+        await during()
+        await self.writes(writes_after)
+        return max(each.ended - max(each.began, began) for each in self.answered if each.ended > began)
+
+    def reads(self, node: NodeProcess) -> tuple[list[Told], list[tuple[float, str]]]:
+        return reads_of(self._file(node).read_text(encoding="ascii"), node.id)
+
+    def check(self, at_least: int = 100) -> None:
+        """Nobody was told anything old; and enough was read to know."""
+        everything: list[Told] = []
+        for node in self._nodes:
+            told, other = self.reads(node)
+            errors = {word for _, word in other if word.startswith("error")}
+            assert not errors, f"the reader of {node.id} met {errors}"
+            assert len(told) >= at_least, f"the reader of {node.id} was told {len(told)} values only: {other[-3:]}"
+            everything += told
+        found = violations(everything, self.answered)
+        assert not found, f"{len(found)} of {len(everything)} reads: {found[:5]}"
