@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import msgpack
 
 from metastore import long_keys
 from metastore.errors import StoreCorrupt
-from metastore.ordered_map import Table, in_bounds
+from metastore.ordered_map import PEEK_BYTES, Table, in_bounds
 from metastore.store_errors import StoreFailed
 from metastore.stored_record import REMEDY, seal, seal_all, unseal, unseal_all
 
@@ -26,6 +27,8 @@ FORMAT_VERSION = 2
 FORMAT_NAME = "palisade-store"
 MAP_BYTES_MIN = 1 << 30
 DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
+SMALL_ROWS_MAX = PEEK_BYTES // 2048
+"""So many rows of half a page at most, taken at once without looking at the size of each."""
 _ABOUT, _FORMAT, _PROGRESS = b"ABOUT", b"format", b"progress"
 
 
@@ -87,7 +90,7 @@ class LmdbFile:
         try:
             with self.reader.cursor(self._tables[table]) as cursor:
                 found = cursor.set_range(start) if len(start) <= long_keys.PREFIX_BYTES else False
-                rows, more = in_bounds(cursor.iternext(), limit) if found else ([], False)
+                rows, more = self._bounded(table, cursor.iternext(), limit) if found else ([], False)
         except lmdb.Error as error:
             raise self.failure(error) from error
         if len(start) > long_keys.PREFIX_BYTES or long_keys.LONG_BYTES in map(len, map(itemgetter(0), rows)):
@@ -95,6 +98,15 @@ class LmdbFile:
         if end is not None and rows and rows[-1][0] >= end:
             return [row for row in rows if row[0] < end], False
         return rows, more
+
+    def _bounded(
+        self, table: Table, rows: Iterator[tuple[bytes, bytes]], limit: int
+    ) -> tuple[list[tuple[bytes, bytes]], bool]:
+        """As `in_bounds`. A row that is larger than half a page has pages of its own: where none has, all are small."""
+        if limit > SMALL_ROWS_MAX or self.reader.stat(self._tables[table])["overflow_pages"]:
+            return in_bounds(rows, limit)
+        found = list(islice(rows, limit))
+        return found, len(found) == limit
 
     def stored_items(
         self, txn: Any, table: Table, start: bytes, end: bytes | None, reverse: bool = False
