@@ -139,6 +139,17 @@ class Registry:
         self._proven = (revision, safe)
         return safe < len(order)
 
+    def safe_at(self, revision: int, now: float, latest: int) -> float | None:
+        """When this revision waits for nobody any more, by time alone; None: never."""
+        last = now
+        for held in self:
+            if held.safe_up_to(now, latest) < revision:
+                granted_at = held.lease_before(revision)
+                if not held.registration.fences or granted_at is None:
+                    return None
+                last = max(last, granted_at + held.proceed_s)
+        return last
+
     def least_staged(self) -> int:
         """Up to where all have acknowledged."""
         return min((held.staged for held in self._by_node.values()), default=0)

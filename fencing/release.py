@@ -240,8 +240,7 @@ class Releases:
         """When `advance` is due if nobody says anything; None: not by time. To be asked again after each change."""
         if not self._waiting:
             return None
-        verdict = self._verdict(self._goal(), now, now)
-        return now if verdict.outcome is Outcome.PROCEED else verdict.until
+        return self._registry.safe_at(self._goal(), now, self._strict_latest)
 
     # What to show
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fencing.grants import Holding, Registration
 from fencing.messages import Fenced
 from fencing.verdict import Judgement, Outcome, judge, overall
-from tests.support.fencing_pair import T_PROCEED, TIMING
+from tests.support.fencing_pair import T_PROCEED, TIMING, Pair
 
 REVISIONS = 8
 
@@ -90,3 +90,31 @@ def test_the_outcome_follows_from_the_holders(holders: list[tuple[bool, int, flo
         assert any(not one.registration.fences and one.staged == 0 for one in held)
         assert now >= 10.0
     assert len(verdict.reasons) == len(verdict.waits_for)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["write", "renew", "stage"]), st.integers(0, 2), st.floats(0, 1)), max_size=30),
+    st.booleans(),
+)
+def test_the_next_time_is_when_the_verdict_says(plan: list[tuple[str, int, float]], incapable: bool) -> None:
+    pair = Pair("n0", "n1", "n2")
+    pair.serve()
+    if incapable:
+        pair.leader.registry.register(Registration("old", "v", TIMING.fence_s, fences=False), pair.now)
+    for step, number, pause in plan:
+        pair.now += pause
+        if step == "write":
+            pair.write()
+        elif step == "renew":
+            pair.renew(f"n{number}", deliver=False)
+        else:
+            pair.stage(f"n{number}")
+        verdict, due = pair.leader.verdict(pair.now), pair.leader.next_time(pair.now)
+        if verdict is None:
+            assert due is None
+        elif verdict.outcome is Outcome.PROCEED:
+            assert due == pair.now
+        else:
+            assert due == verdict.until
+        before = pair.leader.rr
+        assert (pair.leader.advance(pair.now) is not None) == (due == pair.now), (before, due)
