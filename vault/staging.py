@@ -86,6 +86,7 @@ class Staging:
     def moved(self, lv: int, superseded: dict[bytes, None]) -> None:
         """That commit has been made."""
         self._lv = lv
+        self._regions_known = False
         self.pending.remove(superseded)
         bound = min(lv, self.released)
         self._region_changes = [row for row in self._region_changes if row.revision > bound]
@@ -93,7 +94,7 @@ class Staging:
 
     def committed(self, *, whole: bool = True) -> None:
         """A commit that readers can see has been made."""
-        self._regions_known = False
+        self._regions_known = self._regions_known and whole
         if self._page is not None:
             self._page.committed(self._lv, len(self.pending), whole=whole)
 

@@ -7,16 +7,18 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.fenced_node import KEY
+from tests.support.vault_feed import follow, full
 from vault.directory import VaultDirectory
-from vault.errors import Fenced, Pending, ReadRefused, VaultUnusable
+from vault.errors import Fenced, Pending, VaultUnusable
 from vault.fence_file import clock_ns
-from vault.opening import read_vault
+from vault.lmdb_backend import COMMITS_PER_READER_CHECK, LmdbBackend
+from vault.opening import open_vault
 from vault.reader import VaultReader
 
 LEASE_MS = 300
@@ -51,7 +53,7 @@ class Cluster:
             self._process.stdout.close()
             self._process = None
 
-    def checked(self, reader: VaultReader) -> int:
+    def once(self, reader: VaultReader) -> int:
         """The value that is read: not older than what was released before, not newer than what is released now."""
         before = self.rr
         found = reader.get(KEY)
@@ -60,13 +62,18 @@ class Cluster:
         assert before <= int(found) <= after, f"read {found!r}, RR went from {before} to {after}"
         return int(found)
 
-    def wait_until_served(self, reader: VaultReader) -> int:
-        until = time.monotonic() + 30
-        while True:
-            try:
-                return self.checked(reader)
-            except (Fenced, Pending):
-                assert time.monotonic() < until
+    def checked(self, reader: VaultReader) -> int:
+        """The same, once it is answered: a busy machine may let the node's lease run out."""
+        return patient(lambda: self.once(reader))
+
+
+def patient(read: Callable[[], int]) -> int:
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return read()
+        except (Fenced, Pending):
+            assert time.monotonic() < until
 
 
 @pytest.fixture
@@ -89,20 +96,22 @@ def test_reads_follow_a_writer_through_kill_restart_and_stop(cluster: Cluster) -
         while served:
             asked_ns = clock_ns()
             try:
-                last = cluster.checked(reader)
+                last = cluster.once(reader)
+            except Pending:
+                continue
             except Fenced:
                 served = False
             assert not served or asked_ns < reader.fence.deadline_ns, "a dead node's page runs out by itself"
 
         cluster.start()
-        assert cluster.wait_until_served(reader) >= last
+        assert cluster.checked(reader) >= last
         cluster.end()
         with pytest.raises(Fenced, match="the node is FENCED"):
             reader.get(KEY)
 
         VaultDirectory(cluster.vault).put_aside()
         cluster.start()
-        assert cluster.wait_until_served(reader) >= last, "the vault is another one: opened again"
+        assert cluster.checked(reader) >= last, "the vault is another one: opened again"
         assert reader.wait_for(cluster.rr, 30) >= last
 
 
@@ -116,7 +125,7 @@ def test_two_readers_of_two_processes_never_see_new_then_old(cluster: Cluster) -
             shown = 0
             for _ in range(2000):
                 ours.send("read")
-                for value in (ours.recv(), int(reader.get(KEY) or b"")):
+                for value in (ours.recv(), counter(reader)):
                     assert value >= shown
                     shown = value
     finally:
@@ -128,7 +137,11 @@ def test_two_readers_of_two_processes_never_see_new_then_old(cluster: Cluster) -
 def answer(path: Path, pipe: multiprocessing.connection.Connection) -> None:
     with VaultReader(path) as reader:
         while pipe.recv() == "read":
-            pipe.send(int(reader.get(KEY) or b""))
+            pipe.send(counter(reader))
+
+
+def counter(reader: VaultReader) -> int:
+    return patient(lambda: int(reader.get(KEY) or b""))
 
 
 def test_behind_a_fork_the_child_has_to_make_its_own(cluster: Cluster) -> None:
@@ -163,30 +176,32 @@ def test_a_reader_whose_map_is_too_small_takes_the_larger_one(cluster: Cluster) 
             cluster.checked(reader)
 
 
-def test_a_reader_that_was_killed_leaves_no_snapshot_behind(cluster: Cluster) -> None:
-    """Its slot is found by the next start of the node, and by the node itself every thousand commits."""
+def test_the_slot_of_a_reader_that_was_killed_is_found_by_the_node(tmp_path: Path) -> None:
+    """Else its snapshot would be held for ever, and the vault grow with every change."""
+    vault = open_vault(tmp_path / "vault")
+    assert vault.page is not None
+    driver = full([(KEY, b"1")])
+    follow(vault, driver)
+    vault.page.serve(clock_ns() + 10**12, 1)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    child = context.Process(target=hold, args=(cluster.vault, theirs))
+    child = context.Process(target=hold, args=(tmp_path / "vault", theirs))
     child.start()
     assert ours.recv() == "holding"
     child.kill()
     child.join(30)
-    cluster.end()
-    cluster.start()
-    looked_at = read_vault(cluster.vault)
-    assert str(child.pid) not in looked_at.backend.env.readers()  # type: ignore[attr-defined]
-    looked_at.close()
+    backend = vault.backend
+    assert isinstance(backend, LmdbBackend)
+    assert str(child.pid) in backend.env.readers()
+    for _ in range(COMMITS_PER_READER_CHECK):
+        vault.set_config({})
+    assert str(child.pid) not in backend.env.readers()
+    vault.close()
 
 
 def hold(path: Path, pipe: multiprocessing.connection.Connection) -> None:
     with VaultReader(path) as reader:
-        while True:
-            try:
-                items = reader.iterate(b"\0")
-                next(items)
-                break
-            except ReadRefused:
-                continue
+        items = reader.iterate(b"\0")
+        next(items)
         pipe.send("holding")
         pipe.recv()
