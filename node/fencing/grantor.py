@@ -190,9 +190,8 @@ class Grantor:
         """Before anything that knows of it leaves this node."""
         if not self.core.leads:
             return
-        strict = (batch.changes[0].revision, batch.changes[-1].revision) if batch.changes else None
-        self.core.committed(batch.upto, self._now(), strict)
-        if strict is not None:
+        self.core.committed(batch.upto, self._now(), batch.strict)
+        if batch.strict is not None:
             self._soon()
 
     # The turn

@@ -39,8 +39,10 @@ class Batch(NamedTuple):
     changes: tuple[Change, ...]
 
     @property
-    def first(self) -> int:
-        return min(change.revision for change in self.changes)
+    def strict(self) -> tuple[int, int] | None:
+        """The first and the last revision that may be strict. A version that a later one of the same entry replaced is
+        not among the changes, and has its place before them: its write, too, waits for what replaced it."""
+        return (self.after + 1, self.changes[-1].revision) if self.changes else None
 
 
 class StrictLog:
@@ -93,13 +95,13 @@ class StrictLog:
             strict = [key for key in changed if key.startswith(self.prefixes)]
         changes = self.read(filter(self.is_strict, strict))
         if changes:
-            self._keep(changes)
+            self._keep(changes, before + 1)
         return Batch(before, latest, tuple(changes))
 
-    def _keep(self, changes: Sequence[Change]) -> None:
-        """A member that catches up with the log applies what was released long ago."""
+    def _keep(self, changes: Sequence[Change], first: int) -> None:
+        """A member that catches up with the log applies what was released long ago. `first`: of the whole entry."""
         self._changes.extend((change.revision, change.key) for change in changes)
-        first, last = changes[0].revision, changes[-1].revision
+        last = changes[-1].revision
         if self.released is None or last > self.released:
             self._batches.append((first, last, tuple(change.key for change in changes)))
             self._pending |= {change.key: change.revision for change in changes}

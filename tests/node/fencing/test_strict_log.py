@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from fencing.messages import Grant, HolderId, Renew, State
+from fencing.release import Registration, Releases
+from fencing.timing import Timing
 from metastore.limits import Limits
 from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
@@ -184,3 +187,22 @@ def test_a_tombstone_that_is_gone_counts_at_the_latest_revision() -> None:
     assert lacking is not None
     assert [(change.key, change.body) for change in lacking] == [(b"s/a", b"")]
     assert lacking[0].revision <= world.store.revision
+
+
+def test_a_version_that_another_one_of_its_entry_replaced_is_not_released_before_that() -> None:
+    """Two clients write one key in one entry. The first is answered at its own revision, which no holder is staged:
+    were it released with the entry's other revisions to come, a holder would still show what it replaced."""
+    world = World()
+    before = world.store.revision
+    batch = world.do(Put(b"s/a", b"1"), Put(b"s/a", b"2"))
+    assert world.keys(batch) == [(before + 2, b"s/a")]
+    assert batch.strict == (before + 1, before + 2)
+    assert world.log.point == before
+    releases = Releases(Timing())
+    releases.begin_term(1, 0.0, [Registration("n1", "v", 3.0)], before)
+    releases.staged(HolderId("n1", "v", 1), before, 0.0)
+    assert releases.advance(0.0) == before
+    renew = Renew(0.0, before, State.ACTIVE, True)
+    assert isinstance(releases.renew(HolderId("n1", "v", 1), renew, 0.0, quorum_lease=True), Grant)
+    releases.committed(batch.upto, 0.0, batch.strict)
+    assert not releases.visible(before + 1)
