@@ -15,8 +15,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from vault.directory import read_boot_id
-from vault.errors import VaultForeign, VaultNewer, VaultUnusable
-from vault.fence_page import BOOT_BYTES, COPY_BYTES, FENCE_BYTES, FencePage, TornPage, unpack_fence
+from vault.errors import VaultError, VaultForeign, VaultNewer, VaultUnusable
+from vault.fence_page import BOOT_BYTES, COPY_BYTES, FENCE_BYTES, Fence, FencePage, TornPage, unpack_fence
 
 FENCE_FILE = "fence"
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -113,6 +113,20 @@ def map_fence(folder: Path) -> tuple[mmap.mmap, tuple[int, int]]:
     except VaultForeign as error:
         raise VaultForeign(f"{path}: {error}") from error
     return mapped, (status.st_dev, status.st_ino)
+
+
+def look_at(folder: Path) -> tuple[Fence, bool] | None:
+    """What the page says, and whether the vault may be trusted by it now; None: there is none that can be read."""
+    try:
+        mapped, _ = map_fence(folder)
+    except VaultError:
+        return None
+    with mapped:
+        try:
+            fence = unpack_fence(mapped[:COPY_BYTES])
+        except TornPage:
+            return None
+    return fence, fence.serves(clock_ns(), boot_mark())
 
 
 def which_file(path: Path) -> tuple[int, int] | None:

@@ -60,9 +60,9 @@ class VaultReader:
     child.
     """
 
-    _hot: tuple[int, int, memoryview, Callable[[], Any], Any, Callable[[], int]]
-    """For `get`: sequence and deadline of the verified page (0: look closely), the page in words, how to begin a
-    transaction, the table, the clock. Replaced as a whole."""
+    _hot: tuple[int, int, memoryview, Callable[[], Any], Any, Any, Callable[[], int]]
+    """For `get`: sequence and deadline of the verified page (0: not to be trusted), the page in words, how to begin a
+    transaction, the entries, the pending rows (None: there are none), the clock. Replaced as a whole."""
     _errors: tuple[type[Exception], ...]
 
     def __init__(
@@ -119,12 +119,14 @@ class VaultReader:
         Linearizable in a strict region; in an eventual one of a moment at which the vault was trusted. Raises Fenced
         and Pending (try again), Denied (take it for a no), each as the policy of the region says; VaultDamaged.
         """
-        sequence, deadline_ns, words, begin, entries, clock_ns = self._hot
+        sequence, deadline_ns, words, begin, entries, marks, clock_ns = self._hot
         key_bytes = len(key)
         if deadline_ns and key_bytes <= PREFIX_BYTES:
             try:
-                sealed = begin().get(key, None, entries)
-                if words[SEQUENCE_WORD] == sequence and clock_ns() < deadline_ns:
+                snapshot = begin()
+                sealed = snapshot.get(key, None, entries)
+                pending = marks is not None and snapshot.get(key, None, marks) is not None
+                if not pending and words[SEQUENCE_WORD] == sequence and clock_ns() < deadline_ns:
                     if sealed is None:
                         return None
                     entry: bytes = sealed[_CONTENT]
@@ -304,11 +306,11 @@ class VaultReader:
         return Down(fence.refusal(now_ns, source.boot))
 
     def _trust(self, fence: Fence, source: Source) -> None:
-        """What `get` needs, while nothing is pending, so that it need not look for rows."""
-        deadline_ns = fence.deadline_ns if fence.serves(0, source.boot) and not fence.pending else 0
-        entries = source.tables[Table.ENTRY]
+        """What `get` needs. While nothing is pending it need not look for rows."""
+        deadline_ns = fence.deadline_ns if fence.serves(0, source.boot) else 0
+        entries, marks = source.tables[Table.ENTRY], source.tables[Table.PENDING] if fence.pending else None
         self._errors = (*source.errors, ValueError)
-        self._hot = (fence.sequence, deadline_ns, source.words, source.begin, entries, self._clock_ns)
+        self._hot = (fence.sequence, deadline_ns, source.words, source.begin, entries, marks, self._clock_ns)
 
     def _regions(self) -> Regions:
         """Whether or not the vault may be trusted: a region of before has a policy that was safe before."""

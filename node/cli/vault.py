@@ -16,6 +16,7 @@ import click
 from node.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, Failure, Session
 
 if TYPE_CHECKING:
+    from vault.fence_page import Fence
     from vault.inspection import Summary
 
 STDOUT = "-"
@@ -45,6 +46,7 @@ def vault_options(command: Command) -> Command:
 @vault_options
 def inspect(session: Session, path: Path) -> None:
     """Whose vault it is, and how far: LV, digests, keys. The node may be running."""
+    from vault.fence_file import look_at
     from vault.inspection import summary_of
     from vault.opening import read_vault
 
@@ -54,7 +56,9 @@ def inspect(session: Session, path: Path) -> None:
             summary = summary_of(found)
         finally:
             found.close()
-    session.answer({"path": str(path), **shape_of(summary)}, text_of(path, summary))
+        looked_at = look_at(path)
+    fence = None if looked_at is None else fence_shape(*looked_at)
+    session.answer({"path": str(path), **shape_of(summary), "fence": fence}, text_of(path, summary, fence))
 
 
 @vault.command("verify")
@@ -172,7 +176,11 @@ def shape_of(summary: Summary) -> dict[str, Any]:
     return asdict(summary)
 
 
-def text_of(path: Path, summary: Summary) -> str:
+def fence_shape(fence: Fence, trusted: bool) -> dict[str, Any]:
+    return {"trusted": trusted, "state": fence.state.name, "term": fence.term, "released": fence.released}
+
+
+def text_of(path: Path, summary: Summary, fence: dict[str, Any] | None) -> str:
     mine = summary.lineage
     whose = f"of node {mine.node_id} in cluster {mine.cluster_id}, generation {mine.generation}" if mine else "nobody's"
     text = f"{path}: {whose}, LV {summary.revision}, {summary.keys} keys, chain {summary.chain}"
@@ -182,4 +190,7 @@ def text_of(path: Path, summary: Summary) -> str:
         text += f"; {summary.pending} change(s) staged and not applied"
     if summary.eviction_pending:
         text += "; an eviction of local data is not finished"
+    if fence is not None:
+        trusted = "may be trusted now" if fence["trusted"] else "must not be trusted now"
+        text += f"; its fence is {fence['state']}: what it holds {trusted}, RR {fence['released']}"
     return text

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from node.cli.main import main
 from tests.support.vault_feed import follow, full
 from vault.directory import DATA
+from vault.fence_file import FENCE_FILE, FenceFile, clock_ns
 from vault.opening import open_vault
 from vault.position import Lineage
 
@@ -45,6 +46,23 @@ def test_inspect_says_whose_it_is_and_how_far(folder: Path) -> None:
     assert shape["lineage"] == {"cluster_id": "c1", "generation": 2, "node_id": "n1"}
     assert (shape["revision"], shape["keys"], shape["recovering"], shape["config"]) == (4, 3, None, {"rack": "r7"})
     assert "of node n1 in cluster c1, generation 2, LV 4, 3 keys" in run("inspect", "--data-dir", str(folder)).stdout
+
+
+def test_inspect_says_whether_it_may_be_trusted(folder: Path) -> None:
+    """Issue 4: the fence page, from another process than the node's."""
+    stopped = {"trusted": False, "state": "FENCED", "term": 0, "released": 0}
+    assert said("inspect", "--data-dir", str(folder))["fence"] == stopped
+    page = FenceFile(folder / "vault").page
+    page.release(4)
+    page.serve(clock_ns() + 10**13, 7)
+    served = {"trusted": True, "state": "ACTIVE", "term": 7, "released": 4}
+    assert said("inspect", "--data-dir", str(folder))["fence"] == served
+    assert (
+        "its fence is ACTIVE: what it holds may be trusted now, RR 4"
+        in run("inspect", "--data-dir", str(folder)).stdout
+    )
+    (folder / "vault" / FENCE_FILE).write_bytes(b"no page")
+    assert said("inspect", "--data-dir", str(folder))["fence"] is None
 
 
 def test_verify_finds_a_changed_byte(folder: Path) -> None:
