@@ -185,8 +185,9 @@ class Permissions:
 
 
 def is_for_admins(action: Privilege, key: bytes, range_end: bytes) -> bool:
-    """Whatever touches the permissions, and every write below palisade/ that goes past the procedures."""
-    if touches(key, range_end, keys.PERMISSIONS):
+    """Whatever touches the permissions or the records of procedures, which have passwords sealed in them, and every
+    write below palisade/ that goes past the procedures."""
+    if touches(key, range_end, keys.PERMISSIONS) or touches(key, range_end, keys.PROCEDURES):
         return True
     return action is Privilege.WRITE and touches(key, range_end, PALISADE)
 

@@ -28,6 +28,7 @@ def status_view(service: Service, cluster: str) -> dict[str, Any]:
         "leader": status.leader,
         "term": status.term,
         "ready": not not_ready(service),
+        "authorization": "off" if service.authorizer is None else "on",
         "revision": store.revision,
         "minimal_revision": store.minimal_revision,
         "keys": store.key_count,

@@ -3,8 +3,9 @@
 A value that is wrong is refused with the option's name, the value and what to do; so nothing else in the process
 has to check it again. Where the values come from is `node/config_sources.py`'s business.
 
-Listening beyond loopback without TLS and authentication is refused unless it is asked for in so many words
-(N5): everybody who reaches the peer or the client port may read and change everything.
+Listening beyond loopback without TLS is refused unless it is asked for in so many words (N5): whoever is on the way
+reads passwords, and whoever reaches the peer port may change everything. Beyond loopback the client ports ask who
+somebody is, unless that is switched off in so many words.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from node.address import Address, bracketed
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 GIB = 1 << 30
+AUTHORIZATION = ("auto", "on", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -143,6 +145,8 @@ class NodeConfig:
     `scenarios`: run scenarios that are asked for over HTTP also where that listens beyond loopback.
     `partitions`: keep copies of the partitions that are assigned to this node, from `partitions_origin` (None: the
     installed data set) where no other node has them. A member's vault takes every single revision then.
+    `authorization` "auto": on where a client port listens beyond loopback. `root_password_file`: makes the user root
+    in a cluster that has no users.
     `swim` None: at the port of `peer`, by UDP. `seeds` empty: where the other founding members are by that rule.
     """
 
@@ -165,6 +169,8 @@ class NodeConfig:
     catch_up_difference: int = 100
     advertise_host: str | None = None
     insecure_listen: bool = False
+    authorization: str = "auto"
+    root_password_file: Path | None = None
     timing: Timing = field(default_factory=Timing)
     peers: PeerConnections = field(default_factory=PeerConnections)
     retention: Retention = field(default_factory=Retention)
@@ -175,6 +181,7 @@ class NodeConfig:
         check_id("id", self.id)
         check_id("cluster", self.cluster)
         self._check_listening()
+        self._check_authorization()
         self._check_membership()
         if self.log_level not in LOG_LEVELS:
             raise ConfigError(f"log-level: {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
@@ -185,6 +192,14 @@ class NodeConfig:
             name: str(Address(self.advertise_host or address.host, address.port))
             for name, address in self.listening().items()
         }
+
+    @property
+    def authorizes(self) -> bool:
+        """Whether the client ports ask who somebody is, and look whether that one may."""
+        if self.authorization != "auto":
+            return self.authorization == "on"
+        clients = (self.http,) if self.follow or self.standalone else (self.http, self.stream)
+        return not all(is_loopback(address.host) for address in clients)
 
     def swim_listening(self) -> Address:
         return self.swim or self.peer
@@ -218,8 +233,8 @@ class NodeConfig:
         for name, address in {**listening, **swim}.items():
             if not self.insecure_listen and not is_loopback(address.host):
                 raise ConfigError(
-                    f"{name}: {address} is reachable from other machines, and there is neither TLS nor authentication: "
-                    "whoever reaches it may read and change everything. Listen on 127.0.0.1, or say that you want "
+                    f"{name}: {address} is reachable from other machines, and there is no TLS: whoever is on the way "
+                    "may read and change everything. Listen on 127.0.0.1, or say that you want "
                     "this with --insecure-listen"
                 )
             if self.advertise_host is None and is_wildcard(address.host):
@@ -227,6 +242,21 @@ class NodeConfig:
                     f"{name}: {address} is no address that others can call; give --advertise-host with the name or "
                     "address of this machine"
                 )
+
+    def _check_authorization(self) -> None:
+        if self.authorization not in AUTHORIZATION:
+            raise ConfigError(f"authorization: {self.authorization!r} is not one of {', '.join(AUTHORIZATION)}")
+        if self.authorizes and not self.join_token:
+            raise ConfigError(
+                "authorization: is on (beyond loopback it is unless told otherwise), and nodes know each other by the "
+                "join token: give the same PALISADE_JOIN_TOKEN to all of them, or say --authorization=off, and "
+                "whoever reaches the node may read and change everything"
+            )
+        if self.root_password_file is not None and not self.authorizes:
+            raise ConfigError(
+                f"root-password-file: {self.root_password_file} is of no use while authorization is off; give "
+                "--authorization=on, or leave it away"
+            )
 
     def _check_membership(self) -> None:
         _between("catch-up-difference", self.catch_up_difference, 0, 10**12)

@@ -11,6 +11,8 @@ import logging
 from typing import Any
 
 from fencing.timing import Timing as Fences
+from node.authorization.rows import FencedRows, NoRows
+from node.authorization.wiring import authorizer_of, headers_of, proof_of
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig, is_loopback
 from node.data_dir import claim_data_dir
@@ -51,8 +53,8 @@ class FollowerNode:
         self._lock = DirectoryLock(config.data_dir)
         self._clock = SystemClock()
         physical = PhysicalTopology(config, Role.FOLLOWER)
-        self._door = RemoteDoor(self._members)
-        self._source = RemoteSource(config.id, self._members)
+        self._door = RemoteDoor(self._members, headers_of(config))
+        self._source = RemoteSource(config.id, self._members, headers_of(config))
         on_vault, self.partitions = with_partitions(config, physical.records, on_vault or OnVault())
         self.keeper = VaultKeeper(
             config.data_dir / "vault",
@@ -81,6 +83,8 @@ class FollowerNode:
         self.fencing = HolderPart(
             config.id, self.keeper, FollowerRoute(physical), self._clock, Fences(), self._incarnation
         )
+        self.fencing.shown = proof_of(config)
+        self.authorizer = authorizer_of(config, FencedRows(self.fencing.reads, NoRows()))
         self._http = FollowerServer(
             config,
             self.topology,
@@ -91,6 +95,7 @@ class FollowerNode:
             fencing=self._fencing_view,
             fenced=self.fencing.reads,
             families=lambda: fencing_families(self.fencing, self._clock.now()),
+            authorizer=self.authorizer,
         )
         self._life = Lifecycle(self._parts())
 
@@ -117,7 +122,9 @@ class FollowerNode:
         ]
         join = config.join
         if join is not None:
-            parts.append(Part("seeds", Background(lambda: ask_for_seeds(physical, join)), ("physical",)))
+            parts.append(
+                Part("seeds", Background(lambda: ask_for_seeds(physical, join, headers_of(config))), ("physical",))
+            )
         return [*parts, Part("topology", MemberPart(self.topology.member), ("vault", "physical", "fencing"))]
 
     async def start(self) -> None:

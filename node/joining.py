@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from node.address import Address
+from node.authorization.wiring import headers_of
 from node.config import NodeConfig
 from raftgroup.group import Group
 
@@ -34,7 +35,7 @@ async def join_cluster(config: NodeConfig, group: Group) -> None:
     if config.join is None:
         return
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers_of(config)) as session:
         conflicts = 0
         while not _is_member(config, group):
             try:

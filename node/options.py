@@ -13,6 +13,7 @@ from typing import Any
 
 from node.address import Address, AddressError, parse_port, split_host
 from node.config import (
+    AUTHORIZATION,
     LOG_LEVELS,
     ConfigError,
     InitialMember,
@@ -136,6 +137,8 @@ OPTIONS = (
     Option("catch-up-difference", "catch_up_difference", read_int, "LM - LV at which a node has caught up."),
     Option("advertise-host", "advertise_host", str, "Host under which other machines reach this node."),
     Option("insecure-listen", "insecure_listen", read_flag, "Listen beyond loopback without TLS.", flag=True),
+    Option("authorization", "authorization", read_level, f"Users have to sign in: {', '.join(AUTHORIZATION)}."),
+    Option("root-password-file", "root_password_file", Path, "Makes the first user, root, with this password."),
     Option("log-level", "log_level", read_level, f"One of {', '.join(LOG_LEVELS)}."),
     Option("heartbeat-ms", "heartbeat_ms", read_int, "Time between heartbeats of the leader.", Timing),
     Option("election-min-ms", "election_min_ms", read_int, "Shortest silence before an election.", Timing),

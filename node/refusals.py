@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from catalog import errors as catalog
 from metastore import errors as store
+from node.authorization import errors as authorization
 from node.fencing import errors as fencing
 from node.partitions import errors as partitions
 from node.scenarios import errors as scenarios
@@ -23,6 +24,7 @@ class Grpc(enum.IntEnum):
     INVALID_ARGUMENT = 3
     DEADLINE_EXCEEDED = 4
     NOT_FOUND = 5
+    PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
     FAILED_PRECONDITION = 9
     OUT_OF_RANGE = 11
@@ -30,6 +32,7 @@ class Grpc(enum.IntEnum):
     INTERNAL = 13
     UNAVAILABLE = 14
     DATA_LOSS = 15
+    UNAUTHENTICATED = 16
 
 
 HTTP_OF_GRPC = {
@@ -44,6 +47,8 @@ HTTP_OF_GRPC = {
     Grpc.INTERNAL: 500,
     Grpc.UNAVAILABLE: 503,
     Grpc.DATA_LOSS: 500,
+    Grpc.PERMISSION_DENIED: 403,
+    Grpc.UNAUTHENTICATED: 401,
 }
 """What grpc-gateway 1.9 makes of a gRPC code."""
 
@@ -91,6 +96,31 @@ REFUSALS: dict[type[Exception], Refusal] = {
     PreconditionFailed: Refusal("precondition-failed", 412, "The key is not as it was expected", _INVALID, None),
     WithoutCluster: Refusal("standalone", 503, "This node runs without its cluster", _DOWN, None),
     NoMember: Refusal("not-a-member", 421, "This node is no member of the cluster", Grpc.FAILED_PRECONDITION, None),
+    authorization.NoCredentials: Refusal(
+        "unauthenticated", 401, "Nobody has signed in", _INVALID, "etcdserver: user name is empty"
+    ),
+    authorization.WrongPassword: Refusal(
+        "unauthenticated",
+        401,
+        "Wrong user or password",
+        _INVALID,
+        "etcdserver: authentication failed, invalid user ID or password",
+    ),
+    authorization.Unauthenticated: Refusal(
+        "unauthenticated", 401, "Sign in again", Grpc.UNAUTHENTICATED, "etcdserver: invalid auth token"
+    ),
+    authorization.PermissionDenied: Refusal(
+        "permission-denied", 403, "You may not", Grpc.PERMISSION_DENIED, "etcdserver: permission denied"
+    ),
+    authorization.PermissionsUnknown: Refusal("permissions-unknown", 503, "Who may what can't be known", _DOWN, None),
+    authorization.TooManyLogins: Refusal("too-many-logins", 429, "Later", Grpc.RESOURCE_EXHAUSTED, None),
+    authorization.AuthorizationOff: Refusal(
+        "authorization-off",
+        409,
+        "Nobody has to sign in here",
+        Grpc.FAILED_PRECONDITION,
+        "etcdserver: authentication is not enabled",
+    ),
     store.KeyEmpty: Refusal("key-empty", 400, "No key given", _INVALID, "etcdserver: key is not provided"),
     store.KeyTooLarge: Refusal("key-too-large", 413, "The key is too large", _INVALID, _TOO_LARGE),
     store.ValueTooLarge: Refusal("value-too-large", 413, "The value is too large", _INVALID, _TOO_LARGE),

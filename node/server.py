@@ -19,6 +19,9 @@ from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
 from metastore.store import LmdbStore
 from metastore.store_errors import StoreFailed
+from node.authorization.bootstrap import have_a_user, password_in
+from node.authorization.rows import FencedRows, StoreRows
+from node.authorization.wiring import authorizer_of, headers_of, proof_of
 from node.catalog.face import Catalog
 from node.cluster_view import not_ready
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
@@ -96,6 +99,7 @@ class Node:
         room = ConnectionRoom(self.metrics, files_max)
         self.service.open_snapshot = self._disk.open_snapshot
         self.catalog = self.service.catalog = Catalog(self.service, config.id)
+        self._root_password = password_in(config.root_password_file) if config.root_password_file else None
         on_vault, self.partitions = with_partitions(config, lambda: self.topology.physical.records(), OnVault())
         beside = Beside(self.store, self._disk)
         self.keeper = VaultKeeper(
@@ -109,11 +113,16 @@ class Node:
             local=local_configuration(config),
         )
         self.fencing = MemberFencing(config.id, self.service, self.group, self.keeper, self._clock, Fences())
+        self.fencing.part.shown = proof_of(config)
         self.catalog.releases.released = self.fencing.until_released
         self.catalog.releases.waiting_for = self.fencing.waiting_for
         self.service.fencing_view = lambda: fencing_view(self.fencing.part, self._clock.now(), self.fencing)
         self.service.fencing_families = lambda: fencing_families(self.fencing.part, self._clock.now(), self.fencing)
-        self._stream = StreamServer(self.service, config.cluster, room=room, door=self.fencing.door)
+        rows = FencedRows(self.fencing.part.reads, StoreRows(self.service))
+        self.authorizer = self.service.authorizer = authorizer_of(config, rows)
+        self._stream = StreamServer(
+            self.service, config.cluster, room=room, door=self.fencing.door, authorizer=self.authorizer
+        )
         scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
         self._http = HttpServer(
             self.service,
@@ -123,6 +132,7 @@ class Node:
             scenarios=scenarios,
             partitions=self.partitions.holder,
             fenced=self.fencing.part.reads,
+            authorizer=self.authorizer,
         )
         participant = kept_participant(config.data_dir)
         self.service.participant = lambda: participant
@@ -155,7 +165,7 @@ class Node:
         physical = PhysicalTopology(config, Role.VOTER)
         physical.add_seeds(known_seeds(nodes_of(store.system)))
         self.registrar = Registrar(self.service, config.cluster, physical.presences, config.join_token)
-        self._remote = RemoteDoor(lambda: http_of_voters(physical.records(), config))
+        self._remote = RemoteDoor(lambda: http_of_voters(physical.records(), config), headers_of(config))
         member = TopologyMember(
             self._door,
             name=config.id,
@@ -199,9 +209,18 @@ class Node:
             Part("stream", ServerPart(self._stream, config.stream), ("group", "registrar")),
             Part("http", ServerPart(self._http, config.http), ("group", "registrar")),
         ]
+        if self.authorizer is not None:
+            user = Background(lambda: have_a_user(self.service, self._root_password))
+            parts.append(Part("first user", user, ("group",)))
         join = config.join
         if join is not None:
-            parts.append(Part("seeds", Background(lambda: ask_for_seeds(topology.physical, join)), ("physical",)))
+            parts.append(
+                Part(
+                    "seeds",
+                    Background(lambda: ask_for_seeds(topology.physical, join, headers_of(config))),
+                    ("physical",),
+                )
+            )
         parts += [
             Part("holders", Background(self.fencing.registry.run), ("group",)),
             Part("fencing", self.fencing.part, ("vault", "stream", "http", "holders")),
@@ -240,6 +259,8 @@ class Node:
         except Exception as error:
             log.warning("the store was not flushed, the journal has the rest: %s", error)
         await self._remote.close()
+        if self.authorizer is not None:
+            self.authorizer.close()
         await self.partitions.close()
         self._disk.close()
         self._journal.close()

@@ -32,6 +32,7 @@ from raftgroup.proposals import Applied
 R = TypeVar("R", RangeResult, TxnResult)
 OpenSnapshot = Callable[[], Awaitable[SnapshotReader]]
 if TYPE_CHECKING:
+    from node.authorization.authorizer import Authorizer
     from node.catalog.face import Catalog
     from node.topology.face import Topology
 
@@ -71,6 +72,8 @@ class Service:
         """What its metrics say of it."""
         self.strict: StrictAnswers | None = None
         """What holds answers about strict regions back until they are released; None where nobody is fenced."""
+        self.authorizer: Authorizer | None = None
+        """Whom who asks this node has to satisfy; None: nobody."""
         self._scans = asyncio.Semaphore(SCANS_MAX)
 
     # Writes.

@@ -15,9 +15,12 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from node.authorization.rows import NoRows
+from node.authorization.wiring import authorizer_of, headers_of
 from node.components.lifecycle import Lifecycle, Part
 from node.config import InitialMember, NodeConfig
 from node.data_dir import claim_data_dir, keep_participant, kept_participant
+from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS, read_json
 from node.http.front import HttpLimits
 from node.http.problems import errors_as_answers, problem_response
@@ -59,7 +62,8 @@ class WaitingRoom:
         self._participant = kept_participant(config.data_dir)
         self._physical = PhysicalTopology(config, Role.VOTER, member=self._own)
         self._committed = asyncio.Event()
-        app = web.Application(middlewares=[errors_as_answers, _refusals], client_max_size=BODY_BYTES_MAX)
+        gate = Gate(authorizer_of(config, NoRows()))
+        app = web.Application(middlewares=[errors_as_answers, gate.guard, _refusals], client_max_size=BODY_BYTES_MAX)
         app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
         app.add_routes(
             [
@@ -123,7 +127,7 @@ class WaitingRoom:
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise InitRefused('the body has to name the members, such as {"members": ["n1", "n2", "n3"]}')
         plan = self._plan_for(names)
-        async with aiohttp.ClientSession() as session:
+        async with aiohttp.ClientSession(headers=headers_of(self._config)) as session:
             coordinator = _Coordinator(plan, self._config.id, session)
             if body.get("cancel"):
                 await coordinator.cancel()

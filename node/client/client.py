@@ -12,6 +12,7 @@ from metastore.requests import Command, Range, RequestId, WatchRequest
 from metastore.result_codec import decode_result
 from metastore.results import PutResult, RangeResult
 from node.api import Content, StoreApi, as_bytes
+from node.authorization.credentials import Credentials
 from node.client.many import Many
 from node.client.route import Route
 from node.client.session import Session
@@ -29,6 +30,7 @@ class Client(StoreApi):
     `client_id`: names this client in request ids; never give the same one to two clients, not one after the other
     either. `exactly_once` False leaves request ids out: then a write whose connection breaks ends as OutcomeUnknown.
     `follow_leader` False stays with the endpoints as they are given, and never goes to the leader by itself.
+    `credentials`: `Password(user, password)` or `Token(text)`, for nodes that ask who somebody is.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class Client(StoreApi):
         client_id: str | None = None,
         exactly_once: bool = True,
         follow_leader: bool = True,
+        credentials: Credentials | None = None,
     ) -> None:
-        self._session = Session(Route(endpoints, follow_leader=follow_leader), timeout_s)
+        self._session = Session(Route(endpoints, follow_leader=follow_leader), timeout_s, credentials)
         self._id = client_id or secrets.token_hex(CLIENT_ID_BYTES)
         self._exactly_once = exactly_once
         self._sequence = 0

@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from node.authorization.credentials import Credentials
+from node.authorization.errors import AuthorizationError
 from node.client.link import Link
 from node.client.route import Route
 from raftgroup.errors import RaftError
 
 CONNECT_S = 2.0
 
-FAILURES = (OSError, RaftError, TimeoutError)
+FAILURES = (OSError, RaftError, TimeoutError, AuthorizationError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,16 @@ class Whereabouts:
 
 
 class Connector:
-    """Opens connections for one session. `on_frame` hears what comes on all of them."""
+    """Opens connections for one session. `on_frame` hears what comes on all of them. `shown`: who it is."""
 
-    def __init__(self, route: Route, on_frame: Callable[[int, Any], None], timeout_s: float) -> None:
+    def __init__(
+        self,
+        route: Route,
+        on_frame: Callable[[int, Any], None],
+        timeout_s: float,
+        shown: Credentials | None = None,
+    ) -> None:
+        self._shown = shown
         self._route = route
         self._on_frame = on_frame
         self._timeout_s = timeout_s
@@ -79,7 +88,7 @@ class Connector:
         async with asyncio.timeout(CONNECT_S):
             _, link = await loop.create_connection(lambda: Link(loop, self._on_frame), host.strip("[]"), int(port))
             try:
-                welcome = await link.greet(self._timeout_s)
+                welcome = await link.greet(self._timeout_s, self._shown)
             except BaseException:
                 link.abort()
                 raise

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 from metastore.codec import encode_plain_put
 from metastore.put_series import SERIES_PUTS_MAX, encode_series
+from node.authorization.credentials import Credentials, to_hello
+from node.refusals import error_of
 from node.stream.protocol import ITEMS_MAX, PROTOCOL, Kind
 from node.version import VERSION
 from raftgroup.errors import Unavailable
@@ -32,6 +34,14 @@ def is_http(error: FrameError) -> bool:
     return isinstance(error, FrameTooLarge) and error.announced_bytes == int.from_bytes(b"HTTP")
 
 
+def refusal_in(body: Any) -> tuple[str, Exception | None]:
+    """(what is told, the error) of a REFUSED frame; None where it has no code of its own."""
+    if type(body) is not dict:
+        return f"the node refused: {body}", None
+    code, reason = body.get("code"), str(body.get("reason"))
+    return f"the node refused: {reason}", error_of(code, reason) if type(code) is str else None
+
+
 class Link(asyncio.Protocol):
     """`closed` is done when the connection has ended, with the reason as its result."""
 
@@ -51,10 +61,16 @@ class Link(asyncio.Protocol):
         self.closed: asyncio.Future[str] = loop.create_future()
         self.last_heard = loop.time()
 
-    async def greet(self, timeout_s: float) -> dict[str, Any]:
-        """The node's WELCOME. `timeout_s`: how long this client waits. Raises Unavailable when it refuses."""
-        hello = {"protocol": PROTOCOL, "client": f"palisade-python/{VERSION}", "timeout_ms": int(timeout_s * 1000)}
-        hello["follows"] = True
+    async def greet(self, timeout_s: float, shown: Credentials | None = None) -> dict[str, Any]:
+        """The node's WELCOME. `timeout_s`: how long this client waits. `shown`: who it is.
+
+        Raises Unavailable when the node refuses, AuthorizationError when that is because of who asks."""
+        hello: dict[str, Any] = {
+            "protocol": PROTOCOL,
+            "client": f"palisade-python/{VERSION}",
+            "timeout_ms": int(timeout_s * 1000),
+        }
+        hello |= {"follows": True, **to_hello(shown)}
         self.send(Kind.HELLO, hello)
         return await self._welcome
 
@@ -67,11 +83,11 @@ class Link(asyncio.Protocol):
         self._transport = None
         self._end(str(exc) if exc else "the node closed the connection")
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str, why: Exception | None = None) -> None:
         if not self.closed.done():
             self.closed.set_result(reason)
         if not self._welcome.done():
-            self._welcome.set_exception(Unavailable(reason))
+            self._welcome.set_exception(why or Unavailable(reason))
 
     def data_received(self, data: bytes) -> None:
         self.last_heard = self._loop.time()
@@ -80,7 +96,7 @@ class Link(asyncio.Protocol):
                 if kind == Kind.WELCOME and not self._welcome.done():
                     self._welcome.set_result(body)
                 elif kind == Kind.REFUSED:
-                    self._end(f"the node refused: {body.get('reason') if type(body) is dict else body}")
+                    self._end(*refusal_in(body))
                     self.abort()
                 else:
                     self._on_frame(kind, body)

@@ -15,6 +15,8 @@ from typing import Any
 
 from metastore.put_series import results_in
 from metastore.requests import WatchRequest
+from node.authorization.credentials import Credentials
+from node.authorization.errors import Unauthenticated
 from node.client.connecting import FAILURES, Connector, Whereabouts, whereabouts
 from node.client.link import Link
 from node.client.operation import Operation, Slot
@@ -44,9 +46,10 @@ CALM_LOOK_S = 0.005
 class Session:
     """One logical connection to the cluster. `open` it before use, `close` it after."""
 
-    def __init__(self, route: Route, timeout_s: float) -> None:
+    def __init__(self, route: Route, timeout_s: float, shown: Credentials | None = None) -> None:
+        """`shown`: who asks, to nodes that want to know."""
         self._route = route
-        self._connector = Connector(route, self._on_frame, timeout_s)
+        self._connector = Connector(route, self._on_frame, timeout_s, shown)
         self._timeout_s = timeout_s
         self._pending: dict[int, Operation] = {}
         self._watches: dict[int, Watch] = {}
@@ -262,6 +265,8 @@ class Session:
             except FAILURES as error:
                 self._trouble = f"{self._route.current()}: {error or type(error).__name__}"
                 self._route.advance()
+                if isinstance(error, Unauthenticated):
+                    self._nobody(error)
                 await asyncio.sleep(backoff_s * (0.5 + random.random()))
                 backoff_s = min(backoff_s * 1.6, BACKOFF_S[1])
                 continue
@@ -273,6 +278,18 @@ class Session:
                 if found is not None and not link.closed.done() and self._connector.wants_better(found):
                     link = await self._move(link, found)
             self._lost(link.closed.result())
+
+    def _nobody(self, error: Unauthenticated) -> None:
+        """Nothing that is asked for can be had as this user; what was under way may have been done all the same."""
+        for operation in list(self._pending.values()):
+            if operation.writes and operation.sent:
+                self._give_up(operation, str(error))
+            else:
+                del self._pending[operation.number]
+                operation.fail(error)
+        for watch in list(self._watches.values()):
+            watch.end(error)
+        self._admit_more()
 
     async def _news(self, link: Link) -> None:
         """Wait for the end of this connection, for word of another leader, or until it is time to look again."""

@@ -5,7 +5,7 @@ Whichever answers is asked; a source keeps nothing between two questions, so the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import aiohttp
@@ -26,8 +26,11 @@ T = TypeVar("T")
 class RemoteSource:
     """A `recovery.ports.ClusterSource`. `addresses`: HTTP addresses of members, asked for again for every question."""
 
-    def __init__(self, node: str, addresses: Callable[[], Sequence[str]]) -> None:
-        self._node = node
+    def __init__(
+        self, node: str, addresses: Callable[[], Sequence[str]], headers: Mapping[str, str] | None = None
+    ) -> None:
+        """`headers`: by which the members know this node."""
+        self._node, self._headers = node, headers
         self._addresses = addresses
         self._session: aiohttp.ClientSession | None = None
         self._last = ""
@@ -79,7 +82,7 @@ class RemoteSource:
 
     async def _send(self, address: str, name: str, body: bytes) -> tuple[int, bytes]:
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+            self._session = aiohttp.ClientSession(headers=self._headers, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
         headers = {"Content-Type": wire.CONTENT_TYPE}
         async with self._session.post(f"http://{address}/v1/feed/{name}", data=body, headers=headers) as response:
             if response.content_type != wire.CONTENT_TYPE:

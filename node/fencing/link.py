@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 
 from fencing.messages import Elsewhere, Refused
 from node.address import Address
+from node.authorization.credentials import NodeProof, to_hello
 from node.fencing.grantor import Connection, Grantor
 from node.fencing.holder import VaultHolder
 from node.fencing.wire import FROM_LEADER, BadMessage, FromHolder, FromLeader, pack, unpack
@@ -46,7 +47,15 @@ class Route(Protocol):
 class Link:
     """Runs until it is cancelled. `grantor`: of a member of the group, for when it leads itself."""
 
-    def __init__(self, holder: VaultHolder, route: Route, node: str, grantor: Grantor | None) -> None:
+    def __init__(
+        self,
+        holder: VaultHolder,
+        route: Route,
+        node: str,
+        grantor: Grantor | None,
+        shown: NodeProof | None = None,
+    ) -> None:
+        self._shown = shown
         self._holder, self._route, self._node, self._grantor = holder, route, node, grantor
         self._hint: str | None = None
         self._turn = 0
@@ -118,7 +127,7 @@ class Link:
             return
         loop = asyncio.get_running_loop()
         where = Address.parse(address)
-        protocol = LeaderConnection(self._node, self._holder)
+        protocol = LeaderConnection(self._node, self._holder, self._shown)
         try:
             async with asyncio.timeout(CONNECT_S):
                 await loop.create_connection(lambda: protocol, where.host, where.port)
@@ -163,7 +172,8 @@ class Link:
 class LeaderConnection(asyncio.Protocol):
     """A connection to the stream port of a member, for FENCE frames alone."""
 
-    def __init__(self, node: str, holder: VaultHolder) -> None:
+    def __init__(self, node: str, holder: VaultHolder, shown: NodeProof | None = None) -> None:
+        self._shown = shown
         loop = asyncio.get_running_loop()
         self._node, self._holder, self._loop = node, holder, loop
         self._parser = FrameParser(FRAME_BYTES_MAX)
@@ -178,7 +188,8 @@ class LeaderConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._write(Kind.HELLO, {"protocol": PROTOCOL, "client": f"fence-{self._node}", "follows": False})
+        hello = {"protocol": PROTOCOL, "client": f"fence-{self._node}", "follows": False}
+        self._write(Kind.HELLO, hello | to_hello(self._shown))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fencing.holder import Holder
 from fencing.timing import Timing
+from node.authorization.credentials import NodeProof
 from node.components.lifecycle import Component
 from node.fencing.fenced_reads import FencedReads
 from node.fencing.gate import VaultGate
@@ -55,6 +56,8 @@ class HolderPart(Component):
         self.holder: VaultHolder | None = None
         self.reads = FencedReads(lambda: self.holder)
         self.link: Link | None = None
+        self.shown: NodeProof | None = None
+        """By which the leader knows that this is a node."""
         self._linked: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None
         keeper.on_open = self._opened
@@ -75,7 +78,7 @@ class HolderPart(Component):
     async def start(self) -> None:
         if self.holder is None:
             raise RuntimeError("the vault is not open: the vault part starts first")
-        self.link = Link(self.holder, self._route, self.node, self._grantor)
+        self.link = Link(self.holder, self._route, self.node, self._grantor, self.shown)
         self._linked = asyncio.get_running_loop().create_task(self.link.run(), name="fence link")
 
     async def run(self) -> None:

@@ -16,11 +16,14 @@ from aiohttp import web
 from metastore.errors import LeaseNotFound
 from metastore.requests import LeaseKeepAlive
 from metastore.results import LeaseResult
+from node.authorization.lookups import lookups_of
+from node.authorization.needs import needs_of
 from node.http import etcd_encode as encode
 from node.http.etcd_api import EtcdApi, refused
 from node.http.etcd_decode import decode_lease_id, decode_watch
 from node.http.etcd_watch import WatchStream
 from node.http.go_json import BadJson, read_text, read_value
+from node.http.still import still_of
 from node.http.streaming import endless
 from node.service import Service
 
@@ -41,7 +44,7 @@ class EtcdStreams:
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
         lines = Lines(request)
-        stream = WatchStream(self._service, self._api.header, lines.write, self._progress_s)
+        stream = WatchStream(self._service, self._api.header, lines.write, self._progress_s, still_of(request))
         try:
             async for message in messages_of(request):
                 asked = decode_watch(message)
@@ -56,10 +59,12 @@ class EtcdStreams:
         return await lines.finish()
 
     async def keep_alive(self, request: web.Request) -> web.StreamResponse:
-        lines = Lines(request)
+        lines, still, lease_keys = Lines(request), still_of(request), lookups_of(self._service).lease_keys
         try:
             async for message in messages_of(request):
-                await lines.write(await self._keep_alive(decode_lease_id(message)))
+                lease_id = decode_lease_id(message)
+                await still(needs_of(LeaseKeepAlive(lease_id), lease_keys))
+                await lines.write(await self._keep_alive(lease_id))
         except Exception as error:
             return await lines.refuse(error)
         return await lines.finish()

@@ -12,13 +12,17 @@ from collections.abc import Awaitable, Callable
 from metastore.errors import Compacted
 from metastore.requests import FROM_KEY, WatchRequest
 from metastore.results import RevisionEvents
+from node.authorization.errors import AuthorizationError
+from node.authorization.needs import Needs, reading
 from node.http import etcd_encode as encode
 from node.http.etcd_decode import WatchCancel, WatchCreate, WatchProgress
+from node.http.still import Still, everybody
 from node.service import Service
 from node.watching import Progress, Watching
 
 NO_WATCH = -1
 EMPTY_RANGE = "mvcc: watcher range is empty"
+DENIED = "rpc error: code = PermissionDenied desc = etcdserver: permission denied"
 DUPLICATE_ID = "mvcc: duplicate watch ID provided on the WatchStream"
 
 Write = Callable[[bytes], Awaitable[None]]
@@ -27,8 +31,9 @@ Write = Callable[[bytes], Awaitable[None]]
 class OneWatch:
     """`unwritten_from`: the first revision that was read from the store and is not on the wire yet."""
 
-    def __init__(self, watch_id: int, watching: Watching) -> None:
+    def __init__(self, watch_id: int, watching: Watching, needs: Needs) -> None:
         self.id = watch_id
+        self.needs = needs
         self.watching = watching
         self.unwritten_from: int | None = None
         self.task: asyncio.Task[None] | None = None
@@ -41,9 +46,13 @@ class OneWatch:
 
 
 class WatchStream:
-    """`progress_s`: how long a watch that asked for progress notifications may be silent."""
+    """`progress_s`: how long a watch that asked for progress notifications may be silent. `still`: asked when a watch
+    is made and before each thing that it tells; raises AuthorizationError."""
 
-    def __init__(self, service: Service, header: encode.Header, write: Write, progress_s: float) -> None:
+    def __init__(
+        self, service: Service, header: encode.Header, write: Write, progress_s: float, still: Still = everybody
+    ) -> None:
+        self._still = still
         self._service = service
         self._header = header
         self._write = write
@@ -74,7 +83,8 @@ class WatchStream:
     # Creating and cancelling.
 
     async def _create(self, asked: WatchCreate) -> None:
-        refusal = self._refusal(asked)
+        needs = (reading(asked.watch.key, asked.watch.range_end),)
+        refusal = self._refusal(asked) or await self._denied(needs)
         if refusal is not None:
             await self._send(NO_WATCH, self._now(), created=True, canceled=True, cancel_reason=refusal)
             return
@@ -85,7 +95,7 @@ class WatchStream:
             await self._send(watch_id, self._now(), created=True)
             await self._send(watch_id, 0, canceled=True, compact_revision=error.minimal_revision)
             return
-        watch = self._watches[watch_id] = OneWatch(watch_id, watching)
+        watch = self._watches[watch_id] = OneWatch(watch_id, watching, needs)
         await self._send(watch_id, watching.revision, created=True)
         watch.task = asyncio.get_running_loop().create_task(self._run(watch))
 
@@ -94,6 +104,13 @@ class WatchStream:
         if end and end != FROM_KEY and asked.watch.key >= end:
             return EMPTY_RANGE
         return DUPLICATE_ID if asked.watch_id and asked.watch_id in self._watches else None
+
+    async def _denied(self, needs: Needs) -> str | None:
+        try:
+            await self._still(needs)
+        except AuthorizationError:
+            return DENIED
+        return None
 
     def _open(self, request: WatchRequest) -> Watching:
         start = max(request.start_revision, 1) if request.start_revision else 0
@@ -128,6 +145,12 @@ class WatchStream:
                 self._watches.pop(watch.id, None)
                 watch.watching.close()
                 await self._send(watch.id, 0, canceled=True, compact_revision=error.minimal_revision)
+                return
+            denied = await self._denied(watch.needs)
+            if denied is not None:
+                self._watches.pop(watch.id, None)
+                watch.watching.close()
+                await self._send(watch.id, 0, canceled=True, cancel_reason=denied)
                 return
             if isinstance(found, Progress):
                 await self._send(watch.id, found.revision)

@@ -26,6 +26,7 @@ class Exposition(Collector):
         yield from self._requests()
         if self._service.catalog is not None:
             yield from catalog_families(self._service.catalog.runner)
+        yield from self._authorization()
         if self._service.topology is not None:
             yield from topology_families(self._service.topology)
         yield from recovery_families(self._service.vault)
@@ -48,6 +49,14 @@ class Exposition(Collector):
         yield gauge("palisade_log_entries", "Entries that the log holds.", status.last_index - status.first_index)
         yield gauge("palisade_quorum_lease_seconds", "How long reads need no round.", status.lease_remaining_ms / 1000)
         yield gauge("palisade_members", "Members of the group.", len(status.members))
+
+    def _authorization(self) -> Iterator[Metric]:
+        authorizer = self._service.authorizer
+        yield gauge("palisade_authorization", "1 where users have to sign in.", authorizer is not None)
+        if authorizer is not None:
+            refusals, logins = sorted(authorizer.refusals.items()), sorted(authorizer.logins.items())
+            yield counters("palisade_authorization_refusals", "Requests that were refused.", "reason", refusals)
+            yield counters("palisade_logins", "Passwords that were checked.", "outcome", logins)
 
     def _store(self) -> Iterator[Metric]:
         store = self._service.store

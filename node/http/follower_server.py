@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 from prometheus_client.core import Metric
 
+from node.authorization.authorizer import Authorizer
 from node.config import NodeConfig
 from node.fencing.fenced_reads import FencedReads
 from node.fencing.short_view import short_view
@@ -43,6 +44,7 @@ class FollowerServer:
         fencing: View | None = None,
         fenced: FencedReads | None = None,
         families: Callable[[], Iterable[Metric]] = tuple,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._topology, self._scenarios = topology, scenarios
 
@@ -64,6 +66,7 @@ class FollowerServer:
             ],
             lambda what: no_member(what, members()),
             fenced_routes.gets,
+            authorizer,
         )
         self.app = self._server.app
 

@@ -3,6 +3,7 @@
 A request is hot when it is a plain `POST` of one of the unary /v3 paths with a Content-Length. From the first other
 request on, a connection belongs to aiohttp, which knows the same paths and calls the same functions; so nobody sees
 a difference but in speed: a hot request costs a fifth of one that goes through aiohttp's request and response objects.
+A node that asks who somebody is has no hot paths: every request passes one gate (`authorization.py`).
 
 What holds, whatever a client does: at most one request of a connection is at work here; no more is kept of it than
 the largest request; a head or body that does not arrive in time ends the connection (slow-loris).

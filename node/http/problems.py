@@ -25,6 +25,7 @@ from raftgroup.errors import OutcomeUnknown
 log = logging.getLogger(__name__)
 
 PROBLEM_TYPE = "urn:palisade:problem:"
+CHALLENGE = 'Basic realm="palisade", charset="UTF-8", Bearer realm="palisade"'
 UNKNOWN_HINT = (
     "; it may be applied or not. Read before you decide, or repeat the request with the Idempotency-Key that it had"
 )
@@ -50,8 +51,10 @@ def problem_response(
 ) -> web.Response:
     body = {"type": PROBLEM_TYPE + code, "title": title, "status": status, "detail": detail, "code": code, **more}
     given = dict(headers or {})
-    if status == 503:
+    if status in (429, 503):
         given.setdefault("Retry-After", "1")
+    if status == 401:
+        given.setdefault("WWW-Authenticate", CHALLENGE)
     return web.Response(
         status=status, body=json.dumps(body).encode(), content_type="application/problem+json", headers=given
     )

@@ -11,10 +11,13 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from node.authorization.authorizer import Authorizer
+from node.authorization.lookups import lookups_of
 from node.cluster_view import not_ready
 from node.connection_room import ConnectionRoom
 from node.fencing.fenced_reads import FencedReads
 from node.fencing.region_book import RegionBook
+from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS, read_body
 from node.http.etcd_api import EtcdApi
 from node.http.etcd_stream import EtcdStreams
@@ -32,6 +35,7 @@ from node.http.v1_cluster import Cluster
 from node.http.v1_fenced import FencedRoutes
 from node.http.v1_fencing import FencingRoutes, RegionRoutes
 from node.http.v1_keys import Keys
+from node.http.v1_login import LoginRoutes
 from node.http.v1_partitions import PartitionRoutes
 from node.http.v1_recovery import RecoveryRoutes
 from node.http.v1_scenarios import ScenarioRoutes
@@ -64,8 +68,12 @@ class HttpServer:
         scenarios: ScenarioHost | None = None,
         partitions: PartitionHolder | None = None,
         fenced: FencedReads | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
+        """`authorizer` None: everybody may do everything."""
         self._service = service
+        self._authorizer = authorizer
+        self._gate = Gate(authorizer, lookups_of(service))
         self._member = member
         self._partitions = partitions
         self._scenarios = scenarios or ScenarioHost()
@@ -89,8 +97,8 @@ class HttpServer:
         """Listen. Raises OSError when the port can't be had."""
         await self._runner.setup()
         server = cast(Any, self._runner.server)
-        metrics, gets = self._service.metrics, self._fenced.gets
-        self._front = FrontServer(self.api.unary, server, self._limits, metrics, self._room, gets)
+        gets, unary = (self._fenced.gets, self.api.unary) if self._gate.is_open else ({}, {})
+        self._front = FrontServer(unary, server, self._limits, self._service.metrics, self._room, gets)
         await self._front.start(host, port)
 
     @property
@@ -111,11 +119,14 @@ class HttpServer:
             self._front.abort()
 
     def _application(self, cluster: str, progress_s: float) -> web.Application:
-        app = web.Application(middlewares=[self._note, errors_as_answers], client_max_size=self._limits.body_bytes_max)
+        app = web.Application(
+            middlewares=[self._note, errors_as_answers, self._gate.guard], client_max_size=self._limits.body_bytes_max
+        )
         app[HTTP_LIMITS] = self._limits
         app[STREAMS] = set()
         service = self._service
         app.add_routes(Health(Kind.MEMBER, partial(not_ready, service), Exposition(service)).routes())
+        app.add_routes(LoginRoutes(service, self._authorizer).routes())
         app.add_routes(Keys(service).routes())
         app.add_routes(Watches(service, progress_s).routes())
         app.add_routes(Cluster(service, cluster).routes())

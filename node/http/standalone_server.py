@@ -6,6 +6,8 @@ from typing import Any
 
 from aiohttp import web
 
+from node.authorization.rows import NoRows
+from node.authorization.wiring import authorizer_of
 from node.config import NodeConfig
 from node.http.health import Health
 from node.http.openapi import Kind
@@ -35,6 +37,7 @@ def standalone_server(config: NodeConfig, vault: Vault, report: RecoveryReport) 
         face,
         [route for route in keys if is_read(route) or route.path in READS],
         without_cluster,
+        authorizer=authorizer_of(config, NoRows()),
     )
     server.app.on_response_prepare.append(mark)
     return server

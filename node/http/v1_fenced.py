@@ -25,6 +25,11 @@ from vault.errors import VaultError
 PATH = "/v1/fenced/"
 
 
+def fenced_key_of(request: web.Request) -> bytes:
+    """The rest of the path, percent-decoded to bytes."""
+    return unquote_to_bytes(request.rel_url.raw_path.removeprefix(PATH))
+
+
 class FencedRoutes:
     def __init__(self, reads: FencedReads) -> None:
         self._reads = reads
@@ -36,7 +41,7 @@ class FencedRoutes:
 
     async def get(self, request: web.Request) -> web.Response:
         query_of(request, {})
-        key = unquote_to_bytes(request.rel_url.raw_path.removeprefix(PATH))
+        key = fenced_key_of(request)
         return web.Response(body=body_of(key, *await self._reads.wait_and_get(key)), content_type="application/json")
 
     def get_plain(self, escaped: bytes, reply: Reply) -> None:

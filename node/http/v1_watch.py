@@ -16,8 +16,11 @@ from metastore.errors import Compacted
 from metastore.requests import WatchRequest, prefix_end
 from metastore.results import RevisionEvents
 from node import shapes
+from node.authorization.errors import AuthorizationError
+from node.authorization.needs import reading
 from node.http.body import a_flag, a_number, a_text, content, query_of
 from node.http.problems import problem_of
+from node.http.still import still_of
 from node.http.streaming import endless
 from node.refusals import BadRequest
 from node.service import Service
@@ -46,14 +49,17 @@ class Watches:
         return [web.get("/v1/watch", self.watch, allow_head=False)]
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
-        watching = self._service.watch(watch_of(request), progress_s=self._progress_s)
+        wanted = watch_of(request)
+        watching = self._service.watch(wanted, progress_s=self._progress_s)
         try:
             with endless(request):
-                return await self._stream(request, watching)
+                return await self._stream(request, watching, wanted)
         finally:
             watching.close()
 
-    async def _stream(self, request: web.Request, watching: Watching) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, watching: Watching, wanted: WatchRequest) -> web.StreamResponse:
+        """Who may not read the range any more hears that, and nothing else."""
+        still, needs = still_of(request), (reading(wanted.key, wanted.range_end),)
         as_events = EVENT_STREAM in request.headers.get("Accept", "")
         response = web.StreamResponse(
             headers={"Content-Type": EVENT_STREAM if as_events else "application/x-ndjson", "Cache-Control": "no-store"}
@@ -64,7 +70,8 @@ class Watches:
         while True:
             try:
                 found = await watching.next()
-            except Compacted as error:
+                await still(needs)
+            except (Compacted, AuthorizationError) as error:
                 await response.write(line({"problem": json.loads(problem_of(error).text or "{}")}, None))
                 return response
             await response.write(lines_of(found, line, self._service.group.leader))

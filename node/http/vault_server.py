@@ -9,7 +9,9 @@ from typing import Any, cast
 
 from aiohttp import web
 
+from node.authorization.authorizer import Authorizer
 from node.connection_room import ConnectionRoom
+from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS
 from node.http.front import FrontServer, HttpLimits
 from node.http.head import Unary
@@ -27,7 +29,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 class VaultServer:
     """`routes`: what this kind of node serves beside the common ones. `refused`: the error for all else, by path.
 
-    `gets`: what the front answers by itself (`front.py`).
+    `gets`: what the front answers by itself (`front.py`). `authorizer` None: everybody may do everything.
     """
 
     def __init__(
@@ -38,11 +40,15 @@ class VaultServer:
         routes: Iterable[web.RouteDef],
         refused: Callable[[str], Exception],
         gets: Mapping[str, Unary] | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
-        self._gets = gets or {}
         self._front: FrontServer | None = None
         self._status, self._refused = status, refused
-        self.app = web.Application(middlewares=[self._note, errors_as_answers], client_max_size=BODY_BYTES_MAX)
+        gate = Gate(authorizer)
+        self._gets = (gets or {}) if gate.is_open else {}
+        self.app = web.Application(
+            middlewares=[self._note, errors_as_answers, gate.guard], client_max_size=BODY_BYTES_MAX
+        )
         self.app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
         recovery = [route for route in RecoveryRoutes(lambda: face).routes() if face.difference or is_read(route)]
         self.app.add_routes([*health.routes(), web.get("/v1/status", self._state, allow_head=False)])

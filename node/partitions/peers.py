@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import aiohttp
 
@@ -17,7 +18,9 @@ COOLING_S = 10.0
 class Peers:
     """`peer` makes a source of a node; the connections are shared."""
 
-    def __init__(self) -> None:
+    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+        """`headers`: by which the nodes know this one."""
+        self._headers = headers
         self._session: aiohttp.ClientSession | None = None
         self._silent_until: dict[str, float] = {}
 
@@ -43,7 +46,7 @@ class Peers:
 
     async def _download(self, address: str, name: str, wanted: Wanted) -> bytes:
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=TIMEOUT, auto_decompress=False)
+            self._session = aiohttp.ClientSession(headers=self._headers, timeout=TIMEOUT, auto_decompress=False)
         table, day = table_and_day(name)
         url, asked = f"http://{address}/v1/partitions/{table}/{day}", {"digest": wanted.digest}
         async with self._session.get(url, params=asked, allow_redirects=False) as response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from node.authorization.wiring import headers_of
 from node.components.lifecycle import Part
 from node.config import NodeConfig
 from node.partitions.disk import FolderDisk
@@ -39,7 +40,7 @@ def with_partitions(
     """`records`: of the physical topology."""
     if not config.partitions:
         return on_vault, Partitions()
-    peers, origin = Peers(), Origin(config.partitions_origin)
+    peers, origin = Peers(headers_of(config)), Origin(config.partitions_origin)
     holder = PartitionHolder(
         config.id,
         Shelf(FolderDisk(config.data_dir / "partitions")),

@@ -15,14 +15,16 @@ from metastore.errors import InvalidRequest, RequestTooLarge
 from metastore.requests import Range
 from metastore.result_codec import encode_result
 from metastore.results import RangeResult
+from node.authorization.errors import AuthorizationError
 from node.connection_room import Welcome
 from node.fencing.door import Visit
-from node.fencing.strict_answers import StrictAnswers
 from node.group_face import Done, Outcome
 from node.service import size_of
 from node.stream.checks import Checked, checked, read_range
+from node.stream.guard import Guard
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
 from node.stream.shape import NUMBER_MAX, ProtocolError, a_number, pairs_of, told
+from node.stream.strict import strict_apart
 from node.stream.watches import Pump, read_watch
 from raftgroup.errors import RaftError
 from raftgroup.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
@@ -64,6 +66,9 @@ class StreamConnection(asyncio.Protocol):
         self._calm = asyncio.Event()
         self._pumps: dict[int, Pump] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._gate: Guard | None = None
+        """Asked before anything is done; None where nobody is asked who they are."""
+        self._enters = False
         self.since = server.now()
         self._handlers: dict[int, Callable[[Any], None]] = {
             Kind.WRITES: self._on_writes,
@@ -111,28 +116,64 @@ class StreamConnection(asyncio.Protocol):
         except (FrameError, ProtocolError) as error:
             self.refuse(str(error))
             return
+        except AuthorizationError as error:
+            self.refuse(str(error), told(error)[0])
+            return
         if self._in_flight >= IN_FLIGHT_MAX:
             self._regulate()
 
     def _on_frame(self, kind: int, body: Any) -> None:
         if not self._greeted:
             self._on_hello(kind, body)
-            return
+        elif self._gate is None:
+            self._handle(kind, body)
+        else:
+            self._gate.admit(kind, body, self._handle, self._caught_up)
+            self._regulate()
+
+    def _handle(self, kind: int, body: Any) -> None:
         handler = self._handlers.get(kind)
         if handler is None:
             raise ProtocolError(f"a client does not send frames of kind {kind}")
         handler(body)
 
     def _on_hello(self, kind: int, body: Any) -> None:
+        if self._enters:
+            raise ProtocolError("wait for WELCOME before you ask for anything")
         if kind != Kind.HELLO or type(body) is not dict:
             raise ProtocolError("the first frame has to be HELLO: this is the port of the palisade stream")
         if body.get("protocol") != PROTOCOL:
             spoken = str(body.get("protocol"))[:32]
             raise ProtocolError(f"protocol {spoken} is not spoken here, but {PROTOCOL}: use a client of this version")
-        self._greeted = True
         self._follows = body.get("follows") is True
         self._timeout_s = self._deadline(body.get("timeout_ms"))
+        guard = self._server.guard(self._transport, self._spawn)
+        if guard is None:
+            self._welcome()
+        else:
+            self._enters = True
+            self._spawn(self._enter(guard, body))
+
+    def _welcome(self) -> None:
+        self._greeted = True
         self._write(Kind.WELCOME, self._server.welcome())
+
+    async def _enter(self, guard: Guard, hello: dict[str, Any]) -> None:
+        try:
+            await guard.enter(hello)
+        except AuthorizationError as error:
+            self.refuse(str(error), told(error)[0])
+            return
+        self._gate = guard
+        self._welcome()
+
+    def _caught_up(self, failed: Exception | None) -> None:
+        """Nothing waits for the rights of this connection any more, or it has none."""
+        if isinstance(failed, FrameError | ProtocolError):
+            self.refuse(str(failed))
+        elif failed is not None:
+            self.refuse(str(failed), told(failed)[0])
+        self._regulate()
 
     def _deadline(self, client_ms: Any) -> float:
         """How long a write of this client may take, in seconds."""
@@ -152,10 +193,9 @@ class StreamConnection(asyncio.Protocol):
         if not accepted:
             return
         commands, puts = [item.command for item in accepted], sum(item.puts for item in accepted)
-        done: Done = partial(self._done, accepted, puts)
-        strict = self._service.strict
+        done, strict = self._done_of(accepted), self._service.strict
         if strict is not None and any(item.strict for item in accepted):
-            done = self._strict_apart(strict, accepted)
+            done = strict_apart(strict, accepted, self._timeout_s, self._done_of)
         try:
             self._service.group.submit_all(commands, done, timeout_s=self._timeout_s, weight=puts)
             self._in_flight += puts
@@ -166,33 +206,16 @@ class StreamConnection(asyncio.Protocol):
         """A frame is one entry of the log, which takes every replica one turn: its puts are as bounded as its items."""
         limits, strict, found, puts = self._service.store.limits, self._service.strict, [], 0
         for number, command in pairs_of(body):
-            for item in checked(number, command, limits, strict):
+            items = checked(number, command, limits, strict)
+            for item in items if self._gate is None else self._gate.checked(items):
                 puts += item.puts
                 if puts > ITEMS_MAX:
                     raise ProtocolError(f"a frame has up to {ITEMS_MAX} puts, those in series included: send several")
                 found.append(item)
         return found
 
-    def _strict_apart(self, strict: StrictAnswers, items: Sequence[Checked]) -> Done:
-        """What is strict is answered when it is released, the rest of the frame at once."""
-        places = [place for place, item in enumerate(items) if item.strict]
-        rest = [place for place in range(len(items)) if not items[place].strict]
-
-        def part(places: Sequence[int]) -> Done:
-            mine = [items[place] for place in places]
-            return partial(self._done, mine, sum(item.puts for item in mine))
-
-        def some(outcome: Outcome, places: Sequence[int]) -> Outcome:
-            if not isinstance(outcome, Applied):
-                return outcome
-            return outcome._replace(results=[outcome.results[place] for place in places])
-
-        def both(outcome: Outcome) -> None:
-            if rest:
-                part(rest)(some(outcome, rest))
-            strict.hold(part(places), self._timeout_s)(some(outcome, places))
-
-        return both
+    def _done_of(self, items: Sequence[Checked]) -> Done:
+        return partial(self._done, items, sum([item.puts for item in items]))
 
     def _done(self, items: Sequence[Checked], puts: int, outcome: Outcome) -> None:
         self._in_flight -= puts
@@ -216,6 +239,8 @@ class StreamConnection(asyncio.Protocol):
         for number, fields in pairs_of(body):
             try:
                 request = read_range(fields, self._service.store.limits)
+                if self._gate is not None:
+                    self._gate.read(request.key, request.range_end)
                 result = self._service.range_now(request) if self._writable.is_set() else None
             except Exception as error:
                 self._tell_failure(number, error)
@@ -248,6 +273,8 @@ class StreamConnection(asyncio.Protocol):
         self._later(number, self._call(number, body[1], body[2]))
 
     async def _call(self, number: int, name: Any, arguments: Any) -> None:
+        if self._gate is not None:
+            await self._gate.call(name, arguments)
         answer = await self._server.calls.run(name, arguments)
         self._write(Kind.ANSWER, [number, answer])
 
@@ -287,7 +314,8 @@ class StreamConnection(asyncio.Protocol):
 
     async def _watch(self, pump: Pump, request: Any, progress_s: float | None) -> None:
         try:
-            await pump.run(self._service, request, progress_s, self._write, self._writable)
+            still = None if self._gate is None else partial(self._gate.still, request)
+            await pump.run(self._service, request, progress_s, self._write, self._writable, still)
         except Exception as error:
             code, text, minimal = told(error)
             self._write(Kind.WATCH_ENDED, [pump.number, code, text, minimal])
@@ -312,6 +340,8 @@ class StreamConnection(asyncio.Protocol):
     # Fencing.
 
     def _on_fence(self, body: Any) -> None:
+        if self._gate is not None:
+            self._gate.node()
         door = self._server.door
         if self._visit is None:
             if door is None:
@@ -366,9 +396,9 @@ class StreamConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(self._encode(kind, body))
 
-    def refuse(self, reason: str) -> None:
-        """Say why, and end the connection."""
-        self._write(Kind.REFUSED, {"reason": reason})
+    def refuse(self, reason: str, code: str = "") -> None:
+        """Say why, and end the connection. `code`: of `node.refusals`, where it is one of those."""
+        self._write(Kind.REFUSED, {"reason": reason} | ({"code": code} if code else {}))
         if self._transport is not None:
             self._transport.close()
 
@@ -380,7 +410,9 @@ class StreamConnection(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Read on only while there is room for what would be read."""
-        wanted = self._writable.is_set() and self._in_flight < (IN_FLIGHT_MAX if self._reading else IN_FLIGHT_MAX // 2)
+        room = IN_FLIGHT_MAX if self._reading else IN_FLIGHT_MAX // 2
+        waits = self._gate is not None and self._gate.waits
+        wanted = self._writable.is_set() and self._in_flight < room and not waits
         if wanted == self._reading or self._transport is None:
             return
         self._reading = wanted

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+from node.authorization.authorizer import Authorizer
+from node.authorization.lookups import Lookups, lookups_of
 from node.connection_room import ConnectionRoom
 from node.fencing.door import Door
 from node.service import Service
 from node.stream.calls import Calls
 from node.stream.connection import StreamConnection
+from node.stream.guard import Guard
 from node.stream.protocol import FRAME_BYTES_EXTRA, PROTOCOL
 
 HELLO_TIMEOUT_S = 10.0
@@ -29,8 +33,11 @@ class StreamServer:
         hello_timeout_s: float = HELLO_TIMEOUT_S,
         room: ConnectionRoom | None = None,
         door: Door | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
-        """`door`: of a member that grants leases when it leads."""
+        """`door`: of a member that grants leases when it leads. `authorizer` None: everybody may do everything."""
+        self._authorizer = authorizer
+        self._lookups: Lookups = lookups_of(service)
         self.service = service
         self.door = door
         self.room = room or ConnectionRoom(service.metrics)
@@ -58,6 +65,14 @@ class StreamServer:
 
     def now(self) -> float:
         return self.loop.time()
+
+    def guard(self, transport: asyncio.Transport | None, run: Callable[[Any], Any]) -> Guard | None:
+        """For a connection that has said HELLO."""
+        if self._authorizer is None:
+            return None
+        peer = transport.get_extra_info("peername") if transport is not None else None
+        where = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        return Guard(self._authorizer, self._lookups, where, run)
 
     def welcome(self) -> dict[str, Any]:
         self._tell_leader()

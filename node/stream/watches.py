@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from metastore.errors import InvalidRequest
@@ -37,14 +37,20 @@ class Pump:
         progress_s: float | None,
         write: Write,
         writable: asyncio.Event,
+        still: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Until it is cancelled. Raises Compacted, InvalidRequest."""
+        """Until it is cancelled. Raises Compacted, InvalidRequest, and what `still` raises, which is asked first and
+        before each thing that is told."""
+        if still is not None:
+            await still()
         watching = service.watch(request, progress_s=progress_s)
         try:
             write(Kind.WATCHING, [self.number, watching.next_revision])
             while True:
                 await self._room(writable)
                 found = await watching.next()
+                if still is not None:
+                    await still()
                 if isinstance(found, Progress):
                     write(Kind.PROGRESS, [self.number, found.revision])
                 else:

@@ -5,7 +5,7 @@ Every request bears to be sent twice, so one that breaks off is sent again, to t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -22,10 +22,11 @@ FIELDS = (("id", str), ("instance", str), ("attempt", int), ("incarnation", int)
 
 
 class RemoteDoor:
-    """`addresses`: HTTP addresses of nodes that may answer, the most likely first; asked again for every request."""
+    """`addresses`: HTTP addresses of nodes that may answer, the most likely first; asked again for every request.
+    `headers`: by which the nodes know this one."""
 
-    def __init__(self, addresses: Callable[[], Sequence[str]]) -> None:
-        self._addresses = addresses
+    def __init__(self, addresses: Callable[[], Sequence[str]], headers: Mapping[str, str] | None = None) -> None:
+        self._addresses, self._headers = addresses, headers
         self._session: aiohttp.ClientSession | None = None
         self._answered: str | None = None
 
@@ -88,7 +89,7 @@ class RemoteDoor:
     async def _ask_one(self, address: str, method: str, path: str, body: Any) -> Any:
         """Unavailable as a value: another node may know more."""
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+            self._session = aiohttp.ClientSession(headers=self._headers, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
         async with self._session.request(method, f"http://{address}{path}", json=body) as response:
             answer = await response.json(content_type=None)
         if response.status == 200:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import aiohttp
@@ -40,10 +40,10 @@ def http_of_others(records: Iterable[Record], name: str) -> dict[str, str]:
     return {record.name: address for record in live if (address := record.tag("http"))}
 
 
-async def ask_for_seeds(physical: PhysicalTopology, at: Address) -> None:
-    """Ask the node with this HTTP address whom it knows, until this node is not alone."""
+async def ask_for_seeds(physical: PhysicalTopology, at: Address, headers: Mapping[str, str] | None = None) -> None:
+    """Ask the node with this HTTP address whom it knows, until this node is not alone. `headers`: of each question."""
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
         while len(physical.swim.live()) < 2:
             try:
                 async with session.get(f"http://{at}/v1/topology") as response:

@@ -40,6 +40,7 @@ ALL = Permissions([ALICE, BOB, ROOT, OPS])
         ("bob", WRITE, b"anything", b"", True),
         ("bob", READ, keys.USERS + b"bob", b"", False),
         ("bob", READ, keys.CREDENTIALS + b"root", b"", False),
+        ("bob", READ, keys.PROCEDURES + b"0123", b"", False),
         ("bob", READ, b"palisade/catalog/", prefix_end(b"palisade/catalog/"), False),
         ("bob", READ, keys.TABLES, prefix_end(keys.TABLES), True),
         ("bob", WRITE, keys.TABLES + b"a/b", b"", False),

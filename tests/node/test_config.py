@@ -103,11 +103,26 @@ def test_join_and_initial_cluster_exclude_each_other() -> None:
 
 @pytest.mark.parametrize("listening", ["192.0.2.7:7401", "0.0.0.0:7401", "[::]:7401", "example.org:7401"])
 def test_listening_beyond_loopback_must_be_asked_for(listening: str) -> None:
-    """N5: there is no TLS and no authentication yet, so this must not happen by accident."""
+    """N5: there is no TLS yet, and who somebody is has to be asked, so this must not happen by accident."""
     with pytest.raises(ConfigError, match="--insecure-listen"):
         load(http=listening)
-    config = load(http=listening, insecure_listen="true", advertise_host="192.0.2.7")
+    with pytest.raises(ConfigError, match="--authorization=off"):
+        load(http=listening, insecure_listen="true", advertise_host="192.0.2.7")
+    config = load(http=listening, insecure_listen="true", advertise_host="192.0.2.7", join_token="a join token")
     assert config.advertised()["http"] == "192.0.2.7:7401"
+    assert config.authorizes
+    assert not load(http=listening, insecure_listen="true", advertise_host="192.0.2.7", authorization="off").authorizes
+
+
+def test_authorization_is_off_on_loopback_unless_asked_for() -> None:
+    assert not load().authorizes
+    assert load(authorization="on", join_token="a join token").authorizes
+    with pytest.raises(ConfigError, match="JOIN_TOKEN"):
+        load(authorization="on")
+    with pytest.raises(ConfigError, match="not one of auto, on, off"):
+        load(authorization="perhaps")
+    with pytest.raises(ConfigError, match="root-password-file"):
+        load(root_password_file="x")
 
 
 def test_a_wildcard_address_needs_a_name_that_others_can_call() -> None:

@@ -1,0 +1,47 @@
+"""What has to be looked up to know which rights a request needs: the keys of a lease, what a procedure does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from catalog.errors import NoSuchProcedure
+from metastore.errors import LeaseNotFound
+from node.authorization.needs import LeaseKeys
+from node.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """`procedure`: the operation and the fields that it was begun with."""
+
+    lease_keys: LeaseKeys
+    procedure: Callable[[str], Awaitable[tuple[str, Any]]]
+
+
+def lookups_of(service: Service) -> Lookups:
+    """The keys of a lease as this node knows them: who attaches a key leaves its fate to whoever may end the lease."""
+
+    def lease_keys(lease_id: int) -> tuple[bytes, ...]:
+        try:
+            return tuple(service.store.lease_info(lease_id).keys)
+        except LeaseNotFound:
+            return ()
+
+    async def procedure(id_: str) -> tuple[str, Any]:
+        """Raises NoSuchProcedure."""
+        if service.catalog is None:
+            return await no_procedure(id_)
+        found = await service.catalog.procedure(id_)
+        return found["kind"], found["request"]
+
+    return Lookups(lease_keys, procedure)
+
+
+async def no_procedure(_: str) -> tuple[str, Any]:
+    raise NoSuchProcedure("this node keeps no catalog: ask a member")
+
+
+NOTHING = Lookups(lambda _: (), no_procedure)
+"""At a node that is no member."""

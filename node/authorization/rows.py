@@ -1,0 +1,92 @@
+"""The rows of permissions, as they are at the moment of a request: never from a cache that may be behind a revoke.
+
+`now` answers within the turn of the loop, or not at all; `later` may wait and ask the cluster. Where neither can know,
+the answer is no (`PermissionsUnknown`, policy `deny` of the region, F7).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from metastore.errors import MetastoreError
+from metastore.requests import Range
+from metastore.results import RangeResult
+from node.authorization.errors import PermissionsUnknown
+from node.authorization.rights import Row
+from node.fencing.errors import FencingError
+from node.fencing.fenced_reads import FencedReads
+from node.service import Service
+from raftgroup.errors import RaftError
+from vault.change import Item
+from vault.errors import VaultError
+
+
+class NotNow(Exception):
+    """It can't be known without waiting."""
+
+
+class PermissionRows(Protocol):
+    def now(self, key: bytes) -> Row | None:
+        """Raises NotNow."""
+        ...
+
+    async def later(self, key: bytes) -> Row | None:
+        """Raises PermissionsUnknown."""
+        ...
+
+
+class StoreRows:
+    """Linearizable reads at a member: at once where the quorum lease allows it, else with one round."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def now(self, key: bytes) -> Row | None:
+        found = self._service.range_now(Range(key))
+        if found is None:
+            raise NotNow
+        return row_of(found)
+
+    async def later(self, key: bytes) -> Row | None:
+        try:
+            return row_of(await self._service.range(Range(key)))
+        except (RaftError, MetastoreError, FencingError) as error:
+            raise PermissionsUnknown(f"the permissions can't be read now ({error}): try again") from error
+
+
+class FencedRows:
+    """Reads of this node's own vault, while its lease holds; else what `asked` does, which asks the cluster."""
+
+    def __init__(self, reads: FencedReads, asked: PermissionRows) -> None:
+        self._reads, self._asked = reads, asked
+
+    def now(self, key: bytes) -> Row | None:
+        try:
+            return row_of_item(self._reads.get(key)[1])
+        except (FencingError, VaultError):
+            raise NotNow from None
+
+    async def later(self, key: bytes) -> Row | None:
+        """What is not released yet is waited for."""
+        try:
+            return row_of_item((await self._reads.wait_and_get(key))[1])
+        except (FencingError, VaultError):
+            return await self._asked.later(key)
+
+
+class NoRows:
+    """Nobody can be asked: what an old copy says may be long revoked."""
+
+    def now(self, key: bytes) -> Row | None:
+        raise NotNow
+
+    async def later(self, key: bytes) -> Row | None:
+        raise PermissionsUnknown("this node has no lease from its cluster now, and can't know who may do what")
+
+
+def row_of(found: RangeResult) -> Row | None:
+    return Row(found.kvs[0].value, found.kvs[0].mod_revision) if found.kvs else None
+
+
+def row_of_item(item: Item | None) -> Row | None:
+    return None if item is None else Row(item.value, item.mod_revision)

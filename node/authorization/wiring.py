@@ -1,0 +1,23 @@
+"""The gate of a node as its configuration has it, and what the node itself shows to others."""
+
+from __future__ import annotations
+
+from node.authorization.authorizer import Authorizer
+from node.authorization.credentials import NodeProof, header_of, node_proof
+from node.authorization.rows import PermissionRows
+from node.config import NodeConfig
+
+
+def proof_of(config: NodeConfig) -> NodeProof | None:
+    """None without a join token: then the node shows nothing."""
+    return node_proof(config.join_token) if config.join_token else None
+
+
+def headers_of(config: NodeConfig) -> dict[str, str]:
+    """Of each request that the node sends to another one, whether or not that one asks who it is."""
+    return header_of(proof_of(config))
+
+
+def authorizer_of(config: NodeConfig, rows: PermissionRows) -> Authorizer | None:
+    """None where everybody may do everything."""
+    return Authorizer(rows, proof_of(config)) if config.authorizes else None

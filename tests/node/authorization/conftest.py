@@ -1,0 +1,60 @@
+"""A node that asks who somebody is: over the group of one of the other tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import ClientSession, ClientTimeout
+
+from node.authorization.authorizer import Authorizer
+from node.http.server import HttpServer
+from node.service import Service
+from node.stream.server import StreamServer
+from tests.support.permission_world import Clock, FenceableRows, Users, gate_over, usual
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def users(service: Service) -> Users:
+    found = Users(service)
+    await usual(found)
+    return found
+
+
+@pytest.fixture
+async def rows(service: Service) -> FenceableRows:
+    return FenceableRows(service)
+
+
+@pytest.fixture
+async def authorizer(rows: FenceableRows, clock: Clock, users: Users) -> AsyncIterator[Authorizer]:
+    found = gate_over(rows, clock)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+async def server(service: Service, authorizer: Authorizer) -> AsyncIterator[HttpServer]:
+    running = HttpServer(service, "demo", "n1", progress_s=0.05, authorizer=authorizer)
+    await running.start("127.0.0.1", 0)
+    yield running
+    await running.close()
+
+
+@pytest.fixture
+async def http(server: HttpServer) -> AsyncIterator[ClientSession]:
+    async with ClientSession(f"http://127.0.0.1:{server.port}", timeout=ClientTimeout(total=10)) as session:
+        yield session
+
+
+@pytest.fixture
+async def stream(service: Service, authorizer: Authorizer) -> AsyncIterator[StreamServer]:
+    running = StreamServer(service, "demo", hello_timeout_s=2.0, authorizer=authorizer)
+    await running.start("127.0.0.1", 0)
+    yield running
+    await running.close()

@@ -1,0 +1,109 @@
+"""Users, roles and passwords in a store, and a gate before it; passwords are compared as they are, to be quick."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from catalog import keys
+from catalog.permissions import Grant, Subject
+from metastore.requests import DeleteRange, Put
+from node.authorization.authorizer import Authorizer
+from node.authorization.credentials import Password, header_of, node_proof
+from node.authorization.errors import PermissionsUnknown
+from node.authorization.rights import Row
+from node.authorization.rows import NotNow, StoreRows
+from node.service import Service
+
+JOIN_TOKEN = "a join token"
+PROOF = node_proof(JOIN_TOKEN)
+AS_NODE = header_of(PROOF)
+
+
+def as_user(name: str, password: str = "") -> dict[str, str]:
+    return header_of(Password(name, password or f"{name}s password"))
+
+
+def same(password: str, credential: Any) -> bool:
+    """Instead of scrypt."""
+    return isinstance(credential, dict) and credential.get("plain") == password
+
+
+class Clock:
+    """Seconds, and the wall clock in milliseconds."""
+
+    def __init__(self) -> None:
+        self.now_s, self.wall_ms = 1000.0, 1_700_000_000_000
+
+    def now(self) -> float:
+        return self.now_s
+
+    def wall(self) -> int:
+        return self.wall_ms
+
+    def advance(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.wall_ms += int(seconds * 1000)
+
+
+class FenceableRows(StoreRows):
+    """Of a node that may be fenced: nothing is known now. `cut_off`: and the cluster can't be asked either."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(service)
+        self.fenced = self.cut_off = False
+        self.asked_later = 0
+
+    def now(self, key: bytes) -> Row | None:
+        if self.fenced:
+            raise NotNow
+        return super().now(key)
+
+    async def later(self, key: bytes) -> Row | None:
+        self.asked_later += 1
+        if self.cut_off:
+            raise PermissionsUnknown("nobody can be asked: try again")
+        return await super().later(key)
+
+
+class Users:
+    """Rows of permissions, as procedures write them."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    async def make(self, name: str, *grants: tuple[str, str], roles: tuple[str, ...] = (), password: str = "") -> None:
+        user = Subject("user", name, tuple(Grant(*each) for each in grants), roles)
+        credential = json.dumps({"plain": password or f"{name}s password"}).encode()
+        await self.service.write(Put(user.key, user.to_bytes()))
+        await self.service.write(Put(keys.at(keys.CREDENTIALS, name), credential))
+
+    async def role(self, name: str, *grants: tuple[str, str]) -> None:
+        role = Subject("role", name, tuple(Grant(*each) for each in grants))
+        await self.service.write(Put(role.key, role.to_bytes()))
+
+    async def regrant(self, name: str, *grants: tuple[str, str], roles: tuple[str, ...] = ()) -> None:
+        """These and no others."""
+        user = Subject("user", name, tuple(Grant(*each) for each in grants), roles)
+        await self.service.write(Put(user.key, user.to_bytes()))
+
+    async def password(self, name: str, password: str) -> None:
+        await self.service.write(Put(keys.at(keys.CREDENTIALS, name), json.dumps({"plain": password}).encode()))
+
+    async def drop(self, name: str) -> None:
+        await self.service.write(DeleteRange(keys.at(keys.USERS, name)))
+        await self.service.write(DeleteRange(keys.at(keys.CREDENTIALS, name)))
+
+
+async def usual(users: Users) -> None:
+    """root may do everything, alice reads /a/ and writes /a/x/, bob nothing."""
+    await users.make("root", ("admin", ""))
+    await users.role("writers", ("write", "/a/x/"))
+    await users.make("alice", ("read", "/a/"), roles=("writers",))
+    await users.make("bob")
+
+
+def gate_over(rows: StoreRows, clock: Clock, **more: Any) -> Authorizer:
+    given: Mapping[str, Any] = {"now": clock.now, "wall_ms": clock.wall, "fits": same, **more}
+    return Authorizer(rows, PROOF, **given)
