@@ -18,7 +18,7 @@ import lmdb
 from vault.directory import DATA
 from vault.errors import VaultDamaged, VaultError, VaultUnusable
 from vault.fence_file import FENCE_FILE, boot_mark, map_fence, which_file
-from vault.lmdb_backend import LmdbBackend
+from vault.lmdb_backend import READERS_MAX, LmdbBackend
 from vault.memory_backend import MemoryBackend
 from vault.reading import Transaction
 from vault.tables import Table
@@ -85,17 +85,7 @@ class FileSource:
         return f"the vault in {self._folder}"
 
     def mend(self, error: Exception) -> None:
-        env = self._shared.backend.env
-        try:
-            if isinstance(error, lmdb.MapResizedError):
-                env.set_mapsize(0)
-            elif isinstance(error, lmdb.ReadersFullError):
-                if not env.reader_check():
-                    raise VaultUnusable(f"{self.name()} has as many readers as it takes: close some of them")
-            else:
-                raise self._shared.backend.failure(error) from error
-        except lmdb.Error as failed:
-            raise self._shared.backend.failure(failed) from failed
+        _mend(self._shared.backend, error)
 
     def replaced(self) -> bool:
         page, data = which_file(self._folder / FENCE_FILE), which_file(self._folder / DATA)
@@ -120,6 +110,7 @@ class OwnSource:
         backend, page = vault.backend, vault.page
         if page is None:
             raise VaultUnusable("this vault has no fence page: open it with open_vault, or give it one")
+        self._backend = backend
         self.boot = page.fence.boot
         self.opened = 1
         self.page: bytearray | mmap
@@ -128,11 +119,9 @@ class OwnSource:
             self.page = map_fence(backend.directory.path)[0]
             self.begin: Callable[[], Transaction] = backend.env.begin
             self.tables: list[Any] = backend.tables
-            self._failure: Callable[[BaseException], VaultError] = backend.failure
         elif isinstance(backend, MemoryBackend) and isinstance(page.buffer, bytearray):
             self.page = page.buffer
             self.begin, self.tables = backend.begin, list(Table)
-            self._failure = lambda error: VaultUnusable(str(error))
         else:
             raise VaultUnusable("this vault is neither in LMDB nor in memory: its reader can't be made")
         self.words = memoryview(self.page).cast("Q")
@@ -141,7 +130,9 @@ class OwnSource:
         return "the vault"
 
     def mend(self, error: Exception) -> None:
-        raise self._failure(error) from error
+        if not isinstance(self._backend, LmdbBackend):
+            raise VaultUnusable(f"the vault can't be read: {error}") from error
+        _mend(self._backend, error)
 
     def replaced(self) -> bool:
         return False
@@ -150,6 +141,22 @@ class OwnSource:
         self.words.release()
         if isinstance(self.page, mmap):
             self.page.close()
+
+
+def _mend(backend: LmdbBackend, error: Exception) -> None:
+    """The map has grown elsewhere, or slots of readers are left over: then the next try may do."""
+    try:
+        if isinstance(error, lmdb.MapResizedError):
+            backend.env.set_mapsize(0)
+        elif not isinstance(error, lmdb.ReadersFullError):
+            raise backend.failure(error) from error
+        elif not backend.env.reader_check():
+            raise VaultUnusable(
+                f"the vault in {backend.directory.path} has {READERS_MAX} reads under way, as many as it takes: "
+                "finish some of them (an iterator counts until it ends), or try again"
+            ) from error
+    except lmdb.Error as failed:
+        raise backend.failure(failed) from failed
 
 
 class _Shared:

@@ -20,6 +20,7 @@ from vault.directory import DATA, VaultDirectory
 from vault.errors import Denied, Fenced, NotReached, Pending, VaultDamaged, VaultForeign, VaultUnusable
 from vault.fence_file import FENCE_FILE, clock_ns
 from vault.fence_page import FENCE_BYTES, FencePage, FenceState
+from vault.lmdb_backend import READERS_MAX
 from vault.memory_backend import MemoryBackend
 from vault.opening import open_vault
 from vault.reader import VaultReader
@@ -391,6 +392,20 @@ def test_no_reader_holds_on_to_a_snapshot(served: Node) -> None:
         follow(served.vault, served.driver)
     assert served.vault.backend.size_bytes() > grown[-1] * 2, "what the promise is worth"  # type: ignore[attr-defined]
     held.close()  # type: ignore[attr-defined]
+    reader.close()
+
+
+def test_more_reads_at_once_than_the_vault_takes(served: Node) -> None:
+    reader = VaultReader.over(served.vault)
+    held = []
+    with pytest.raises(VaultUnusable, match="finish some of them") as refused:  # noqa: PT012
+        while True:
+            held.append(reader.iterate(b"/s/"))
+            next(held[-1])
+    assert refused.value.retry
+    assert len(held) == READERS_MAX
+    held.clear()
+    assert reader.get(b"/s/a") == b"1"
     reader.close()
 
 
