@@ -23,6 +23,7 @@ class VaultGate:
         """Something is on its way in."""
 
     def enter(self, revisions: Sequence[Revision]) -> int:
+        self._holder.settle()
         free = self._free(revisions) if self._holder.core.gated else len(revisions)
         self.busy = free > 0
         return free
@@ -42,6 +43,7 @@ class VaultGate:
         return len(revisions)
 
     def enter_leap(self, revision: int) -> bool:
+        self._holder.settle()
         allowed = self.allowed()
         self.busy = allowed is None or revision <= allowed
         return self.busy

@@ -56,7 +56,9 @@ class Connection:
     session: Session | None = None
     owed: tuple[Renew, float] | None = None
     renewed: bool = False
-    """It has just been heard of, and hears RR also where nothing strict has been released."""
+    """It has just been heard of, and hears how far things are also where nothing strict has changed."""
+    told: int = -1
+    """Up to where it was staged."""
 
     @property
     def holder(self) -> HolderId | None:
@@ -142,6 +144,7 @@ class Grantor:
             self.core.fenced(holder, message, now)
         elif isinstance(message, Join):
             session.on_join(message)
+            connection.told = -1
         self._soon()
 
     def _on_hello(self, connection: Connection, hello: Hello) -> None:
@@ -153,7 +156,7 @@ class Grantor:
         for other in list(self.connections):
             if other is not connection and other.holder is not None and other.holder.node == hello.holder.node:
                 self._replace(other, hello.holder)
-        connection.owed = None
+        connection.owed, connection.told = None, -1
         connection.session = Session(hello)
         self.connections.add(connection)
         if hello.holder.incarnation:
@@ -235,6 +238,8 @@ class Grantor:
             session = connection.session
             if session is None or not session.holder.incarnation:
                 continue
+            if not connection.renewed and connection.told >= self.core.strict_latest:
+                continue
             wanted = session.next_range(self.core.lm, self.core.rr)
             if wanted is None:
                 continue
@@ -247,6 +252,7 @@ class Grantor:
             else:
                 connection.send(stage)
                 session.sent(wanted)
+                connection.told = wanted.upto
 
     def _stage(self, wanted: StageRange) -> Stage | None:
         """The latest version of each key is enough: what a holder is staged it shows only at its release."""

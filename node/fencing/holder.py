@@ -31,6 +31,9 @@ from vault.vault import Vault
 
 log = logging.getLogger(__name__)
 
+BEHIND_S = 0.1
+"""How long a vault that is too far behind goes on catching up before it asks again."""
+
 Send = Callable[[FromHolder], None]
 
 
@@ -70,6 +73,7 @@ class VaultHolder:
         """Its recovery listeners are at work."""
         self._send: Send | None = None
         self._changed: list[asyncio.Future[None]] = []
+        self._join_at = 0.0
         self._stages: deque[Stage] = deque()
         self._marking: tuple[Mark, int] | None = None
         self.verdicts: dict[str, int] = {}
@@ -175,6 +179,7 @@ class VaultHolder:
             self._tell(self.core.on_welcome(message, now))
             self.welcomed = True
         elif isinstance(message, Behind):
+            self._join_at = now + BEHIND_S
             promise = self.core.on_behind(message, now)
             if promise is not None:
                 self._refuse("its vault is too far behind")
@@ -256,7 +261,8 @@ class VaultHolder:
         """Do what has become possible or due. Called behind everything that may have changed something."""
         now = self._now()
         self._count(now)
-        if self.core.tick(now):
+        self.core.tick(now)
+        if self.core.state is not State.ACTIVE and self._page_serves():
             self._refuse("its lease has run out")
             self._open_gate()
             self._tell(self.core.promise(now))
@@ -270,7 +276,14 @@ class VaultHolder:
         if self._wants_join():
             self._tell(self.core.join(now, self.vault.revision))
 
+    def _page_serves(self) -> bool:
+        """Whatever has fenced the machine, the page has to say so before anything enters the vault."""
+        page = self.vault.page
+        return page is not None and page.fence.state is FenceState.ACTIVE
+
     def _wants_join(self) -> bool:
+        if self._now() < self._join_at:
+            return False
         return self.caught_up and self.incarnation > 0 and self._send is not None and self.core.wants_join
 
     def _activate(self, now: float) -> None:
@@ -298,6 +311,7 @@ class VaultHolder:
         now = self._now()
         if self._send is not None and now >= self.core.next_renewal():
             self._send(self.core.renew(now))
+            self.settle()
 
     # Recovery listeners
 

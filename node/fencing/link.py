@@ -117,6 +117,7 @@ class Link:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(closed.wait(), TICK_S)
         finally:
+            closed.set()
             self._end()
             grantor.lost(connection)
 

@@ -117,8 +117,8 @@ class Registry:
             return
         if standing is Standing.OTHER and not core.registry.leave(who.node, self._now()).now:
             return
-        registration = Registration(who.node, who.vault, hello.lease_s, hello.fences)
-        if await self._write(who.node, value_of(registration), core.term) and core.leads:
+        registration, term = Registration(who.node, who.vault, hello.lease_s, hello.fences), core.term
+        if await self._write(who.node, value_of(registration), term) and core.leads and core.term == term:
             core.registry.register(registration, self._now())
             log.info("%s is registered as a holder, lease %.3f s", who.node, hello.lease_s)
             self._grantor.registered(hello)
@@ -131,7 +131,10 @@ class Registry:
                 if node not in self._grantor.wanted:
                     core.registry.stay(node)
                 continue
-            if core.registry.leave(node, self._now()).now and await self._write(node, b"", core.term):
+            term = core.term
+            if not core.registry.leave(node, self._now()).now or not await self._write(node, b"", term):
+                continue
+            if core.leads and core.term == term:
                 core.registry.unregister(node, self._now())
                 log.info("%s is no holder any more", node)
                 self._grantor.turn()

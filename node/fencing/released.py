@@ -25,7 +25,7 @@ class Released:
 
     def __init__(self, log: StrictLog, now: Callable[[], float]) -> None:
         self.log = log
-        self._now = now
+        self.now = now
         self._waiting: list[tuple[int, int, float, float, Told]] = []
         self._order = count()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -43,7 +43,7 @@ class Released:
         if self.is_released(revision):
             told(True)
             return
-        now = self._now()
+        now = self.now()
         heapq.heappush(self._waiting, (revision, next(self._order), now + timeout_s, now, told))
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
@@ -65,7 +65,7 @@ class Released:
         if not self._waiting:
             return
         point = self.log.point
-        now = self._now()
+        now = self.now()
         while self._waiting and self._waiting[0][0] <= point:
             _, _, _, began, told = heapq.heappop(self._waiting)
             self.waits.observe(now - began)
@@ -73,7 +73,7 @@ class Released:
 
     def _sweep(self) -> None:
         self.wake()
-        now = self._now()
+        now = self.now()
         late = sorted(each for each in self._waiting if each[2] <= now)
         if late:
             self._waiting = [each for each in self._waiting if each[2] > now]

@@ -48,12 +48,15 @@ class StrictAnswers:
         return self.hold(done, timeout_s) if is_strict(request, self.prefixes) else done
 
     def hold(self, done: Done, timeout_s: float) -> Done:
+        """The time for the release is what the proposal has left of it."""
+        until = self.released.now() + timeout_s
+
         def held(outcome: Outcome) -> None:
             if not isinstance(outcome, Applied):
                 done(outcome)
                 return
-            revision = max(map(revision_of, outcome.results), default=0)
-            self.released.when(revision, timeout_s, lambda in_time: done(outcome if in_time else self.late(revision)))
+            revision, left = max(map(revision_of, outcome.results), default=0), until - self.released.now()
+            self.released.when(revision, left, lambda in_time: done(outcome if in_time else self.late(revision)))
 
         return held
 

@@ -51,7 +51,7 @@ class StrictLog:
     def __init__(self, body: Callable[[bytes], tuple[int, bytes]], load: Callable[[], Regions], revision: int) -> None:
         self._body, self._load = body, load
         self._regions = load()
-        self.prefixes: Prefixes = self._regions.strict_prefixes
+        self.prefixes: Prefixes = ()
         """Whatever is strict begins with one of them."""
         self.latest = self._began = self._floor = revision
         self.released: int | None = None
@@ -61,6 +61,7 @@ class StrictLog:
         self._batches: deque[tuple[int, int, tuple[bytes, ...]]] = deque()
         self._former: list[tuple[int, Regions]] = []
         """Regions as they were before a change that is not released: strict is what one of them says."""
+        self._union()
 
     def reset(self, revision: int) -> None:
         """The state was replaced as a whole: nobody knows what has changed."""
@@ -74,7 +75,8 @@ class StrictLog:
 
     def _union(self) -> None:
         everything = (self._regions, *(regions for _, regions in self._former))
-        self.prefixes = tuple(dict.fromkeys(prefix for each in everything for prefix in each.strict_prefixes))
+        found = {prefix for each in everything for prefix in each.strict_prefixes}
+        self.prefixes = tuple(sorted(prefix for prefix in found if not _covered(prefix, found)))
 
     def is_strict(self, key: bytes) -> bool:
         return self._regions.is_strict(key) or any(regions.is_strict(key) for _, regions in self._former)
@@ -162,3 +164,8 @@ class StrictLog:
 
     def read(self, keys: Iterable[bytes]) -> list[Change]:
         return sorted(Change(revision, key, body) for key in set(keys) for revision, body in [self._body(key)])
+
+
+def _covered(prefix: bytes, by: set[bytes]) -> bool:
+    """Whether a shorter one says it already: every key that is written is compared with all of them."""
+    return any(prefix != other and prefix.startswith(other) for other in by)

@@ -7,12 +7,13 @@ T_proceed is 3.31 s with the times of the product.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.support.fence_history import Told, violations
 from tests.support.fencing_cluster import KEY, History, lease, make_strict, now, serving
-from tests.support.processes import Cluster, until
+from tests.support.processes import Cluster, FollowerProcess, until
 
 pytestmark = pytest.mark.e2e
 
@@ -123,3 +124,77 @@ async def test_fenced_reads_over_http_and_who_is_asked_for_what_is_not_there(new
     missing = await cluster.nodes[0].get("/v1/fenced/%2Fstrict%2Fnothing")
     assert missing is not None
     assert (missing["http_status"], missing["code"]) == (404, "key-not-found")
+
+
+@pytest.mark.parametrize("fault", ["release_without_stage", "answer_at_commit"])
+async def test_the_checker_sees_a_planted_fault(new_cluster: NewCluster, fault: str) -> None:
+    cluster = new_cluster()
+    for node in cluster.nodes:
+        node.program = ["-m", "tests.support.planted_fence", fault, "node.cli"]
+    cluster.start()
+    await cluster.ready()
+    await serving(cluster.nodes)
+    await make_strict(cluster.nodes[0])
+    async with History(cluster, cluster.nodes, lambda: cluster.nodes[0]) as history:
+        await history.writes(600)
+    with pytest.raises(AssertionError, match="had been told"):
+        history.check(at_least=1)
+
+
+async def test_a_holder_whose_heartbeats_work_and_whose_stages_get_lost_is_fenced_and_blocks_nobody(
+    new_cluster: NewCluster,
+) -> None:
+    """F5, F11: it can't renew what it has not staged, so each write waits until its lease is over, and no longer."""
+    cluster = new_cluster()
+    deaf = cluster.nodes[1]
+    deaf.program = ["-m", "tests.support.planted_fence", "stages_lost", "node.cli"]
+    cluster.start()
+    await cluster.ready()
+    await serving(cluster.nodes)
+    if await cluster.leader() is deaf:
+        moved = await deaf.ask("POST", "/v1/leader/transfer", {})
+        assert (moved or {}).get("http_status") == 200
+        await serving([node for node in cluster.nodes if node is not deaf])
+    await make_strict(cluster.nodes[0])
+    history = History(cluster, cluster.nodes, lambda: cluster.nodes[0])
+    with history.readers():
+        for value in range(1, 5):
+            began = now()
+            answer = await cluster.nodes[0].put(KEY, str(value))
+            assert (answer or {}).get("http_status") == 200, answer
+            assert now() - began < STALL_S
+            history.answered.append(Told(began, now(), value, "the writer"))
+    assert all([(await lease(node))["serves"] for node in cluster.nodes if node is not deaf])
+    history.check(at_least=1)
+
+
+async def test_a_node_that_follows_serves_fenced_reads_and_stalls_writes_no_longer_than_another(
+    new_cluster: NewCluster, tmp_path: Path
+) -> None:
+    """It is no member of the Raft group, and a holder as every other node; also over a change of leader."""
+    cluster = await started(new_cluster)
+    follower = FollowerProcess(tmp_path, "f1", join=cluster.nodes[0].http)
+    try:
+        follower.start()
+        await until(follower.ready, "f1 being ready")
+        await serving([follower])
+        async with History(cluster, [*cluster.nodes, follower], lambda: cluster.nodes[0]) as history:
+            moved = await cluster.nodes[0].ask("POST", "/v1/leader/transfer", {})
+            assert (moved or {}).get("http_status") == 200
+            await history.writes(100)
+            await serving([follower])
+            read = await follower.get(f"/v1/fenced/{KEY.replace('/', '%2F')}") or {}
+            assert int(read["kv"]["value"]) > 0
+            assert await history.longest_stall(follower.stop) < 0.3
+            follower.start()
+            await until(follower.ready, "f1 being ready again")
+            await serving([follower])
+
+            async def kill() -> None:
+                follower.kill()
+
+            assert await history.longest_stall(kill) < STALL_S
+            assert not history.failures
+        history.check()
+    finally:
+        follower.kill()

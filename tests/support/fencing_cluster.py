@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -54,6 +55,20 @@ class History(AbstractAsyncContextManager["History"]):
             arguments = ["-m", "tests.support.fence_reader", str(vault), KEY, str(file)]
             self._readers.append(subprocess.Popen([sys.executable, *arguments]))
 
+    @contextlib.contextmanager
+    def readers(self) -> Iterator[None]:
+        """The readers alone: somebody else writes."""
+        self._start_readers()
+        try:
+            yield
+        finally:
+            self._stop_readers()
+
+    def _stop_readers(self) -> None:
+        for reader in self._readers:
+            reader.kill()
+            reader.wait()
+
     async def __aenter__(self) -> History:
         self._start_readers()
         self._task = asyncio.create_task(self._write())
@@ -64,9 +79,7 @@ class History(AbstractAsyncContextManager["History"]):
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for reader in self._readers:
-            reader.kill()
-            reader.wait()
+        self._stop_readers()
 
     def _file(self, node: NodeProcess) -> Any:
         return self._cluster.folder / f"reads-{node.id}.txt"
