@@ -18,7 +18,7 @@ from node.topology.records import Role, Standing
 from node.topology.registrar import Registrar
 from node.topology.verdicts import JoinRequest, Presence, Reason
 from node.topology.view import logical_view, node_of, rules_of
-from raftgroup.errors import OutcomeUnknown
+from raftgroup.errors import OutcomeUnknown, Unavailable
 from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.waiting import until
 
@@ -237,6 +237,28 @@ async def test_before_the_cluster_is_initialized_a_request_waits(world: World) -
     with pytest.raises(JoinLater, match="not initialized"):
         await world.registrar.join(REQUEST)
     assert not (await world.registrar.state()).initialized
+
+
+@pytest.mark.parametrize("standing", [Standing.VALIDATED, Standing.ACTIVE, Standing.GONE])
+async def test_a_member_without_a_majority_decides_nothing_on_what_it_knew(world: World, standing: Standing) -> None:
+    """Its records may be old: neither a repeated answer nor a refusal comes out of them."""
+    await initialized(world)
+    world.physical["n7"] = Presence("i1", True)
+    record = await world.registrar.join(REQUEST)
+    if standing is not Standing.VALIDATED:
+        await world.registrar.recovered("n7", "i1", record.incarnation, 1)
+    if standing is Standing.GONE:
+        await world.registrar.leave("n7", "i1")
+    world.group.leading = False
+    for ask in (
+        world.registrar.join(REQUEST),
+        world.registrar.join(replace(REQUEST, token="guess")),
+        world.registrar.recovered("n7", "i1", record.incarnation, 1),
+        world.registrar.recovered("n7", "i1", record.incarnation + 1, 1),
+        world.registrar.leave("n7", "i1"),
+    ):
+        with pytest.raises(Unavailable):
+            await ask
 
 
 async def test_users_see_nothing_of_it_in_ranges_and_revisions(world: World) -> None:
