@@ -108,14 +108,14 @@ def shorten(scope: Scope, steps: list[Step]) -> list[Step]:
 
 def explore(scope: Scope, depth: int, states_max: int) -> tuple[Found | None, int, bool]:
     """Every way of so many steps, going on from equal worlds only once: what is stale, how many worlds, whether that
-    was all of them."""
+    was all of them. With `scope.moves`, only of these moves."""
     start = begin(scope)
     came: dict[Any, tuple[Any, Step] | None] = {freeze(start): None}
     frontier = [(start, next(iter(came)))]
     for _ in range(depth):
         following: list[tuple[World, Any]] = []
         for world, place in frontier:
-            for move in MOVES:
+            for move in scope.moves or MOVES:
                 for number, option in enumerate(world.options(move)):
                     after = clone(world)
                     try:
