@@ -30,6 +30,7 @@ from catalog.procedures import (
     rolled_back,
     submitted,
 )
+from metastore.errors import QuotaExceeded
 from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn, prefix_end
 from metastore.results import KeyValue, RangeResult
 
@@ -245,7 +246,10 @@ class Engine:
         return False
 
     async def _destroy(self, procedure: Procedure) -> bool:
-        """One batch, or the end. After it every prefix is empty: the transaction that ends it compares that."""
+        """One batch, or the end. After it every prefix is empty: the transaction that ends it compares that.
+
+        A full store takes no records, but still deletes: it is to become empty by this.
+        """
         for gone, prefix in enumerate(procedure.destroy[procedure.gone :], procedure.gone):
             start = prefix.encode()
             read = Range(start, prefix_end(start), limit=BATCH_ROWS, keys_only=True, exact_count=False)
@@ -253,7 +257,10 @@ class Engine:
             if found:
                 after = destroyed(procedure, gone, len(found), self._actor())
                 removal = DeleteRange(found[0].key, found[-1].key + b"\0")
-                return await self._write(procedure, [removal, Put(procedure.key, to_bytes(after))])
+                try:
+                    return await self._write(procedure, [removal, Put(procedure.key, to_bytes(after))])
+                except QuotaExceeded:
+                    return await self._write(procedure, [removal])
         after = finished(procedure, self._actor())
         if await self._end(procedure, after, procedure.finish, are_empty(procedure.destroy)):
             return True

@@ -16,7 +16,7 @@ from catalog import keys
 from catalog.engine import Engine, Pending
 from catalog.errors import DamagedRow, NoSuchProcedure
 from catalog.procedures import State
-from metastore.errors import Compacted
+from metastore.errors import Compacted, MetastoreError
 from metastore.requests import WatchRequest, prefix_end
 from node.service import Service
 from node.watching import Progress
@@ -112,6 +112,8 @@ class Runner:
                 return
             except (RaftError, Pending) as error:
                 log.debug("procedure %s goes on later: %s", id_, error)
+            except MetastoreError as error:
+                log.warning("procedure %s goes on later: %s", id_, error)
             except Exception:
                 log.exception("procedure %s goes on later", id_)
             await asyncio.sleep(retry_s)

@@ -11,7 +11,9 @@ import pytest
 from catalog import keys
 from catalog.errors import Busy, NotCancellable
 from catalog.procedures import Procedure, State
-from metastore.requests import Txn
+from metastore.errors import QuotaExceeded
+from metastore.limits import Limits
+from metastore.requests import Compact, DisarmAlarm, Txn
 from metastore.results import TxnResult
 from tests.support.catalog_world import CASES, DB, TABLE, CatalogWorld, Crash, Operation, prepared_at, world_for
 
@@ -162,6 +164,30 @@ async def test_rows_that_appear_behind_the_back_of_the_delete_are_found() -> Non
     done = await world.do("drop-table", "victim", table="plant.readings")
     assert (done.state, done.destroyed) == (State.DONE, 19)
     assert rows_of_table(world, data) == 0
+
+
+async def test_a_drop_goes_on_in_a_full_store_and_empties_it() -> None:
+    """M8: a store at its quota takes deletes only; the one that would make room must not wait for room."""
+    world = CatalogWorld(limits=Limits(quota_bytes=400_000))
+    await world.do_all([DB, TABLE])
+    data = world.row(keys.at(keys.TABLES, "plant.readings"))["data"]
+    await world.submit("victim", "drop-table", table="plant.readings")
+    engine = world.engine()
+    while (procedure := await engine.read("victim")).state is not State.DESTROYING:
+        await engine._advance(procedure)
+    number = 0
+    while not world.store.alarm:
+        world.put(f"{data}m1/{number:05}".encode(), b"x" * 1000)
+        number += 1
+    with pytest.raises(QuotaExceeded):
+        await engine.run("victim")
+    assert rows_of_table(world, data) == 0
+    assert world.procedures()["victim"].state is State.DESTROYING
+    world.apply(Compact(world.store.revision))
+    while world.store.alarm:
+        world.store.collect()
+        world.apply(DisarmAlarm())
+    assert (await engine.run("victim")).state is State.DONE
 
 
 # Two at a time.

@@ -21,6 +21,7 @@ from catalog.ports import ReleaseRefused
 from catalog.procedure_record import from_bytes
 from catalog.procedures import NEXT, Procedure, State
 from metastore.codec import decode_result, encode_command
+from metastore.limits import Limits
 from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
 from metastore.requests import Command, DeleteRange, Put, Range, Txn, prefix_end
@@ -44,8 +45,8 @@ class CatalogWorld:
     """`calls` counts what the engine asked for. `crash_at`: the number of the call that it dies at, `crash_after`: with
     the effect of it done. `holding`: `released` waits; `refusing`: it raises."""
 
-    def __init__(self, seed: int | None = None) -> None:
-        self.store = MetaStore(MemoryMap())
+    def __init__(self, seed: int | None = None, limits: Limits | None = None) -> None:
+        self.store = MetaStore(MemoryMap(), limits)
         self.store.lead(0.0, 0)
         self.calls = 0
         self.crash_at = 0
