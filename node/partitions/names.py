@@ -25,6 +25,8 @@ SIZE_BYTES_MAX = 64 << 20
 NAME = re.compile(r"([a-z][a-z0-9_]{0,62})/(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))", re.ASCII)
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 SHOWN = 80
+TRASH = "trash/"
+"""What is past its time is here for a while, in the folder of the partitions."""
 
 
 @dataclass(frozen=True, slots=True)
