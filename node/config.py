@@ -145,6 +145,8 @@ class NodeConfig:
     `scenarios`: run scenarios that are asked for over HTTP also where that listens beyond loopback.
     `partitions`: keep copies of the partitions that are assigned to this node, from `partitions_origin` (None: the
     installed data set) where no other node has them. A member's vault takes every single revision then.
+    `partitions_look_s`: how often it is looked which of them are past their time. `partitions_trash_s`: for how long
+    those stay in the trash at least before they are removed for good.
     `authorization` "auto": on where a client port listens beyond loopback. `root_password_file`: makes the user root
     in a cluster that has no users.
     `swim` None: at the port of `peer`, by UDP. `seeds` empty: where the other founding members are by that rule.
@@ -166,6 +168,8 @@ class NodeConfig:
     scenarios: bool = False
     partitions: bool = False
     partitions_origin: Path | None = None
+    partitions_look_s: float = 10.0
+    partitions_trash_s: float = 600.0
     catch_up_difference: int = 100
     advertise_host: str | None = None
     insecure_listen: bool = False
@@ -260,6 +264,8 @@ class NodeConfig:
 
     def _check_membership(self) -> None:
         _between("catch-up-difference", self.catch_up_difference, 0, 10**12)
+        _between("partitions-look-s", self.partitions_look_s, 0.1, 86_400)
+        _between("partitions-trash-s", self.partitions_trash_s, 0, 10**9)
         if self.follow and self.initial_cluster:
             raise ConfigError(
                 "follow: a node that follows is no founding member; leave initial-cluster away, and name nodes of the "

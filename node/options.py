@@ -134,6 +134,8 @@ OPTIONS = (
     Option("scenarios", "scenarios", read_flag, "Run scenarios over HTTP also beyond loopback.", flag=True),
     Option("partitions", "partitions", read_flag, "Keep copies of the partitions assigned to this node.", flag=True),
     Option("partitions-origin", "partitions_origin", Path, "Folder of the data set; the installed one if not given."),
+    Option("partitions-look-s", "partitions_look_s", read_float, "Time between looks for what is past its TTL."),
+    Option("partitions-trash-s", "partitions_trash_s", read_float, "Time it stays in the trash before it is removed."),
     Option("catch-up-difference", "catch_up_difference", read_int, "LM - LV at which a node has caught up."),
     Option("advertise-host", "advertise_host", str, "Host under which other machines reach this node."),
     Option("insecure-listen", "insecure_listen", read_flag, "Listen beyond loopback without TLS.", flag=True),

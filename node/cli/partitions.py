@@ -21,7 +21,11 @@ TIMEOUT_S = 3.0
 
 @click.group()
 def partitions() -> None:
-    """Copies of the demo catalog's partitions, on the nodes that run with --partitions."""
+    """Copies of the demo catalog's partitions, on the nodes that run with --partitions.
+
+    They are removed when they are past the TTL rule of demo.TABLE, or of demo (palisade catalog set-ttl), and come back
+    when it is lifted.
+    """
 
 
 @partitions.command("assign")
@@ -57,7 +61,10 @@ def assign(session: Session, replicas: int, prefix: str, nodes: str | None) -> N
 @partitions.command("list")
 @client_options
 def list_(session: Session) -> None:
-    """Show for each node how many partitions are assigned to it, are there, and are missing, and why."""
+    """Show for each node how many partitions are assigned to it, are there, and are missing, and why.
+
+    Expired: past their TTL, and not there. Trashed: past their TTL, and still in the trash of the node.
+    """
     from node.partitions.assigning import assigned_by_node
     from node.partitions.names import ASSIGNMENTS
     from node.partitions.view import HEADER, node_summary, summary_row

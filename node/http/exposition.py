@@ -11,14 +11,16 @@ from catalog.procedures import ENDED
 from node.catalog.runner import Runner
 from node.cluster_view import not_ready
 from node.http.families import counter, counters, gauge, gauges, histogram
+from node.http.partition_families import partition_families
 from node.http.vault_exposition import info, recovery_families, topology_families
+from node.partitions.holder import PartitionHolder
 from node.service import Service
 from raftgroup.role import Role
 
 
 class Exposition(Collector):
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, partitions: PartitionHolder | None = None) -> None:
+        self._service, self._partitions = service, partitions
 
     def collect(self) -> Iterator[Metric]:
         yield from self._node()
@@ -31,6 +33,7 @@ class Exposition(Collector):
             yield from topology_families(self._service.topology)
         yield from recovery_families(self._service.vault)
         yield from self._service.fencing_families()
+        yield from partition_families(self._partitions)
 
     def describe(self) -> Iterator[Metric]:
         return iter(())

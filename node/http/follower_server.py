@@ -14,6 +14,7 @@ from node.fencing.fenced_reads import FencedReads
 from node.fencing.short_view import short_view
 from node.http.health import Health
 from node.http.openapi import Kind
+from node.http.partition_families import partition_families
 from node.http.v1_fenced import FencedRoutes
 from node.http.v1_fencing import FencingRoutes, View
 from node.http.v1_keys import answer
@@ -52,7 +53,11 @@ class FollowerServer:
             return not_active(topology)
 
         fenced_routes = FencedRoutes(fenced or FencedReads(lambda: None))
-        metrics = VaultExposition(config.id, lambda: not reasons(), face, topology, families)
+
+        def more() -> list[Metric]:
+            return [*families(), *partition_families(partitions)]
+
+        metrics = VaultExposition(config.id, lambda: not reasons(), face, topology, more)
         self._server = VaultServer(
             Health(Kind.FOLLOWER, reasons, metrics, topology.refresh),
             lambda: follower_status(config, topology, face, fencing),

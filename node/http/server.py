@@ -125,7 +125,7 @@ class HttpServer:
         app[HTTP_LIMITS] = self._limits
         app[STREAMS] = set()
         service = self._service
-        app.add_routes(Health(Kind.MEMBER, partial(not_ready, service), Exposition(service)).routes())
+        app.add_routes(Health(Kind.MEMBER, partial(not_ready, service), Exposition(service, self._partitions)).routes())
         app.add_routes(LoginRoutes(service, self._authorizer).routes())
         app.add_routes(Keys(service).routes())
         app.add_routes(Watches(service, progress_s).routes())

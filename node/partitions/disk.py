@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+
+from node.partitions.names import TRASH
 
 
 class FolderDisk:
@@ -16,7 +19,11 @@ class FolderDisk:
         return await asyncio.to_thread(self._names)
 
     def _names(self) -> list[str]:
-        return [each.name for each in self._folder.iterdir()] if self._folder.exists() else []
+        trash = self._folder / TRASH
+        if not self._folder.exists():
+            return []
+        here = [each.name for each in self._folder.iterdir() if each != trash]
+        return here + ([TRASH + each.name for each in trash.iterdir()] if trash.is_dir() else [])
 
     async def read(self, file: str, limit: int) -> bytes:
         return await asyncio.to_thread(self._read, file, limit)
@@ -37,3 +44,24 @@ class FolderDisk:
 
     async def remove(self, file: str) -> None:
         await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
+
+    async def rename_if(self, old: str, new: str, still: Callable[[], bool]) -> bool:
+        return await asyncio.to_thread(self._rename_if, self._folder / old, self._folder / new, still)
+
+    @staticmethod
+    def _rename_if(old: Path, new: Path, still: Callable[[], bool]) -> bool:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        if not still():
+            return False
+        old.replace(new)
+        return True
+
+    async def remove_if(self, file: str, still: Callable[[], bool]) -> bool:
+        return await asyncio.to_thread(self._remove_if, self._folder / file, still)
+
+    @staticmethod
+    def _remove_if(path: Path, still: Callable[[], bool]) -> bool:
+        if not still():
+            return False
+        path.unlink(missing_ok=True)
+        return True

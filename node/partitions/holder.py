@@ -7,9 +7,9 @@ What holds, and why:
 - A partition that can't be had now keeps nobody from anything: it is missing, with the reason, and tried again.
 - Only one of both works on the files at a time.
 
-Retention will be here: `is_expired` says which partitions are past their time, by a rule that is read through the
-fence, and is false where the rule can't be read. What is expired counts as not assigned, for both ways alike: it goes
-by the same step, and does not come back.
+- What is past its time (`is_expired`) is not missing: it is not fetched. Nothing here removes it for that, though: that
+  is for retention alone, which reads its rule through the fence (`retention_worker.py`). So a stale rule can at most
+  delay a fetch. What is in the trash and wanted again is taken from there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from node.components.lifecycle import Component
 from node.components.listeners import Listeners, Told
@@ -48,6 +49,9 @@ class Places(Protocol):
     def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[Source]: ...
 
 
+NO_RETENTION = {"works": False, "why": "there is no retention on this node", "passes": 0, "refused": 0}
+
+
 def never(name: str) -> bool:
     """Nothing is past its time."""
     return False
@@ -59,6 +63,9 @@ class Tally:
 
     fetched: int = 0
     evicted: int = 0
+    trashed: int = 0
+    purged: int = 0
+    restored: int = 0
     trouble: dict[str, str] = field(default_factory=dict)
 
 
@@ -71,6 +78,7 @@ class PartitionHolder(Component):
         self.tally = Tally()
         self.wanted: dict[str, Wanted] = {}
         self.is_expired: Callable[[str], bool] = never
+        self.retention_view: Callable[[], Mapping[str, Any]] = lambda: NO_RETENTION
         self._places = places
         self._listeners = listeners
         self._prefix = own_prefix(node)
@@ -134,10 +142,11 @@ class PartitionHolder(Component):
 
     async def _settle(self) -> bool:
         """One pass over what is here and what belongs here. Whether they are the same now."""
-        plan = plan_eviction(0, self.shelf.versions(), self._digests())
+        await self._clear_trash()
+        plan = plan_eviction(0, self.shelf.versions(), self._expected(self.wanted))
         if not plan.steps:
-            self.tally.trouble.clear()
-            return True
+            self._forget_what_is_over()
+            return not self.tally.trouble
         fetches = deque(step for step in plan.steps if step.action is Action.FETCH)
         for step in plan.steps:
             if step.action is Action.EVICT:
@@ -146,8 +155,20 @@ class PartitionHolder(Component):
         async with asyncio.TaskGroup() as group:
             for _ in range(FETCHES):
                 group.create_task(self._fetch_some(fetches, progress))
-        self.tally.trouble = {name: why for name, why in self.tally.trouble.items() if self._is_open(name)}
+        self._forget_what_is_over()
         return not self.tally.trouble
+
+    def _forget_what_is_over(self) -> None:
+        self.tally.trouble = {name: why for name, why in self.tally.trouble.items() if self._is_open(name)}
+
+    async def _clear_trash(self) -> None:
+        """Of what is not assigned here any more: it goes as what is not in the trash does."""
+        for name in [name for name in self.shelf.trashed if self._is_open(name)]:
+            try:
+                async with self._files:
+                    await self.shelf.purge(name, partial(self._is_open, name))
+            except PartitionError as error:
+                self._note_trouble(name, error)
 
     async def _fetch_some(self, fetches: deque[Step], progress: Progress) -> None:
         while fetches:
@@ -160,7 +181,7 @@ class PartitionHolder(Component):
         try:
             if step.action is Action.EVICT and not self._belongs(step.name):
                 await self.evict(step.name)
-            elif step.action is Action.FETCH and wanted is not None:
+            elif step.action is Action.FETCH and wanted is not None and not self.is_expired(step.name):
                 await self._bring(step.name, wanted)
         except PartitionError as error:
             self._note_trouble(step.name, error)
@@ -170,16 +191,24 @@ class PartitionHolder(Component):
             log.warning("%s", error)
         self.tally.trouble[name] = str(error)
 
-    def _digests(self) -> dict[str, str]:
-        return {name: wanted.digest for name, wanted in self.wanted.items() if not self.is_expired(name)}
+    def _expected(self, assigned: Mapping[str, Wanted]) -> dict[str, str]:
+        """What is to be here: of what is past its time only what is here anyway."""
+        return {
+            name: wanted.digest
+            for name, wanted in assigned.items()
+            if self.shelf.has(name, wanted.digest) or not self.is_expired(name)
+        }
 
     def _belongs(self, name: str) -> bool:
         """Whether what is here is what is assigned here."""
         wanted = self.wanted.get(name)
-        return wanted is not None and not self.is_expired(name) and self.shelf.has(name, wanted.digest)
+        return wanted is not None and self.shelf.has(name, wanted.digest)
 
     def _is_open(self, name: str) -> bool:
-        return (name in self.wanted or name in self.shelf.held) and not self._belongs(name)
+        if name in self.shelf.trashed:
+            return self.wanted.get(name) != self.shelf.trashed[name]
+        is_missing = name in self.wanted and not self.is_expired(name)
+        return (is_missing or name in self.shelf.held) and not self._belongs(name)
 
     # What recovery calls its resources.
 
@@ -196,7 +225,7 @@ class PartitionHolder(Component):
         return self.shelf.versions()
 
     async def assigned(self) -> dict[str, str]:
-        return {name: wanted.digest for name, wanted in self.assignments().items() if not self.is_expired(name)}
+        return self._expected(self.assignments())
 
     def assignments(self) -> dict[str, Wanted]:
         """Of this node, as its vault has them; what can't be read is left out, and said."""
@@ -226,13 +255,44 @@ class PartitionHolder(Component):
             raise ResourceMissing(str(error)) from error
 
     async def _bring(self, name: str, wanted: Wanted) -> None:
-        if self.shelf.has(name, wanted.digest):
+        if self.shelf.has(name, wanted.digest) or await self._restored(name, wanted):
             return
         content = await fetch(name, wanted, self._places.sources(name, wanted, self.vault))
         async with self._files:
             await self.shelf.put(name, wanted, content)
         self.tally.fetched += 1
         self.tally.trouble.pop(name, None)
+
+    async def _restored(self, name: str, wanted: Wanted) -> bool:
+        """Out of the trash, where it is there in this version."""
+        if self.shelf.trashed.get(name) != wanted:
+            return False
+        async with self._files:
+            await self.shelf.restore(name)
+        self.tally.restored += 1
+        self.tally.trouble.pop(name, None)
+        log.info("partition %s is not past its time any more, and is back from the trash", name)
+        return True
+
+    # What retention wants of it.
+
+    async def trash(self, name: str, still: Callable[[], bool]) -> bool:
+        """Raises NotRemoved, and what `still` raises; it is asked directly before the file is moved."""
+        async with self._files:
+            done = name in self.shelf.held and await self.shelf.trash(name, still)
+        self.tally.trashed += done
+        return done
+
+    async def purge(self, name: str, still: Callable[[], bool]) -> bool:
+        """As `trash`, for good, and only of what is in the trash."""
+        async with self._files:
+            done = name in self.shelf.trashed and await self.shelf.purge(name, still)
+        self.tally.purged += done
+        return done
+
+    def wake(self) -> None:
+        """What is past its time may have changed."""
+        self._news.set()
 
     # What others want of it.
 

@@ -6,7 +6,9 @@ What holds, and why:
 - A file has its final name only when all of it is there: it is written under another one and renamed. What a crash
   leaves under the other name is removed at the next start. Nothing is synced: a file that a loss of power has torn
   has another digest, and digests are what the next start believes.
-- Nothing is ever removed but by `drop`: who takes data away for another reason (retention) goes through it as well.
+- Nothing is ever removed but by `drop` and `purge`. What is past its time is moved into the trash, which `restore`
+  undoes, and purged out of it later; for both, whoever asks is asked again in the thread that acts, with nothing in
+  between: so a node that was paused acts on nothing that it knew before (issue 4, F11).
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from node.partitions.errors import BadPartition, NoSuchPartition, NotFetched, NotRemoved
-from node.partitions.names import SIZE_BYTES_MAX, Wanted, checked_name, table_and_day
+from node.partitions.names import SIZE_BYTES_MAX, TRASH, Wanted, checked_name, table_and_day
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +31,10 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 class Disk(Protocol):
     """One folder. Every method may raise OSError; each is one step, and a crash may leave any of them half done."""
 
-    async def names(self) -> list[str]: ...
+    async def names(self) -> list[str]:
+        """The files, those in its trash with TRASH in front."""
+        ...
+
     async def read(self, file: str, limit: int) -> bytes:
         """At most `limit` bytes. Raises FileNotFoundError."""
         ...
@@ -42,30 +48,43 @@ class Disk(Protocol):
         """It is gone afterwards, whether it was there or not."""
         ...
 
+    async def rename_if(self, old: str, new: str, still: Callable[[], bool]) -> bool:
+        """As `rename`, if `still()` says so directly before it; what that raises, this raises. Whether it was done."""
+        ...
+
+    async def remove_if(self, file: str, still: Callable[[], bool]) -> bool:
+        """As `remove`, in the same manner."""
+        ...
+
 
 class Shelf:
-    """`held`: what is here, by name, as of the last `scan` and what was done since."""
+    """`held`: what is here, by name, as of the last `scan` and what was done since; `trashed`: what is in the trash."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.held: dict[str, Wanted] = {}
+        self.trashed: dict[str, Wanted] = {}
         self._written = 0
 
     async def scan(self) -> None:
         """Read everything; remove what was half written. A file that is no partition is left alone. Raises OSError."""
-        found: dict[str, Wanted] = {}
+        held: dict[str, Wanted] = {}
+        trashed: dict[str, Wanted] = {}
         for file in sorted(await self.disk.names()):
             if file.startswith(INCOMING):
                 await self.disk.remove(file)
-            elif (name := name_in(file)) is None:
+            elif (name := name_in(file.removeprefix(TRASH))) is None:
                 log.warning("%s in the folder of the partitions is no partition; it is left alone", file[:80])
             else:
-                try:
-                    found[name] = version_of(await self.disk.read(file, SIZE_BYTES_MAX + 1))
-                except (OSError, BadPartition) as error:
-                    log.warning("partition %s can't be read, and is fetched anew: %s", name, error)
-                    found[name] = UNREADABLE
-        self.held = found
+                (trashed if file.startswith(TRASH) else held)[name] = await self._version(file)
+        self.held, self.trashed = held, trashed
+
+    async def _version(self, file: str) -> Wanted:
+        try:
+            return version_of(await self.disk.read(file, SIZE_BYTES_MAX + 1))
+        except (OSError, BadPartition) as error:
+            log.warning("partition %s can't be read, and is fetched anew if it is wanted: %s", file, error)
+            return UNREADABLE
 
     def versions(self) -> dict[str, str]:
         """Version by name; empty for what can't be right."""
@@ -103,6 +122,39 @@ class Shelf:
             if held is not None:
                 self.held[name] = UNREADABLE
             raise NotRemoved(f"partition {name} can't be removed: {error}; check the rights of its folder") from error
+
+    async def trash(self, name: str, still: Callable[[], bool]) -> bool:
+        """It is not served any more, and can come back. Whether that was done. Raises NotRemoved, and as `still`."""
+        held = self.held.pop(name)
+        done = False
+        try:
+            done = await self.disk.rename_if(file_of(name), TRASH + file_of(name), still)
+        except OSError as error:
+            raise NotRemoved(f"partition {name} can't be moved into the trash: {error}; check its folder") from error
+        finally:
+            (self.trashed if done else self.held)[name] = held
+        return done
+
+    async def purge(self, name: str, still: Callable[[], bool]) -> bool:
+        """For good, out of the trash. Whether that was done. Raises NotRemoved, and as `still`."""
+        try:
+            done = await self.disk.remove_if(TRASH + file_of(name), still)
+        except OSError as error:
+            raise NotRemoved(f"partition {name} can't be removed from the trash: {error}; check its folder") from error
+        if done:
+            self.trashed.pop(name, None)
+        return done
+
+    async def restore(self, name: str) -> None:
+        """Out of the trash. Raises NotFetched."""
+        try:
+            await self.disk.rename(TRASH + file_of(name), file_of(name))
+        except FileNotFoundError as error:
+            self.trashed.pop(name, None)
+            raise NotFetched(f"partition {name} is not in the trash any more; it is fetched") from error
+        except OSError as error:
+            raise NotFetched(f"partition {name} can't be taken out of the trash: {error}; check its folder") from error
+        self.held[name] = self.trashed.pop(name)
 
     async def read(self, name: str, digest: str | None = None) -> tuple[bytes, Wanted]:
         """Raises NoSuchPartition; also for one that turns out to be damaged, which is forgotten then."""

@@ -6,47 +6,76 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from node.partitions.holder import PartitionHolder
-from node.partitions.names import Wanted, table_and_day
+from node.partitions.holder import NO_RETENTION, PartitionHolder
+from node.partitions.names import table_and_day
 
-HEADER = ["node", "assigned", "local", "missing", "bytes", "why"]
+HEADER = ["node", "assigned", "local", "missing", "expired", "trashed", "bytes", "why"]
+STATES = ("missing", "extra", "expired", "trashed", "local")
+"""What is missing is listed first."""
+COUNTS = ("assigned", *STATES, "bytes", "trash_bytes", "fetched", "evicted", "trashings", "purged", "restored")
 UNKNOWN = "?"
+SUMMED = ("local", "missing", "expired", "trashed", "bytes")
 
 
 def partitions_view(node: str, holder: PartitionHolder | None, limit: int) -> dict[str, Any]:
     """Shape `Partitions` of the API, what is missing first. `holder` None: the node keeps none."""
     if holder is None:
-        counts = dict.fromkeys(("assigned", "local", "missing", "extra", "bytes", "fetched", "evicted"), 0)
-        return {"node": node, "keeps": False, "revision": 0, **counts, "partitions": []}
-    rows = sorted(_rows(holder), key=lambda row: (row["state"] == "local", row["table"], row["day"]))
-    states = [row["state"] for row in rows]
+        counts = dict.fromkeys(COUNTS, 0)
+        return {"node": node, "keeps": False, "revision": 0, **counts, "retention": NO_RETENTION, "partitions": []}
+    rows = sorted(_rows(holder), key=lambda row: (STATES.index(row["state"]), row["table"], row["day"]))
+    tally = holder.tally
     return {
         "node": node,
         "keeps": True,
         "revision": holder.revision,
         "assigned": len(holder.wanted),
-        **{state: states.count(state) for state in ("local", "missing", "extra")},
+        **counts_of(holder),
         "bytes": sum(held.size_bytes for held in holder.shelf.held.values()),
-        "fetched": holder.tally.fetched,
-        "evicted": holder.tally.evicted,
+        "trash_bytes": sum(held.size_bytes for held in holder.shelf.trashed.values()),
+        "fetched": tally.fetched,
+        "evicted": tally.evicted,
+        "trashings": tally.trashed,
+        "purged": tally.purged,
+        "restored": tally.restored,
+        "retention": holder.retention_view(),
         "partitions": list(islice(rows, limit)),
     }
 
 
+def counts_of(holder: PartitionHolder) -> dict[str, int]:
+    """How many partitions of this node are in which state."""
+    states = [state_of(name, holder) for name in _names(holder)]
+    return {state: states.count(state) for state in STATES}
+
+
+def _names(holder: PartitionHolder) -> set[str]:
+    return holder.wanted.keys() | holder.shelf.held.keys() | holder.shelf.trashed.keys()
+
+
+def state_of(name: str, holder: PartitionHolder) -> str:
+    """'extra': it is here, and not assigned here; it is on its way out. 'expired': past its time, and not here."""
+    wanted = holder.wanted.get(name)
+    if wanted is None:
+        return "extra"
+    if holder.shelf.has(name, wanted.digest):
+        return "local"
+    if name in holder.shelf.trashed:
+        return "trashed"
+    return "expired" if holder.is_expired(name) else "missing"
+
+
 def _rows(holder: PartitionHolder) -> list[dict[str, Any]]:
-    names = holder.wanted.keys() | holder.shelf.held.keys()
-    return [_row(name, holder.wanted.get(name), holder) for name in names]
+    return [_row(name, holder) for name in _names(holder)]
 
 
-def _row(name: str, wanted: Wanted | None, holder: PartitionHolder) -> dict[str, Any]:
-    """'extra': it is here, and not assigned here; it is on its way out."""
-    here = wanted is not None and holder.shelf.has(name, wanted.digest)
-    known = wanted or holder.shelf.held[name]
+def _row(name: str, holder: PartitionHolder) -> dict[str, Any]:
+    shelf = holder.shelf
+    known = holder.wanted.get(name) or shelf.held.get(name) or shelf.trashed[name]
     table, day = table_and_day(name)
     return {
         "table": table,
         "day": day,
-        "state": "extra" if wanted is None else "local" if here else "missing",
+        "state": state_of(name, holder),
         "digest": known.digest,
         "size_bytes": known.size_bytes,
         "error": holder.tally.trouble.get(name),
@@ -59,21 +88,24 @@ def node_summary(node: str, assigned: int, found: Mapping[str, Any] | None) -> d
     `found` is its answer to GET /v1/partitions; None where it did not answer.
     """
     if found is None:
-        return {"node": node, "assigned": assigned, "local": None, "missing": None, "bytes": None, "error": "no answer"}
+        return {"node": node, "assigned": assigned, **dict.fromkeys(SUMMED), "error": "no answer"}
     errors = [row["error"] for row in found["partitions"] if row["error"]]
     why = "keeps none: it runs without --partitions" if not found["keeps"] and assigned else None
+    expired, trashed = found.get("expired", 0), found.get("trashed", 0)
     return {
         "node": node,
         "assigned": assigned,
         "local": found["local"],
-        "missing": max(0, assigned - found["local"]),
+        "missing": max(0, assigned - found["local"] - expired - trashed),
+        "expired": expired,
+        "trashed": trashed,
         "bytes": found["bytes"],
         "error": errors[0] if errors else why,
     }
 
 
 def summary_row(summary: Mapping[str, Any]) -> list[str]:
-    values = [summary[name] for name in ("assigned", "local", "missing", "bytes")]
+    values = [summary[name] for name in ("assigned", *SUMMED)]
     return [
         summary["node"],
         *(UNKNOWN if value is None else f"{value:,}" for value in values),

@@ -9,9 +9,11 @@ from node.authorization.wiring import headers_of
 from node.components.lifecycle import Part
 from node.config import NodeConfig
 from node.partitions.disk import FolderDisk
+from node.partitions.fenced_rules import FencedRules
 from node.partitions.holder import PartitionHolder
 from node.partitions.origin import Origin
 from node.partitions.peers import Peers
+from node.partitions.retention_worker import Pace, RetentionWorker, system_clocks
 from node.partitions.shelf import Shelf
 from node.partitions.sources import Everywhere
 from node.swim.record import Record
@@ -47,4 +49,8 @@ def with_partitions(
         Everywhere(lambda: http_of_others(records(), config.id), peers.peer, origin),
         on_vault.components.listeners,
     )
-    return on_vault.and_also(Part("partitions", holder), holder.on), Partitions(holder, peers, origin)
+    pace = Pace(config.partitions_look_s, config.partitions_trash_s)
+    retention = RetentionWorker(holder, on_vault.components.listeners, system_clocks, FencedRules.over, pace)
+    with_holder = on_vault.and_also(Part("partitions", holder), holder.on)
+    with_both = with_holder.and_also(Part("retention", retention, ("partitions",)), holder.on)
+    return with_both, Partitions(holder, peers, origin)

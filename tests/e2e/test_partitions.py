@@ -66,7 +66,7 @@ def follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Followe
 
 def files_of(node: NodeProcess) -> dict[str, bytes]:
     folder = node.data_dir / "partitions"
-    return {file.name: file.read_bytes() for file in folder.iterdir()} if folder.exists() else {}
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()} if folder.exists() else {}
 
 
 def joined(one: NodeProcess, other: NodeProcess) -> dict[str, bytes]:

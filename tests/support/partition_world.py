@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from node.partitions.names import Wanted
 from node.partitions.shelf import version_of
@@ -62,6 +62,20 @@ class SimulatedDisk:
             self.files.content.pop(file, None)
 
         await self.steps.take("remove", work)
+
+    async def rename_if(self, old: str, new: str, still: Callable[[], bool]) -> bool:
+        self._refuse(old)
+        if not still():
+            return False
+        await self.rename(old, new)
+        return True
+
+    async def remove_if(self, file: str, still: Callable[[], bool]) -> bool:
+        self._refuse(file)
+        if not still():
+            return False
+        await self.remove(file)
+        return True
 
     def _refuse(self, file: str) -> None:
         if file in self.files.stubborn:

@@ -277,16 +277,34 @@ async def test_assignments_that_make_no_sense_are_left_out() -> None:
         assert node.holder.wanted == {}
 
 
-async def test_what_is_past_its_time_goes_and_does_not_come_back() -> None:
-    """The place of retention: safe default, nothing is past its time (F7)."""
+async def test_what_is_past_its_time_is_not_fetched_and_not_removed_by_the_holder_either() -> None:
+    """Only retention removes it, by a rule that was read through the fence (P6, F7)."""
     ground = Ground()
     ground.assign(1, 2)
     async with ground.started() as node:
-        node.holder.is_expired = lambda name: name == day(1)
-        ground.assign(3)
+        await until(lambda: ground.files.content == ground.expected)
+        node.holder.is_expired = lambda name: name in (day(1), day(4))
+        ground.assign(3, 4)
         await node.step()
-        await until(lambda: set(ground.files.content) == {file_of(day(2)), file_of(day(3))})
-        assert set(await node.holder.assigned()) == {day(2), day(3)}
+        await until(lambda: file_of(day(3)) in ground.files.content)
+        assert set(ground.files.content) == {file_of(day(number)) for number in (1, 2, 3)}
+        assert set(await node.holder.assigned()) == {day(1), day(2), day(3)}
+        view = partitions_view("n1", node.holder, 10)
+        assert (view["missing"], view["expired"], view["local"]) == (0, 1, 3)
+
+
+async def test_what_is_in_the_trash_and_not_assigned_any_more_goes() -> None:
+    ground = Ground()
+    ground.assign(1, 2)
+    async with ground.started() as node:
+        await until(lambda: ground.files.content == ground.expected)
+        node.holder.is_expired = lambda name: True
+        for number in (1, 2):
+            assert await node.holder.trash(day(number), lambda: True)
+        ground.unassign(1)
+        ground.assign(2, wave=2)
+        await node.step()
+        await until(lambda: not ground.files.content)
 
 
 def test_a_node_that_keeps_none_says_so() -> None:

@@ -1,0 +1,143 @@
+"""Partitions past their TTL on real nodes: gone everywhere, back again, kept where the fence is down (issue 4, P6)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.partitions.retention import end_of_day_s
+from node.partitions.shelf import file_of
+from tests.e2e.test_partitions import DAYS, contents, run, write_catalog, write_origin
+from tests.support.fencing_cluster import lease, serving
+from tests.support.processes import Cluster, NodeProcess, palisade, until
+
+pytestmark = pytest.mark.e2e
+
+DAY_MS = 86_400_000
+FIRST_DAY = "flights/2013-01-01"
+RULE = "/v1/catalog/ttl/demo.flights?wait_s=30"
+
+
+def files_of(node: NodeProcess) -> dict[str, bytes]:
+    """Below the folder of its partitions, those in the trash too."""
+    folder = node.data_dir / "partitions"
+    found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
+    return {name: file.read_bytes() for name, file in found.items()}
+
+
+@pytest.fixture
+async def keepers(
+    new_cluster: Callable[..., Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Cluster, dict[str, bytes]]:
+    """Three members that have all partitions, and what those are."""
+    monkeypatch.setenv("PALISADE_PARTITIONS", "true")
+    origin = tmp_path / "origin"
+    write_origin(origin, rows=3)
+    options = {"partitions_origin": str(origin), "partitions_look_s": "0.2", "partitions_trash_s": "1"}
+    cluster = new_cluster(**options)
+    cluster.start()
+    await cluster.ready()
+    await serving(cluster.nodes)
+    await write_catalog(cluster, origin)
+    await run(cluster, "assign", "--replicas", "3")
+    whole = contents(origin)
+    await until(lambda: all(files_of(node) == whole for node in cluster.nodes), "all nodes having all partitions")
+    await answered(cluster.nodes[0], "PUT", "/v1/catalog/databases/demo?wait_s=30")
+    return cluster, whole
+
+
+async def answered(node: NodeProcess, method: str, path: str, body: Any = None) -> None:
+    answer = await node.ask(method, path, body, timeout_s=60)
+    assert answer is not None
+    assert answer["http_status"] == 200, answer
+
+
+async def catalog(cluster: Cluster, *arguments: str) -> None:
+    code, _, err = await palisade("catalog", *arguments, "--endpoints", ",".join(cluster.endpoints))
+    assert code == 0, err
+
+
+async def partitions_of(node: NodeProcess) -> dict[str, Any]:
+    answer = await node.get("/v1/partitions")
+    assert answer is not None, node.id
+    return answer
+
+
+def ttl_ms_that_ends_in(seconds: float) -> int:
+    """For the first day; all others are younger."""
+    ended_s = end_of_day_s(FIRST_DAY)
+    assert ended_s is not None
+    return int((time.time() + seconds - ended_s) * 1000)
+
+
+async def test_they_go_on_every_node_and_come_back_when_the_rule_goes(
+    keepers: tuple[Cluster, dict[str, bytes]],
+) -> None:
+    cluster, whole = keepers
+    await catalog(cluster, "set-ttl", "demo.flights", str(DAY_MS))
+    await until(lambda: not any(map(files_of, cluster.nodes)), "no partition on any node")
+    rows = (await run(cluster, "list"))["nodes"]
+    assert [(row["expired"], row["trashed"], row["missing"]) for row in rows] == [(len(DAYS), 0, 0)] * 3
+    for node in cluster.nodes:
+        found = await partitions_of(node)
+        assert (found["purged"], found["evicted"], found["retention"]["works"]) == (len(DAYS), 0, True)
+    await catalog(cluster, "unset-ttl", "demo.flights")
+    await until(lambda: all(files_of(node) == whole for node in cluster.nodes), "all partitions on all nodes again")
+
+
+async def test_a_node_that_stood_still_while_a_rule_went_deletes_nothing_by_it(
+    keepers: tuple[Cluster, dict[str, bytes]],
+) -> None:
+    """F11: it knew the rule, and the first day comes of age while it stands still."""
+    cluster, whole = keepers
+    victim, other = await cluster.followers()
+    await answered(other, "PUT", RULE, {"ttl_ms": ttl_ms_that_ends_in(4)})
+    passes = (await partitions_of(victim))["retention"]["passes"]
+
+    async def has_looked() -> bool:
+        return bool((await partitions_of(victim))["retention"]["passes"] > passes + 1)
+
+    await until(has_looked, "the node looking at the rule")
+    victim.pause()
+    ends_s = time.time() + 4
+    await answered(other, "DELETE", RULE)
+    await until(lambda: time.time() > ends_s, "the first day being past its time by the old rule")
+    victim.resume()
+    await serving([victim])
+    passes = (await partitions_of(victim))["retention"]["passes"]
+    await until(has_looked, "the node looking again")
+    assert files_of(victim) == whole
+    assert (await partitions_of(victim))["trashings"] == 0
+
+
+async def test_a_fenced_node_keeps_what_comes_of_age_until_it_may_trust_the_rule_again(
+    keepers: tuple[Cluster, dict[str, bytes]],
+) -> None:
+    cluster, whole = keepers
+    alone, *others = cluster.nodes
+    ends_s = time.time() + 12
+    await answered(alone, "PUT", RULE, {"ttl_ms": ttl_ms_that_ends_in(12)})
+    for node in others:
+        node.pause()
+
+    async def is_fenced() -> bool:
+        return not (await lease(alone)).get("serves")
+
+    await until(is_fenced, "the node without a majority being fenced")
+    assert time.time() < ends_s, "the machine is too slow for this test"
+    await until(lambda: time.time() > ends_s + 0.5, "the first day being past its time")
+    refused = (await partitions_of(alone))["retention"]["refused"]
+
+    async def has_been_refused() -> bool:
+        return bool((await partitions_of(alone))["retention"]["refused"] > refused + 3)
+
+    await until(has_been_refused, "looks that the fence refuses")
+    assert files_of(alone) == whole
+    for node in others:
+        node.resume()
+    gone = {name: content for name, content in whole.items() if name != file_of(FIRST_DAY)}
+    await until(lambda: all(files_of(node) == gone for node in cluster.nodes), "the first day being gone everywhere")

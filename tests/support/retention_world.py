@@ -1,0 +1,181 @@
+"""A node that keeps partitions and looks at their TTL rule through its fence, in simulated time: whatever else can
+happen to it and to the cluster may fall between two steps of a look, and between a look and what is done by it.
+
+What must hold: nothing is moved into the trash or purged by a rule that was not in force any more, for anybody that
+could have been told so, when the node looked the last time before it (issue 4, F7, F11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from catalog.ttl import TtlRule
+from metastore.requests import DeleteRange, Put
+from node.components.listeners import Listeners
+from node.partitions.fenced_rules import FencedRules, unfenced_rules
+from node.partitions.holder import PartitionHolder
+from node.partitions.names import TRASH
+from node.partitions.retention import Chosen, Rules
+from node.partitions.retention_worker import Pace, RetentionWorker
+from node.partitions.shelf import Shelf, file_of
+from tests.support.fenced_world import LEASE_NS, Violation, World
+from tests.support.partition_world import Files, SimulatedDisk, Stock
+
+DAYS = [f"flights/2013-01-{day:02}" for day in range(1, 5)]
+WALL_S, UP_S = 1_700_000_000.0, 100_000.0
+GO, KEEP = TtlRule("demo.flights", 1), TtlRule("demo.flights", 10**15)
+KEY = GO.key
+TRASH_S = 100.0
+
+
+class CheckedDisk(SimulatedDisk):
+    """`world` goes on before each act, and the act is checked."""
+
+    def __init__(self, world: RetentionWorld) -> None:
+        super().__init__(world.files)
+        self._world = world
+
+    async def rename_if(self, old: str, new: str, still: Callable[[], bool]) -> bool:
+        return await super().rename_if(old, new, lambda: self._world.checked(still))
+
+    async def remove_if(self, file: str, still: Callable[[], bool]) -> bool:
+        return await super().remove_if(file, lambda: self._world.checked(still))
+
+
+class LooksAtOnce(FencedRules):
+    """Its waits are those of the simulation."""
+
+    async def look(self) -> Rules:
+        return self.look_now()
+
+
+class PlainCache:
+    """The fault: the rule as the vault has it, with nobody asked whether that may be trusted."""
+
+    def __init__(self, world: RetentionWorld) -> None:
+        self._world = world
+
+    async def look(self) -> Rules:
+        return self.look_now()
+
+    def look_now(self) -> Rules:
+        return unfenced_rules(self._world.vault)
+
+    def close(self) -> None: ...
+
+
+class RetentionWorld(World):
+    """`fault`: 'plain_cache', 'no_look_at_the_act', or one of a World's."""
+
+    def __init__(self, seed: int, fault: str = "") -> None:
+        super().__init__(seed, fault)
+        self.files, self.stock = Files(), Stock()
+        self.jumped_s = self.later_s = 0.0
+        self.acts = 0
+        self.wild = False
+        self.holder = PartitionHolder("n1", Shelf(CheckedDisk(self)), self.stock, Listeners())
+        self.rules = PlainCache(self) if fault == "plain_cache" else LooksAtOnce(self.reader)
+        self.worker = RetentionWorker(
+            self.holder, Listeners(), self.clocks, lambda vault: self.rules, Pace(trash_s=TRASH_S)
+        )
+        if fault == "no_look_at_the_act":
+            self.worker._still = lambda name, rules: True  # type: ignore[method-assign]
+
+    async def begin(self) -> RetentionWorld:
+        """The partitions are here, and the node serves."""
+        self.holder.on(self.vault)
+        self.holder.wanted = {name: self.stock.has(name, name.encode() * 9) for name in DAYS}
+        await self.holder.local()
+        await self.settle()
+        await self.worker.start()
+        self.recover()
+        return self
+
+    async def settle(self) -> None:
+        await self.holder.on(self.vault)._settle()
+
+    def clocks(self) -> tuple[float, float]:
+        passed_s = self.now / 1e9 + self.later_s
+        return WALL_S + passed_s + self.jumped_s, UP_S + passed_s
+
+    # What there is
+
+    @property
+    def here(self) -> set[str]:
+        return {name for name in DAYS if file_of(name) in self.files.content}
+
+    @property
+    def in_trash(self) -> set[str]:
+        return {name for name in DAYS if TRASH + file_of(name) in self.files.content}
+
+    # Steps
+
+    def write(self, rule: TtlRule | None) -> None:
+        """Committed; nobody has been told yet."""
+        state = dict(self.states[-1])
+        if rule is None:
+            if KEY not in state:
+                return
+            self.driver.do(DeleteRange(KEY))
+            del state[KEY]
+        else:
+            state[KEY] = rule.to_bytes()
+            self.driver.do(Put(KEY, state[KEY]))
+        self.states.append(state)
+        self.barrier[self.lm] = self.last_grant
+
+    def commit(self) -> None:
+        self.write(self.rng.choice([GO, GO, KEEP, None]))
+
+    def answered(self, rule: TtlRule | None) -> None:
+        """Written and released: `set` or `unset ttl` has returned. The node takes part."""
+        self.write(rule)
+        self.stage()
+        self.proceed()
+        self.released()
+        self.apply()
+        self.renew()
+
+    def answered_without_the_node(self, rule: TtlRule | None) -> None:
+        """The same while it stands still: its lease is waited for."""
+        self.write(rule)
+        self.now += LEASE_NS
+        self.proceed()
+
+    async def pass_by(self) -> Chosen:
+        self.reading = self.wild
+        try:
+            return await self.worker.look_and_act()
+        finally:
+            self.reading = False
+
+    def checked(self, still: Callable[[], bool]) -> bool:
+        if self.wild:
+            for _ in range(self.rng.randrange(3)):
+                self.step()
+        since = self.rr
+        if not still():
+            return False
+        self.acts += 1
+        possible = self.states[since : self.rr + 1]
+        if not any(Rules(state).expires(DAYS[0], self.clocks()[0]) for state in possible):
+            raise Violation(f"a partition went by a rule that had gone before RR {since}: {possible[0]}")
+        return True
+
+    async def walk_about(self, passes: int = 20) -> int:
+        """How much was trashed and purged. Raises Violation."""
+        self.wild = True
+        for _ in range(passes):
+            for _ in range(self.rng.randrange(8)):
+                self.step()
+            self.later_s += self.rng.choice([1.0, TRASH_S])
+            await self.pass_by()
+            await self.settle()
+            self.settled()
+        return self.acts
+
+    def settled(self) -> None:
+        """Nothing is missing that is neither in the trash nor past its time."""
+        gone = set(DAYS) - self.here - self.in_trash
+        if any(not self.holder.is_expired(name) for name in gone):
+            raise Violation(f"{sorted(gone)} did not come back")
