@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.byte_bar import byte_bar
+from node.cli.credentials import headers
 from node.cli.options import client_options
-from node.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, Failure, Session
+from node.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, Failure, Session
 
 if TYPE_CHECKING:
     from metastore.backup import BackupEnd, BackupHeader
@@ -96,10 +97,14 @@ async def take(session: Session, target: BackupFile | None, serializable: bool) 
 
 async def urls_of(session: Session) -> list[str]:
     """Where the nodes serve HTTP: those first that do not lead, since they have less to do."""
+    from node.authorization.errors import AuthorizationError
     from node.cli.status import ask
 
     timeout_s = min(ASK_S, session.deadline_s)
-    said = await asyncio.gather(*(ask(each, timeout_s) for each in session.endpoints))
+    try:
+        said = await asyncio.gather(*(ask(each, timeout_s) for each in session.endpoints))
+    except AuthorizationError as error:
+        raise BrokenOff(f"{error}. {SIGN_IN}") from None
     answers = [each for each in said if each is not None]
     members = {member["id"]: member for answer in answers for member in answer["members"]}
     up = {answer["member"] for answer in answers}
@@ -124,7 +129,7 @@ async def download(
         target.begin()
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=SILENT_S)
     try:
-        async with aiohttp.ClientSession(timeout=timeout) as http, http.get(url) as response:
+        async with aiohttp.ClientSession(timeout=timeout, headers=headers()) as http, http.get(url) as response:
             if response.status != 200:
                 raise BrokenOff(await problem_text(response))
             async for data in response.content.iter_any():

@@ -205,7 +205,9 @@ async def connected(session: Session, number: int) -> AsyncIterator[list[Client]
 
     async with contextlib.AsyncExitStack() as stack:
         opened = [
-            await stack.enter_async_context(Client(session.endpoints, timeout_s=session.deadline_s))
+            await stack.enter_async_context(
+                Client(session.endpoints, timeout_s=session.deadline_s, credentials=session.shown)
+            )
             for _ in range(number)
         ]
         await asyncio.gather(*(client.status() for client in opened))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Coroutine
 from typing import Any
 
+from node.cli.credentials import headers
 from node.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, Failure, Session
 
 TIMEOUT_S = 5.0
@@ -32,7 +33,7 @@ async def ask(at: str, path: str, method: str = "GET", body: Any = None, timeout
     timeout = aiohttp.ClientTimeout(total=timeout_s)
     try:
         async with (
-            aiohttp.ClientSession(timeout=timeout) as http,
+            aiohttp.ClientSession(timeout=timeout, headers=headers()) as http,
             http.request(method, f"http://{at}{path}", json=body) as answer,
         ):
             found = await answer.json(content_type=None)

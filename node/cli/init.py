@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from node.cli.credentials import headers
 from node.cli.printing import print_json
 from node.cli.session import REFUSED, UNAVAILABLE, Failure, Session
 
@@ -24,6 +25,7 @@ def init(members: tuple[str, ...], at: str, cancel: bool, as_json: bool) -> None
     """Make a cluster out of the nodes MEMBERS, which were started without --initial-cluster and --join.
 
     They find each other by --seeds. Repeating it changes nothing, and goes on with what was interrupted.
+    Where users have to sign in, it needs PALISADE_JOIN_TOKEN, the one that the nodes have.
 
     \b
     palisade init n1 n2 n3 --at 127.0.0.1:7401
@@ -46,7 +48,7 @@ async def ask(at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
 
     try:
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session,
+            aiohttp.ClientSession(headers=headers(), timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session,
             session.post(f"http://{at}/v1/cluster/init", json=body) as response,
         ):
             answer = await response.json(content_type=None)

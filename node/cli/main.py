@@ -17,6 +17,7 @@ from node.cli.init import init
 from node.cli.kv import compact, delete, get, put, range_
 from node.cli.lease import lease
 from node.cli.load import load
+from node.cli.login import login
 from node.cli.member import member
 from node.cli.node_command import node
 from node.cli.partitions import partitions
@@ -52,6 +53,7 @@ main.add_command(recover_quorum)
 main.add_command(topology)
 main.add_command(init)
 main.add_command(alarm)
+main.add_command(login)
 main.add_command(catalog)
 main.add_command(vault)
 main.add_command(recovery)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from node.address import Address, AddressError
+from node.cli.credentials import credentials_from, keep
 from node.cli.session import Session
 
 ENDPOINTS = "127.0.0.1:7601,127.0.0.1:7602,127.0.0.1:7603"
@@ -55,14 +57,21 @@ at_option = click.option(
 
 
 def client_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --endpoints, --deadline and --json; the command gets them as one `Session`, its first argument."""
+    """Adds --endpoints, --deadline, --json and who asks; the command gets them as one `Session`, its first argument."""
 
     @functools.wraps(command)
-    def with_session(endpoints: list[str], deadline_s: float, as_json: bool, **rest: Any) -> None:
-        command(Session(endpoints, deadline_s, as_json), **rest)
+    def with_session(
+        endpoints: list[str], deadline_s: float, as_json: bool, as_user: str | None, token_file: str | None, **rest: Any
+    ) -> None:
+        shown = credentials_from(as_user, token_file, os.environ)
+        keep(shown)
+        command(Session(endpoints, deadline_s, as_json, shown), **rest)
 
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md."),
+        click.option("--token-file", metavar="FILE", help="What `palisade login` wrote (or PALISADE_TOKEN_FILE)."),
+        click.option("--user", "as_user", help="Who you are, to nodes that ask (or PALISADE_USER); the password is in "
+                     "PALISADE_PASSWORD or PALISADE_PASSWORD_FILE, or asked for."),
         click.option("--deadline", "deadline_s", type=click.FloatRange(0.01, 3600), default=5.0, show_default=True,
                      metavar="SECONDS", help="Longest time for one request."),
         click.option("--endpoints", type=read_endpoints, envvar="PALISADE_ENDPOINTS", default=ENDPOINTS,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli.credentials import headers
 from node.cli.load import progress_bar
 from node.cli.options import client_options
 from node.cli.printing import print_json, print_rows
@@ -121,7 +122,7 @@ async def ask_all(addresses: Mapping[str, str]) -> dict[str, dict[str, Any] | No
     """What each says of its partitions; None for one that does not answer."""
     import aiohttp
 
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as http:
+    async with aiohttp.ClientSession(headers=headers(), timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as http:
         answers = await asyncio.gather(*(ask_one(http, address) for address in addresses.values()))
     return dict(zip(addresses, answers, strict=True))
 

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from node.cli.printing import print_json
 
 if TYPE_CHECKING:
+    from node.authorization.credentials import Credentials
     from node.client import Client
 
 T = TypeVar("T")
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
+SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
 NO_STREAM = "A node that is no member has no stream: palisade status, topology and recovery ask it with --at"
 
 
@@ -39,6 +41,7 @@ def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
     """What an error of the client means here; None for one that is a bug of ours."""
     from catalog.errors import CatalogError
     from metastore.errors import MetastoreError
+    from node.authorization.errors import AuthorizationError
     from node.fencing.errors import FencingError, ReleasePending
     from node.refusals import refusal_of
     from raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
@@ -53,6 +56,10 @@ def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
         return Failure(UNAVAILABLE, refusal_of(error).code, text, True)
     if isinstance(error, MetastoreError | CatalogError):
         return Failure(REFUSED, refusal_of(error).code, str(error), error.retry)
+    if isinstance(error, AuthorizationError):
+        row = refusal_of(error)
+        text = f"{error}. {SIGN_IN}" if row.status == 401 else str(error)
+        return Failure(UNAVAILABLE if error.retry else REFUSED, row.code, text, error.retry)
     if isinstance(error, RaftError):
         return Failure(REFUSED, refusal_of(error).code, str(error), False)
     if isinstance(error, OSError | TimeoutError):
@@ -69,6 +76,8 @@ class Session:
     endpoints: list[str]
     deadline_s: float
     as_json: bool
+    shown: Credentials | None = None
+    """Who asks."""
 
     def call(self, action: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """What `action` returns. Every error that is not a bug of ours ends the process with its exit code."""
@@ -76,7 +85,7 @@ class Session:
         async def run() -> T:
             from node.client import Client
 
-            async with Client(self.endpoints, timeout_s=self.deadline_s) as client:
+            async with Client(self.endpoints, timeout_s=self.deadline_s, credentials=self.shown) as client:
                 return await action(client)
 
         try:

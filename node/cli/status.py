@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from node.cli.credentials import shown
 from node.cli.http_ask import NoAnswer, Refused, run_or_fail
 from node.cli.http_ask import ask as ask_http
 from node.cli.options import at_option, client_options
 from node.cli.printing import print_json
-from node.cli.session import NO_STREAM, UNAVAILABLE, Failure, Session
+from node.cli.session import NO_STREAM, UNAVAILABLE, Failure, Session, failure_of
+
+if TYPE_CHECKING:
+    from node.client import Client
+
+T = TypeVar("T")
 
 ASK_S = 2.0
 
@@ -30,7 +36,7 @@ def status(session: Session, at: str | None) -> None:
     from node.status_view import cells, status_table, waits_of
 
     if at is None:
-        rows = asyncio.run(ask_all(session.endpoints, min(ASK_S, session.deadline_s)))
+        rows = known_or_fail(session, ask_all(session.endpoints, min(ASK_S, session.deadline_s)))
     else:
         rows = [run_or_fail(session, row_at(at))]
     if not any(row["role"] for row in rows):
@@ -48,6 +54,19 @@ def status(session: Session, at: str | None) -> None:
             print("\t".join(cells(row)))
     for line in waits_of(rows) if not session.as_json else ():
         print(line, file=sys.stderr)
+
+
+def known_or_fail(session: Session, asking: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine returns; a node that wants to know who asks ends the process."""
+    from node.authorization.errors import AuthorizationError
+
+    try:
+        return asyncio.run(asking)
+    except AuthorizationError as error:
+        failure = failure_of(error, [])
+        if failure is None:
+            raise
+        session.fail(failure)
 
 
 async def ask_all(endpoints: list[str], timeout_s: float) -> list[dict[str, Any]]:
@@ -68,14 +87,19 @@ async def row_at(at: str) -> dict[str, Any]:
     return row_of(await ask_http(at, "/v1/status"), f"http://{at}")
 
 
+def own_client(endpoint: str) -> Client:
+    from node.client import Client
+
+    return Client([endpoint], follow_leader=False, credentials=shown())
+
+
 async def followers_known_at(endpoint: str, timeout_s: float) -> dict[str, str]:
     """Name -> HTTP address of the nodes in the logical topology that are no members of the group."""
     from metastore.errors import MetastoreError
-    from node.client import Client
     from raftgroup.errors import RaftError
 
     try:
-        async with asyncio.timeout(timeout_s), Client([endpoint], follow_leader=False) as client:
+        async with asyncio.timeout(timeout_s), own_client(endpoint) as client:
             rows = (await client.topology())["logical"]
     except (OSError, TimeoutError, MetastoreError, RaftError):
         return {}
@@ -95,11 +119,10 @@ async def follower_row(name: str, http: str, timeout_s: float) -> dict[str, Any]
 async def ask(endpoint: str, timeout_s: float) -> Mapping[str, Any] | None:
     """What one node says of itself; None if it does not answer."""
     from metastore.errors import MetastoreError
-    from node.client import Client
     from raftgroup.errors import RaftError
 
     try:
-        async with asyncio.timeout(timeout_s), Client([endpoint], follow_leader=False) as client:
+        async with asyncio.timeout(timeout_s), own_client(endpoint) as client:
             said: Mapping[str, Any] = await client.status()
             return said
     except (OSError, TimeoutError, MetastoreError, RaftError):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 import aiohttp
 
+from node.authorization.credentials import header_of, node_proof
 from node.config import InitialMember
 from node.status_view import row_of, silent_row
 
@@ -18,10 +20,12 @@ class Nodes:
 
     def __init__(self, members: tuple[InitialMember, ...]) -> None:
         self._urls = {member.id: f"http://{member.http}" for member in members}
+        join_token = os.environ.get("PALISADE_JOIN_TOKEN")
+        self._headers = header_of(node_proof(join_token) if join_token else None)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Nodes:
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ASK_S))
+        self._session = aiohttp.ClientSession(headers=self._headers, timeout=aiohttp.ClientTimeout(total=ASK_S))
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -1,0 +1,183 @@
+"""A cluster that asks who somebody is, with real processes: a REVOKE counts on all nodes (issue 4, F8, F11)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from node.authorization.credentials import Password, header_of, node_proof
+from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
+
+pytestmark = pytest.mark.e2e
+
+ROOT, ALICE = Password("root", "roots password"), Password("alice", "alices password")
+TOKEN = "a token of this test"
+T_PROCEED_S = 3.0 * 1.02 + 0.25
+WAITS_S = T_PROCEED_S + 2.0
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Three nodes from nothing, the first user from a file."""
+    file = tmp_path / "root-password"
+    file.write_text(ROOT.password + "\n")
+    options = {"authorization": "on", "join_token": TOKEN, "root_password_file": str(file)}
+    cluster = Cluster(tmp_path, 3, **options)
+    cluster.start()
+    try:
+        await cluster.ready()
+        for node in cluster.nodes:
+            await until(lambda node=node: status(node, "GET", "/v1/status", ROOT), f"root being known at {node.id}")
+            await until(lambda node=node: is_serving(node), f"{node.id} having its lease")
+        yield cluster
+    finally:
+        for node in cluster.nodes:
+            node.kill()
+
+
+async def ask(
+    node: NodeProcess, method: str, path: str, who: Password | None, body: Any = None, timeout_s: float = 20.0
+) -> tuple[int, Any]:
+    timeout = aiohttp.ClientTimeout(total=timeout_s)
+    async with (
+        aiohttp.ClientSession(timeout=timeout, headers=header_of(who)) as session,
+        session.request(method, f"http://{node.http}{path}", json=body) as response,
+    ):
+        return response.status, await response.json(content_type=None)
+
+
+async def status(node: NodeProcess, method: str, path: str, who: Password | None, body: Any = None) -> int | None:
+    """None where nobody answers; 0 for a refusal."""
+    try:
+        found, _ = await ask(node, method, path, who, body)
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return None
+    return found if found < 400 else 0
+
+
+async def is_serving(node: NodeProcess) -> bool:
+    _, found = await ask(node, "GET", "/v1/status", ROOT)
+    return found["fencing"] is not None and found["fencing"]["state"] == "active"
+
+
+async def palisade(cluster: Cluster, who: Password | None, *arguments: str) -> tuple[int, str, str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PALISADE_")}
+    if who is not None:
+        environ |= {"PALISADE_USER": who.user, "PALISADE_PASSWORD": who.password}
+    environ["PALISADE_ENDPOINTS"] = ",".join(cluster.endpoints)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "node.cli", *arguments, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def done(cluster: Cluster, *arguments: str) -> None:
+    code, _, said = await palisade(cluster, ROOT, *arguments)
+    assert code == 0, said
+
+
+async def alice_with_grants(cluster: Cluster) -> None:
+    file = cluster.folder / "alices-password"
+    file.write_text(ALICE.password)
+    await done(cluster, "catalog", "create-user", "alice", "--password-file", str(file))
+    await done(cluster, "catalog", "grant", "user:alice", "read", "/a/")
+    await done(cluster, "catalog", "grant", "user:alice", "write", "/a/")
+
+
+async def reads(node: NodeProcess) -> int:
+    found, _ = await ask(node, "POST", "/v1/range", ALICE, {"key": "/a/k"})
+    return found
+
+
+async def test_a_revoke_counts_on_every_node_when_it_returns(guarded: Cluster) -> None:
+    """Also on one that is paused meanwhile: what it is asked then, it refuses when it goes on (F11)."""
+    await alice_with_grants(guarded)
+    code, _, said = await palisade(guarded, ALICE, "put", "/a/k", "v")
+    assert code == 0, said
+    assert [await reads(node) for node in guarded.nodes] == [200, 200, 200]
+
+    await done(guarded, "catalog", "revoke", "user:alice", "read", "/a/")
+    assert [await reads(node) for node in guarded.nodes] == [403, 403, 403]
+
+    await done(guarded, "catalog", "grant", "user:alice", "read", "/a/")
+    assert [await reads(node) for node in guarded.nodes] == [200, 200, 200]
+    paused = (await followers_of(guarded))[0]
+    others = [node for node in guarded.nodes if node is not paused]
+    paused.pause()
+    try:
+        began = time.monotonic()
+        await done(guarded, "catalog", "revoke", "user:alice", "read", "/a/")
+        assert time.monotonic() - began < WAITS_S
+        assert [await reads(node) for node in others] == [403, 403]
+        asked = asyncio.create_task(ask(paused, "POST", "/v1/range", ALICE, {"key": "/a/k"}))
+        await asyncio.sleep(0)
+    finally:
+        paused.resume()
+    assert (await asked)[0] in (403, 503)
+    await until(lambda: is_refused(paused), "the node that was paused knowing of it")
+
+
+async def is_refused(node: NodeProcess) -> bool:
+    found = await reads(node)
+    assert found in (403, 503)
+    return found == 403
+
+
+async def followers_of(cluster: Cluster) -> list[NodeProcess]:
+    for node in cluster.nodes:
+        _, found = await ask(node, "GET", "/v1/status", ROOT)
+        if found["role"] == "leader":
+            return [each for each in cluster.nodes if each is not node]
+    raise AssertionError("nobody leads")
+
+
+async def test_the_command_line_signs_in_and_nodes_know_each_other(guarded: Cluster) -> None:
+    """Nobody without credentials; a token file; a node that joins and one that follows, by the join token alone."""
+    code, _, said = await palisade(guarded, None, "put", "/a/k", "v")
+    assert (code, "--user" in said) == (1, True)
+    code, _, said = await palisade(guarded, Password("root", "wrong"), "status")
+    assert (code, "do not belong together" in said) == (1, True)
+    file = guarded.folder / "token"
+    code, _, said = await palisade(guarded, ROOT, "login", "--token-file", str(file), "--at", guarded.nodes[0].http)
+    assert code == 0, said
+    assert file.stat().st_mode & 0o077 == 0
+    code, out, said = await palisade(guarded, None, "status", "--token-file", str(file))
+    assert code == 0, said
+    assert out.count("\n") == 3
+    code, _, said = await palisade(guarded, ROOT, "backup", str(guarded.folder / "backup"))
+    assert code == 0, said
+
+    joins = guarded.joining("n4", guarded.nodes[0])
+    joins.start()
+    follows = FollowerProcess(
+        guarded.folder, "f1", join=guarded.nodes[0].http, join_token=TOKEN, authorization="on", swim=f"{joins.peer}"
+    )
+    follows.options["swim"] = follows.peer
+    follows.start()
+    try:
+        await until(joins.ready, "the node that joins being ready")
+        await until(follows.ready, f"the follower being ready ({follows.log()[-1000:]})")
+        await until(lambda: status(follows, "GET", "/v1/status", ROOT), "the follower knowing root")
+        assert (await ask(follows, "GET", "/v1/status", None))[0] == 401
+        assert (await ask(follows, "GET", "/v1/fenced/x", Password("root", "wrong")))[0] == 401
+    finally:
+        follows.kill()
+
+
+async def test_a_node_with_another_join_token_is_a_stranger(guarded: Cluster) -> None:
+    header = header_of(node_proof("another token"))
+    async with (
+        aiohttp.ClientSession(headers=header) as session,
+        session.post(f"http://{guarded.nodes[0].http}/v1/feed/state", data=b"") as response,
+    ):
+        assert response.status == 401

@@ -1,0 +1,84 @@
+"""How the first administrator comes to be, and that it never comes a second time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from catalog.passwords import SALT_BYTES, sealed
+from metastore.requests import Range
+from node.authorization.authorizer import Authorizer
+from node.authorization.bootstrap import NOBODY, first_user, have_a_user, password_in
+from node.authorization.credentials import Password
+from node.authorization.errors import PermissionDenied, WrongPassword
+from node.authorization.login import Login, write_own
+from node.authorization.needs import EVERYTHING
+from node.authorization.rows import StoreRows
+from node.config import ConfigError
+from node.service import Service
+from tests.support.permission_world import PROOF, Clock, Users, gate_over
+from tests.support.waiting import until
+
+
+async def test_root_may_do_everything_with_the_password_of_the_file(service: Service) -> None:
+    running = asyncio.create_task(have_a_user(service, "roots password"))
+    authorizer = Authorizer(StoreRows(service), PROOF)
+    try:
+        await until(lambda: service.store.revision > 1)
+        identity = await authorizer.identify(Password("root", "roots password"), "here")
+        (await authorizer.rights(identity)).check((EVERYTHING,))
+        with pytest.raises(WrongPassword):
+            await authorizer.identify(Password("root", "another password"), "here")
+    finally:
+        running.cancel()
+        authorizer.close()
+
+
+async def test_of_several_nodes_one_makes_it(service: Service) -> None:
+    first = await write_own(service, first_user(sealed("first password", b"1" * SALT_BYTES)))
+    second = await write_own(service, first_user(sealed("second password", b"2" * SALT_BYTES)))
+    assert (first.succeeded, second.succeeded) == (True, False)
+
+
+async def test_a_cluster_with_users_is_given_none(service: Service) -> None:
+    await Users(service).make("alice")
+    before = service.store.revision
+    assert not (await write_own(service, first_user(sealed("roots password", b"1" * SALT_BYTES)))).succeeded
+    assert service.store.revision == before
+
+
+async def test_without_a_user_and_without_a_file_the_log_says_what_to_do(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = asyncio.create_task(have_a_user(service, None))
+    await until(lambda: NOBODY in caplog.text)
+    running.cancel()
+    assert not service.store.range(Range(b"palisade/", b"palisade0")).kvs
+
+
+@pytest.mark.parametrize("text", ["short\n", "x" * 300])
+def test_a_password_file_that_makes_no_sense_is_refused_without_its_content(tmp_path: Path, text: str) -> None:
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        password_in(tmp_path / "file")
+    assert text.strip() not in str(refused.value)
+    with pytest.raises(ConfigError, match="can't be read"):
+        password_in(tmp_path / "none")
+
+
+async def test_the_key_of_tokens_is_made_once_and_for_admins_alone(service: Service, clock: Clock) -> None:
+    users = Users(service)
+    await users.make("bob", ("read", ""), ("write", ""))
+    authorizer = gate_over(StoreRows(service), clock)
+    logins = [Login(service, authorizer).token(Password("bob", "bobs password"), "here") for _ in range(5)]
+    assert len({token for token, _ in await asyncio.gather(*logins)}) == 1
+    rights = await authorizer.rights(await authorizer.identify(Password("bob", "bobs password"), "here"))
+    from node.authorization.authorizer import TOKEN_KEY
+    from node.authorization.needs import reading, writing
+
+    for need in (reading(TOKEN_KEY), writing(TOKEN_KEY), reading(b"palisade/", b"palisade0")):
+        with pytest.raises(PermissionDenied):
+            rights.check((need,))
+    authorizer.close()
