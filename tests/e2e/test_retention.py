@@ -23,10 +23,14 @@ RULE = "/v1/catalog/ttl/demo.flights?wait_s=30"
 
 
 def files_of(node: NodeProcess) -> dict[str, bytes]:
-    """Below the folder of its partitions, those in the trash too."""
+    """Below the folder of its partitions, those in the trash too; looked at again where one moves meanwhile."""
     folder = node.data_dir / "partitions"
-    found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
-    return {name: file.read_bytes() for name, file in found.items()}
+    while True:
+        found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
+        try:
+            return {name: file.read_bytes() for name, file in found.items()}
+        except FileNotFoundError:
+            continue
 
 
 @pytest.fixture
