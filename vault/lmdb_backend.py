@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -61,13 +62,28 @@ class LmdbBackend:
             raise
         self._marked = False
         self._slicing = False
+        self._held: Any = None
+
+    def hold(self) -> None:
+        """From now on all that is read is of this moment, until it is closed. Meanwhile the file may grow."""
+        try:
+            self._held = self.env.begin()
+        except lmdb.Error as error:
+            raise self.failure(error) from error
+
+    @property
+    def held(self) -> bool:
+        return self._held is not None
+
+    def _snapshot(self) -> Any:
+        return self.env.begin() if self._held is None else nullcontext(self._held)
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         if self.tables[table] is None:
             return None
         try:
-            with self.env.begin(db=self.tables[table]) as txn:
-                sealed = txn.get(key)
+            with self._snapshot() as txn:
+                sealed = txn.get(key, db=self.tables[table])
         except lmdb.Error as error:
             raise self.failure(error) from error
         return None if sealed is None else unseal(table, key, sealed)
@@ -76,7 +92,7 @@ class LmdbBackend:
         if not keys or self.tables[table] is None:
             return {}
         try:
-            with self.env.begin(db=self.tables[table]) as txn, txn.cursor() as cursor:
+            with self._snapshot() as txn, txn.cursor(self.tables[table]) as cursor:
                 found = cursor.getmulti(sorted(keys))
         except lmdb.Error as error:
             raise self.failure(error) from error
@@ -86,7 +102,7 @@ class LmdbBackend:
         if self.tables[table] is None:
             return
         try:
-            with self.env.begin(db=self.tables[table]) as txn, txn.cursor() as cursor:
+            with self._snapshot() as txn, txn.cursor(self.tables[table]) as cursor:
                 for key, sealed in cursor.iternext() if cursor.set_range(start) else ():
                     if end is not None and key >= end:
                         return
@@ -98,7 +114,7 @@ class LmdbBackend:
         if self.tables[table] is None:
             return
         try:
-            with self.env.begin(db=self.tables[table]) as txn, txn.cursor() as cursor:
+            with self._snapshot() as txn, txn.cursor(self.tables[table]) as cursor:
                 found = cursor.iternext(values=False) if cursor.set_range(start) else iter(())
                 while page := list(islice(found, size)):
                     if end is not None and page[-1] >= end:
@@ -190,7 +206,7 @@ class LmdbBackend:
 
     def finds(self, table: Table, keys: Sequence[bytes]) -> int:
         """How many of them a look-up finds: a scan does not see the separators that a look-up follows."""
-        with self.env.begin(db=self.tables[table]) as txn, txn.cursor() as cursor:
+        with self._snapshot() as txn, txn.cursor(self.tables[table]) as cursor:
             return sum(map(cursor.set_key, keys))
 
     def size_bytes(self) -> int:
@@ -200,6 +216,7 @@ class LmdbBackend:
 
     def close(self) -> None:
         """Whatever happens, the file is let go of; VaultUnusable if it could not be synced."""
+        self._let_go_of_snapshot()
         if self.fence is not None:
             self.fence.close()
         try:
@@ -217,8 +234,14 @@ class LmdbBackend:
 
     def abandon(self) -> None:
         """Close it as it is: nothing is synced, and what made it suspect still does."""
+        self._let_go_of_snapshot()
         self.env.close()
         self._let_go()
+
+    def _let_go_of_snapshot(self) -> None:
+        if self._held is not None:
+            self._held.abort()
+            self._held = None
 
     def _let_go(self) -> None:
         if self.fence is not None:

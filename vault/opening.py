@@ -44,9 +44,10 @@ def open_vault(
 
 
 def read_vault(path: Path) -> Vault:
-    """A vault that a node may have open, to be looked at. It shows the state of each moment that it is read at."""
+    """A vault that a node may have open, to be looked at: as of this moment. Meanwhile that node's file may grow."""
     backend = LmdbBackend(path, read_only=True)
     try:
+        backend.hold()
         return Vault(backend)
     except BaseException:
         backend.abandon()

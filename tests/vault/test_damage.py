@@ -15,10 +15,12 @@ from tests.support.vault_feed import follow, full, items_of, write_some
 from vault.directory import DATA, UNSYNCED, VaultDirectory
 from vault.errors import VaultDamaged, VaultError, VaultForeign, VaultNewer, VaultUnusable
 from vault.inspection import export_rows, summary_of
+from vault.lmdb_backend import LmdbBackend
 from vault.opening import open_vault, read_vault
+from vault.position import unpack_position
 from vault.seal import seal_all
 from vault.tables import Table
-from vault.vault import Vault
+from vault.vault import POSITION, Vault
 from vault.verification import verify, verify_at_rest
 
 REMEDY = "palisade vault reset"
@@ -143,6 +145,27 @@ def test_one_process_writes_and_others_look_on(tmp_path: Path) -> None:
     looked_at = read_vault(tmp_path / "v")
     assert (summary_of(looked_at).revision, summary_of(looked_at).keys) == (2, 1)
     assert [row["value"] for row in export_rows(looked_at)] == ["1"]
+    looked_at.close()
+
+
+def test_who_looks_at_a_vault_that_goes_on_sees_it_as_of_one_moment(tmp_path: Path) -> None:
+    """What is exported is what the revision that is named with it was (issue 3: palisade vault export)."""
+    driver, vault = full([(b"a", b"1"), (b"b", b"2")]), open_vault(tmp_path / "v")
+    follow(vault, driver, 2)
+    backend = vault.backend
+    assert isinstance(backend, LmdbBackend)
+    backend.hold()
+    rows = export_rows(vault)
+    follow(vault, driver)
+    assert [row["key"] for row in rows] == ["a"]
+    assert (backend.get(Table.ENTRY, b"b"), backend.get_many(Table.ENTRY, [b"b"])) == (None, {})
+    assert list(backend.key_pages(Table.ENTRY, b"", None, 9)) == [[b"a"]]
+    assert unpack_position(backend.get(Table.META, POSITION)).revision == 2
+    vault.close()
+    looked_at = read_vault(tmp_path / "v")
+    assert isinstance(looked_at.backend, LmdbBackend)
+    assert looked_at.backend.held, "it may change while it is looked at"
+    assert [row["key"] for row in export_rows(looked_at)] == ["a", "b"]
     looked_at.close()
 
 
