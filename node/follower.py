@@ -11,7 +11,8 @@ import logging
 from typing import Any
 
 from fencing.timing import Timing as Fences
-from node.authorization.rows import FencedRows, NoRows
+from node.authorization.remote_rows import RemoteRows
+from node.authorization.rows import FencedRows
 from node.authorization.wiring import authorizer_of, headers_of, proof_of
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig, is_loopback
@@ -84,7 +85,7 @@ class FollowerNode:
             config.id, self.keeper, FollowerRoute(physical), self._clock, Fences(), self._incarnation
         )
         self.fencing.shown = proof_of(config)
-        self.authorizer = authorizer_of(config, FencedRows(self.fencing.reads, NoRows()))
+        self.authorizer = authorizer_of(config, FencedRows(self.fencing.reads, RemoteRows(self._door.ask)))
         self._http = FollowerServer(
             config,
             self.topology,

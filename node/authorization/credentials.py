@@ -59,7 +59,7 @@ def from_header(text: str | None) -> Credentials | None:
         return None
     scheme, _, rest = text.strip().partition(" ")
     rest = rest.strip()
-    if len(text) > SHOWN_MAX:
+    if len(text) > SHOWN_MAX or not text.isascii():
         raise Unauthenticated(UNREADABLE)
     if scheme.lower() == "basic":
         return _password(rest)

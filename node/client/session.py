@@ -16,7 +16,7 @@ from typing import Any
 from metastore.put_series import results_in
 from metastore.requests import WatchRequest
 from node.authorization.credentials import Credentials
-from node.authorization.errors import Unauthenticated
+from node.authorization.errors import PermissionsUnknown, Unauthenticated
 from node.client.connecting import FAILURES, Connector, Whereabouts, whereabouts
 from node.client.link import Link
 from node.client.operation import Operation, Slot
@@ -186,7 +186,7 @@ class Session:
         operation = self._pending.get(number)
         if operation is None:
             return
-        nothing_done = isinstance(error, Unavailable)
+        nothing_done = isinstance(error, Unavailable | PermissionsUnknown)
         if isinstance(error, NodeFailed) and operation.repeatable:
             self._trouble = str(error)
             if self._link is not None:

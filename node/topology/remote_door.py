@@ -36,7 +36,7 @@ class RemoteDoor:
             self._session = None
 
     async def state(self) -> ClusterState:
-        return state_from(await self._ask("GET", "/v1/cluster"))
+        return state_from(await self.ask("GET", "/v1/cluster"))
 
     async def join(self, request: JoinRequest) -> NodeRecord:
         body = {
@@ -45,21 +45,21 @@ class RemoteDoor:
             "addresses": dict(request.addresses), "cluster_id": request.cluster_id or None,
         }  # fmt: skip
         given = {name: value for name, value in body.items() if value is not None}
-        return self._record(await self._ask("POST", "/v1/topology/join", given))
+        return self._record(await self.ask("POST", "/v1/topology/join", given))
 
     async def recovered(self, name: str, instance: str, incarnation: int, revision: int) -> NodeRecord:
         body = {"name": name, "instance": instance, "incarnation": incarnation, "revision": revision}
-        return self._record(await self._ask("POST", "/v1/topology/recovered", body))
+        return self._record(await self.ask("POST", "/v1/topology/recovered", body))
 
     async def leave(self, name: str, instance: str) -> NodeRecord:
-        return self._record(await self._ask("POST", "/v1/topology/leave", {"name": name, "instance": instance}))
+        return self._record(await self.ask("POST", "/v1/topology/leave", {"name": name, "instance": instance}))
 
     async def look(self, name: str) -> NodeRecord | None:
-        return node_from(await self._ask("GET", f"/v1/topology/nodes/{name}"))
+        return node_from(await self.ask("GET", f"/v1/topology/nodes/{name}"))
 
     async def nodes(self) -> tuple[list[NodeRecord], int]:
         """Of the logical topology, and the version of the records. Raises Unavailable."""
-        return nodes_from(await self._ask("GET", "/v1/topology/nodes"))
+        return nodes_from(await self.ask("GET", "/v1/topology/nodes"))
 
     @staticmethod
     def _record(answer: Any) -> NodeRecord:
@@ -68,7 +68,7 @@ class RemoteDoor:
             raise Unavailable("the cluster has answered without a record of this node: ask again")
         return record
 
-    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The answer of the first node that has one. Raises JoinRejected, JoinLater, Unavailable."""
         trouble = "no node of the cluster is known yet: is a seed, or the node that --join names, up?"
         candidates = list(self._addresses())

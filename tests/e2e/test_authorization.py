@@ -181,3 +181,38 @@ async def test_a_node_with_another_join_token_is_a_stranger(guarded: Cluster) ->
         session.post(f"http://{guarded.nodes[0].http}/v1/feed/state", data=b"") as response,
     ):
         assert response.status == 401
+
+
+async def test_nodes_that_wait_are_initialized_by_who_has_the_join_token(tmp_path: Path) -> None:
+    nodes = [NodeProcess(tmp_path, f"n{number}", authorization="on", join_token=TOKEN) for number in (1, 2, 3)]
+    try:
+        for node in nodes:
+            node.options["seeds"] = nodes[0].peer
+            node.start()
+        for node in nodes:
+            await until(lambda node=node: sees_all(node), f"{node.id} seeing all")
+        assert (await ask(nodes[0], "POST", "/v1/cluster/init", None, {"members": ["n1"]}))[0] == 401
+        command = [sys.executable, "-m", "node.cli", "init", "n1", "n2", "n3", "--at", nodes[1].http]
+        code = await (await asyncio.create_subprocess_exec(*command, stderr=subprocess.DEVNULL)).wait()
+        assert code == 1
+        environ = os.environ | {"PALISADE_JOIN_TOKEN": TOKEN}
+        code = await (await asyncio.create_subprocess_exec(*command, env=environ, stdout=subprocess.DEVNULL)).wait()
+        assert code == 0
+        for node in nodes:
+            await until(node.ready, f"{node.id} being ready ({node.log()[-800:]})")
+        await nodes[0].logged("there is no user")
+    finally:
+        for node in nodes:
+            node.kill()
+
+
+async def sees_all(node: NodeProcess) -> bool:
+    try:
+        async with (
+            aiohttp.ClientSession(headers=header_of(node_proof(TOKEN))) as session,
+            session.get(f"http://{node.http}/v1/topology") as response,
+        ):
+            rows = (await response.json())["physical"]
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return False
+    return sum(row["state"] == "alive" for row in rows) == 3

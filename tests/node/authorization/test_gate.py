@@ -331,7 +331,7 @@ async def test_etcds_way_to_sign_in(http: ClientSession) -> None:
 @pytest.mark.parametrize(
     "header",
     ["Basic", "Basic !!", "Basic YWxpY2U=", "Bearer", "Digest x", "Bearer pt1.x.y", "pt1.e30.x", "Palisade-Node 00",
-     "Basic /w==", "x" * 3000],
+     "Basic /w==", "x" * 3000, "Palisade-Node \xe9", "Bearer pt1.\xe9.x"],
 )  # fmt: skip
 async def test_bad_credentials_are_refused(http: ClientSession, header: str) -> None:
     async with http.get("/v1/status", headers={"Authorization": header}) as answer:

@@ -1,0 +1,56 @@
+"""The rows of permissions as a member has them, for a fenced node that is no member: a linearizable read over HTTP.
+
+The join token lets it in, and it waits for what is not released yet.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from node.authorization.errors import PermissionsUnknown
+from node.authorization.rights import Row
+from node.authorization.rows import NotNow
+from node.topology.errors import TopologyError
+from raftgroup.errors import RaftError
+
+Ask = Callable[[str, str, Any], Awaitable[Any]]
+"""(method, path, body) -> the answer of a member. Raises RaftError, TopologyError."""
+
+
+class RemoteRows:
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def now(self, key: bytes) -> Row | None:
+        raise NotNow
+
+    async def later(self, key: bytes) -> Row | None:
+        try:
+            return row_in(await self._ask("POST", "/v1/range", {"key_base64": base64.b64encode(key).decode()}), key)
+        except (RaftError, TopologyError) as error:
+            raise PermissionsUnknown(f"no member says who may do what ({error}): try again") from error
+
+
+def row_in(answer: Any, key: bytes) -> Row | None:
+    """Raises PermissionsUnknown for what is no answer to this question."""
+    try:
+        kvs = answer["kvs"]
+        if kvs == []:
+            return None
+        (kv,) = kvs
+        if content_in(kv, "key") != key or type(kv["mod_revision"]) is not int:
+            raise ValueError("it is about another key")
+        return Row(content_in(kv, "value"), kv["mod_revision"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise PermissionsUnknown(f"what a member answers makes no sense ({error}): try again") from None
+
+
+def content_in(kv: Any, name: str) -> bytes:
+    if name in kv:
+        if type(kv[name]) is not str:
+            raise ValueError(f"its {name} is no text")
+        text: str = kv[name]
+        return text.encode()
+    return base64.b64decode(kv[f"{name}_base64"], validate=True)

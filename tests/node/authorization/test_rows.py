@@ -1,0 +1,115 @@
+"""Where the rows of permissions come from: the vault while its lease holds, else the cluster, else nowhere."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from metastore.requests import Put
+from node.authorization.errors import PermissionsUnknown
+from node.authorization.remote_rows import RemoteRows
+from node.authorization.rights import Row
+from node.authorization.rows import FencedRows, NoRows, NotNow, StoreRows
+from node.fencing.errors import NotServing, ReadPending
+from node.service import Service
+from raftgroup.errors import Unavailable
+from tests.support.fake_group import FakeGroup
+from vault.change import Item
+
+KEY = b"palisade/catalog/permissions/users/alice"
+
+
+class Reads:
+    """Of a vault: `now` and `later` are answers, or what is raised instead."""
+
+    def __init__(self, now: Any, later: Any = None) -> None:
+        self.answers = now, later
+
+    def _tell(self, answer: Any) -> tuple[int, Item | None]:
+        if isinstance(answer, Exception):
+            raise answer
+        return 9, answer
+
+    def get(self, key: bytes) -> tuple[int, Item | None]:
+        return self._tell(self.answers[0])
+
+    async def wait_and_get(self, key: bytes) -> tuple[int, Item | None]:
+        return self._tell(self.answers[1])
+
+
+def fenced(now: Any, later: Any, service: Service) -> FencedRows:
+    reads: Any = Reads(now, later)
+    return FencedRows(reads, StoreRows(service))
+
+
+ITEM = Item(KEY, b"in the vault", 3, 5, 2, 0)
+
+
+@pytest.fixture
+async def known(service: Service) -> Service:
+    await service.write(Put(KEY, b"in the cluster"))
+    return service
+
+
+async def test_while_the_lease_holds_the_vault_is_read(known: Service) -> None:
+    assert fenced(ITEM, None, known).now(KEY) == Row(b"in the vault", 5)
+    assert fenced(None, None, known).now(KEY) is None
+
+
+async def test_what_is_pending_is_waited_for(known: Service) -> None:
+    rows = fenced(ReadPending("not released"), ITEM, known)
+    with pytest.raises(NotNow):
+        rows.now(KEY)
+    assert await rows.later(KEY) == Row(b"in the vault", 5)
+
+
+@pytest.mark.parametrize("refusal", [NotServing("fenced"), ReadPending("still not released")])
+async def test_a_fenced_node_asks_the_cluster(known: Service, refusal: Exception) -> None:
+    rows = fenced(refusal, refusal, known)
+    with pytest.raises(NotNow):
+        rows.now(KEY)
+    found = await rows.later(KEY)
+    assert found is not None
+    assert found.value == b"in the cluster"
+
+
+async def test_where_the_cluster_can_not_be_asked_nothing_is_known(known: Service, group: FakeGroup) -> None:
+    group.lease_valid = group.majority = False
+    with pytest.raises(PermissionsUnknown):
+        await fenced(NotServing("fenced"), NotServing("fenced"), known).later(KEY)
+    with pytest.raises(NotNow):
+        StoreRows(known).now(KEY)
+    with pytest.raises(PermissionsUnknown):
+        await NoRows().later(KEY)
+
+
+def answering(answer: Any) -> RemoteRows:
+    async def ask(method: str, path: str, body: Any) -> Any:
+        assert (method, path) == ("POST", "/v1/range")
+        assert base64.b64decode(body["key_base64"]) == KEY
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return RemoteRows(ask)
+
+
+async def test_a_follower_asks_a_member() -> None:
+    kv = {"key": KEY.decode(), "value_base64": "/w==", "mod_revision": 7}
+    assert await answering({"kvs": [kv]}).later(KEY) == Row(b"\xff", 7)
+    assert await answering({"kvs": []}).later(KEY) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Unavailable("nobody"), None, [], {}, {"kvs": None}, {"kvs": [{}]}, {"kvs": [1]},
+     {"kvs": [{"key": "another", "value": "", "mod_revision": 7}]},
+     {"kvs": [{"key": KEY.decode(), "value": 1, "mod_revision": 7}]},
+     {"kvs": [{"key": KEY.decode(), "value_base64": "!", "mod_revision": 7}]},
+     {"kvs": [{"key": KEY.decode(), "value": "", "mod_revision": "7"}]}],
+)  # fmt: skip
+async def test_a_member_that_makes_no_sense_is_no_yes(answer: Any) -> None:
+    with pytest.raises(PermissionsUnknown):
+        await answering(answer).later(KEY)
