@@ -47,12 +47,17 @@ class Layer:
         return ((keys[number], self.values[keys[number]]) for number in numbers)
 
     def sort_in_slices(self) -> Iterator[None]:
-        """Sort the keys for good; yields between slices of about a millisecond. No write may come in between."""
+        """Sort the keys for good; yields between slices of about a millisecond. No write may come in between. Reads may:
+        what they look at changes only when all of it is in order."""
         new = list(islice(reversed(self.values), len(self.values) - len(self._sorted)))
+        found = self._sorted.copy()
         for start in range(0, len(new), RUN_KEYS):
-            self._sorted.extend(sorted(new[start : start + RUN_KEYS]))
+            found.extend(sorted(new[start : start + RUN_KEYS]))
             yield
-        self._sorted.sort()
+            if len(self._sorted) == len(self.values):
+                return
+        found.sort()
+        self._sorted = found
 
     def touches(self, start: bytes, end: bytes | None) -> bool:
         """Whether it has a key in the range."""
