@@ -23,6 +23,12 @@ async def write_rows(node: NodeProcess, data: str) -> None:
         assert answer["http_status"] == 200, answer
 
 
+async def serves(node: NodeProcess) -> bool:
+    """Whether readers of its vault are answered: then a change has to wait for it."""
+    view = await node.get("/v1/fencing")
+    return view is not None and view["lease"] is not None and bool(view["lease"]["serves"])
+
+
 async def count(node: NodeProcess, prefix: str) -> int | None:
     answer = await node.get(f"/v1/kv?prefix={quote(prefix, safe='')}&count_only=true")
     return None if answer is None else int(answer["count"])
@@ -110,3 +116,36 @@ async def test_a_command_whose_first_node_stands_still_finds_another_one(cluster
         listed = await node.get("/v1/catalog/tables?below=still")
         assert listed is not None
         assert len(listed["objects"]) == 2
+
+
+async def test_a_drop_waits_for_a_node_that_stands_still_and_deletes_nothing_before(cluster: Cluster) -> None:
+    """scenarios.md: "DROP's physical delete only after PROCEED"; F10: it says for whom it waits; F5: the wait ends."""
+    leader = await cluster.leader()
+    await leader.ask("PUT", "/v1/catalog/databases/slow?wait_s=30", timeout_s=60)
+    await leader.ask("PUT", "/v1/catalog/tables/slow.t?wait_s=30", {"columns": [{"name": "a", "type": "text"}]}, 60)
+    table = await leader.get("/v1/catalog/tables/slow.t")
+    assert table is not None
+    await write_rows(leader, table["data"])
+    still = next(node for node in cluster.running if node is not leader)
+    await until(lambda: serves(still), f"{still.id} serving fenced reads")
+    still.pause()
+    begun = await leader.ask("DELETE", "/v1/catalog/tables/slow.t?procedure=slow&wait_s=0")
+    assert begun is not None
+    waited_for: set[str] = set()
+    while True:
+        left = await count(leader, table["data"])
+        view = await leader.get("/v1/procedures/slow")
+        assert view is not None
+        if view["state"] not in ("submitted", "prepared"):
+            break
+        assert left == ROWS, "rows are gone before every node has the change, or serves nothing"
+        waited_for |= set((view["waiting"] or {"for": []})["for"])
+    assert waited_for == {still.id}
+    ended = await leader.get("/v1/procedures/slow?wait_s=30", timeout_s=60)
+    assert ended is not None
+    assert (ended["state"], ended["released"], ended["destroyed"]) == ("done", True, ROWS)
+    steps = {each["step"]: each["at_ms"] for each in ended["steps"]}
+    assert steps["released"] - steps["prepared"] < 10_000
+    still.resume()
+    await cluster.ready()
+    assert await count(still, table["data"]) == 0
