@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from fencing.messages import (
@@ -25,12 +25,12 @@ from fencing.messages import (
     Refused,
     Release,
     Renew,
-    Stage,
+    Row,
     Staged,
     Welcome,
 )
 from fencing.release import NotGranted, Registration, Releases, Standing
-from fencing.session import Session, StageRange
+from fencing.session import Session
 from fencing.timing import Timing
 from node.fencing.strict_log import Batch, Change, StrictLog
 from node.fencing.wire import FromHolder, FromLeader
@@ -97,6 +97,9 @@ class Grantor:
         self.waits = {"acked": Histogram(WAIT_BUCKETS_S), "fenced": Histogram(WAIT_BUCKETS_S)}
         """How long changes waited for their release, by whether everybody had answered."""
         self._told = -1
+        self._latest: Batch | None = None
+        """The last strict one of this term; `_before`: the last strict revision before it."""
+        self._before = 0
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -104,7 +107,7 @@ class Grantor:
 
     def begin_term(self, term: int, registered: Iterable[Registration]) -> None:
         """This node leads and has applied everything of earlier terms."""
-        self._told = -1
+        self._told, self._latest = -1, None
         self.core.begin_term(term, self._now(), registered, self.log.latest)
         log.info("this node grants leases in term %d", term)
         self._soon()
@@ -193,8 +196,10 @@ class Grantor:
         """Before anything that knows of it leaves this node."""
         if not self.core.leads:
             return
+        before = self.core.strict_latest
         self.core.committed(batch.upto, self._now(), batch.strict)
         if batch.strict is not None:
+            self._latest, self._before = batch, before
             self._soon()
 
     # The turn
@@ -233,7 +238,8 @@ class Grantor:
         self._arm(now)
 
     def _stage_all(self) -> None:
-        made: dict[StageRange, Stage | None] = {}
+        """Holders that lack the same get the same rows: read once, and encoded once (`wire.Frames`)."""
+        made: dict[tuple[int, int], tuple[Row, ...] | None] = {}
         for connection in list(self.connections):
             session = connection.session
             if session is None or not session.holder.incarnation:
@@ -243,23 +249,31 @@ class Grantor:
             wanted = session.next_range(self.core.lm, self.core.rr)
             if wanted is None:
                 continue
-            if wanted not in made:
-                made[wanted] = self._stage(wanted)
-            stage = made[wanted]
-            if stage is None:
+            lacking = (wanted.after, wanted.upto)
+            if lacking not in made:
+                made[lacking] = self._rows(wanted.after)
+            rows = made[lacking]
+            if rows is None:
                 connection.send(wanted.behind(self.core.term))
                 session.behind()
             else:
-                connection.send(stage)
+                connection.send(wanted.stage(self.core.term, rows))
                 session.sent(wanted)
                 connection.told = wanted.upto
 
-    def _stage(self, wanted: StageRange) -> Stage | None:
+    def _rows(self, after: int) -> tuple[Row, ...] | None:
         """The latest version of each key is enough: what a holder is staged it shows only at its release."""
-        changes = self.log.since(wanted.after)
+        changes = self._changes_since(after)
         if changes is None or len(changes) > STAGE_ROWS_MAX or sum(map(_size, changes)) > STAGE_BYTES_MAX:
             return None
-        return wanted.stage(self.core.term, tuple((each.revision, each.key, each.body or None) for each in changes))
+        return tuple((each.revision, each.key, each.body or None) for each in changes)
+
+    def _changes_since(self, after: int) -> Sequence[Change] | None:
+        """What has just been applied is at hand: nearly every stage is of that alone."""
+        latest = self._latest
+        if latest is not None and after >= self._before:
+            return [change for change in latest.changes if change.revision > after]
+        return self.log.since(after)
 
     def _grant_all(self, now: float) -> None:
         """A request waits a moment: a new leader has its quorum lease after its first round, and a registration takes

@@ -9,7 +9,10 @@ whoever gets a message that it does not understand ends it, since what came befo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
+
+import msgpack
 
 from fencing.messages import (
     Behind,
@@ -22,6 +25,7 @@ from fencing.messages import (
     Refused,
     Release,
     Renew,
+    Row,
     Stage,
     Staged,
     State,
@@ -60,26 +64,62 @@ _PACK: dict[type, Callable[[Any], list[Any]]] = {
     Welcome: lambda m: [WELCOME, m.term, m.lm, m.released],
     Elsewhere: lambda m: [ELSEWHERE, m.leader],
     Refused: lambda m: [REFUSED, m.reason],
-    Stage: lambda m: [STAGE, m.term, m.chain, m.after, m.upto, m.rows],
+    Stage: lambda m: [STAGE, m.term, m.chain, m.after, m.upto, pack_rows(m.rows)],
     Behind: lambda m: [BEHIND, m.term, m.chain, m.lm],
     Grant: lambda m: [GRANT, m.term, m.incarnation, m.t0, m.required],
     Release: lambda m: [RELEASE, m.term, m.released],
 }
 
 
+class SameRows:
+    """Rows that are the same object: to compare what is in them would cost more than to encode it again."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: tuple[Row, ...]) -> None:
+        self.rows = rows
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SameRows) and other.rows is self.rows
+
+    def __hash__(self) -> int:
+        return id(self.rows)
+
+
+@lru_cache(maxsize=1)
+def _packed(same: SameRows) -> bytes:
+    packed: bytes = msgpack.packb(same.rows)
+    return packed
+
+
+def pack_rows(rows: tuple[Row, ...]) -> bytes:
+    """One msgpack value within another: what goes to many holders, each in a chain of its own, is encoded once."""
+    return _packed(SameRows(rows))
+
+
 def pack(message: Message) -> list[Any]:
     return _PACK[type(message)](message)
 
 
-def _row(value: Any) -> tuple[int, bytes, bytes | None]:
+def _row(value: Any) -> Row:
     revision, key, body = value
     if type(revision) is not int or type(key) is not bytes or not (body is None or type(body) is bytes):
         raise BadMessage("a row of a stage is a revision, a key and a body or nil")
     return revision, key, body
 
 
+def _rows(packed: bytes) -> tuple[Row, ...]:
+    try:
+        rows = msgpack.unpackb(packed)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise BadMessage(f"the rows of a stage are not msgpack: {error}") from None
+    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
+        raise BadMessage("the rows of a stage are a list of three values each")
+    return tuple(map(_row, rows))
+
+
 _TEXT, _INT, _FLOAT, _FLAG, _BYTES = (str,), (int,), (float, int), (bool,), (bytes,)
-_MAYBE_INT, _MAYBE_TEXT, _LIST = (int, type(None)), (str, type(None)), (list, tuple)
+_MAYBE_INT, _MAYBE_TEXT = (int, type(None)), (str, type(None))
 
 _SHAPES: dict[int, tuple[tuple[Any, ...], Callable[..., Message]]] = {
     HELLO: (
@@ -96,8 +136,8 @@ _SHAPES: dict[int, tuple[tuple[Any, ...], Callable[..., Message]]] = {
     ELSEWHERE: ((_MAYBE_TEXT,), Elsewhere),
     REFUSED: ((_TEXT,), Refused),
     STAGE: (
-        (_INT, _INT, _INT, _INT, _LIST),
-        lambda term, chain, after, upto, rows: Stage(term, chain, after, upto, tuple(map(_row, rows))),
+        (_INT, _INT, _INT, _INT, _BYTES),
+        lambda term, chain, after, upto, rows: Stage(term, chain, after, upto, _rows(rows)),
     ),
     BEHIND: ((_INT, _INT, _INT), Behind),
     GRANT: ((_INT, _INT, _FLOAT, _INT), Grant),

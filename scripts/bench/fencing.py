@@ -8,6 +8,10 @@ reader  `VaultReader.get` of random keys in one process and in two, of a vault t
         over and over, against etcd's linearizable reads of one key with one connection, on a cluster of three, which
         has no process while the readers run.
 
+http    `GET /v1/fenced/KEY` of one key, 64 connections, at a node that does not lead; etcd: linearizable reads.
+writes  Puts in a strict region and outside of it, on one connection (p50) and on 64 (rate), over HTTP at the leader.
+stalls  The longest strict write while a node is stopped in good order, and while one is killed.
+
 Medians of the rounds count. Exit codes: 0 every threshold is met, 1 one is not, 2 it could not be measured.
 """
 
@@ -16,13 +20,16 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
+from fencing.timing import Timing
 from harness.etcd import Etcd
+from harness.fenced_cluster import STRICT, FencedCluster
 from harness.fenced_vault import run_readers, served_vault
 from harness.figures import Line, Threshold, all_pass, alone, medians, versus
 from harness.process import ProcessEnded
@@ -33,6 +40,8 @@ from harness.wrk import PUT, RANGE, LoadFailed, run_wrk, write_keys
 ONE, P50_US, P99_US, TWO = "reads_per_s", "p50_us", "p99_us", "two_processes_reads_per_s"
 SAME_KEY = "same_key_reads_per_s"
 ETCD_READS = "reads_1_per_s"
+HTTP_READS = "reads_64_per_s"
+PLAIN = "plain/"
 WARM_UP_S = 2.0
 ETCD_KEYS = [b"flights/2013/%08d" % number for number in range(10_000)]
 READS_PER_S = Threshold(at_least=500_000)
@@ -85,13 +94,97 @@ def reader_lines(rounds: Rounds) -> list[Line]:
     ]
 
 
+async def http_round(folder: Path, options: argparse.Namespace, rounds: Rounds) -> None:
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        async with Etcd(Path(own) / "etcd") as etcd:
+            keys = Path(own) / "keys"
+            write_keys(keys, ETCD_KEYS)
+            url = etcd.urls[await etcd.leader()]
+            await run_wrk(PUT, url, keys, connections=64, duration_s=WARM_UP_S)
+            run = await run_wrk(RANGE, url, keys, connections=64, duration_s=max(1.0, options.seconds))
+    rounds.setdefault(Etcd.name, []).append({HTTP_READS: run.per_s})
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        async with fenced_cluster(Path(own)) as cluster:
+            other = (await cluster.leader() + 1) % len(cluster.urls)
+            await cluster.puts(other, STRICT, 64, WARM_UP_S)
+            run = await cluster.fenced_reads(other, f"{STRICT}{0:08d}", 64, max(1.0, options.seconds))
+    rounds.setdefault("palisade", []).append({HTTP_READS: run.per_s})
+
+
+def http_lines(rounds: Rounds) -> list[Line]:
+    ours, theirs = medians(rounds["palisade"]), medians(rounds[Etcd.name])
+    title = "fenced reads over HTTP, 64 connections"
+    return [versus(title, "1/s", ours[HTTP_READS], theirs[HTTP_READS], Threshold(at_least=1.5))]
+
+
+async def writes_round(folder: Path, options: argparse.Namespace, rounds: Rounds) -> None:
+    seconds = max(1.0, options.seconds)
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        async with fenced_cluster(Path(own)) as cluster:
+            leader = await cluster.leader()
+            for prefix in (PLAIN, STRICT):
+                await cluster.puts(leader, prefix, 64, WARM_UP_S)
+                one = await cluster.puts(leader, prefix, 1, seconds)
+                many = await cluster.puts(leader, prefix, 64, seconds)
+                rounds.setdefault(prefix, []).append({"p50_ms": one.p50_ms, "per_s": many.per_s})
+
+
+def writes_lines(rounds: Rounds) -> list[Line]:
+    strict, plain = medians(rounds[STRICT]), medians(rounds[PLAIN])
+    slower, kept = strict["p50_ms"] / plain["p50_ms"], strict["per_s"] / plain["per_s"]
+    return [
+        alone("strict put, p50", "ms", strict["p50_ms"], Threshold()),
+        alone("strict put, p50: times a plain one", "ratio", slower, Threshold(at_most=1.6)),
+        alone("strict puts, 64 connections", "1/s", strict["per_s"], Threshold()),
+        alone("strict puts, 64: of plain ones", "ratio", kept, Threshold(at_least=0.7)),
+    ]
+
+
+async def stalls_round(folder: Path, options: argparse.Namespace, rounds: Rounds) -> None:
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        async with fenced_cluster(Path(own)) as cluster:
+            leader = await cluster.leader()
+            writer, victim = (leader + 1) % 3, (leader + 2) % 3
+
+            async def kill() -> None:
+                await cluster.kill([victim])
+
+            polite_s = await cluster.longest_stall_s(writer, cluster.processes[victim].stop)
+            await cluster.start([victim])
+            await cluster.all_serve(range(3))
+            killed_s = await cluster.longest_stall_s(writer, kill)
+    rounds.setdefault("palisade", []).append({"polite_ms": polite_s * 1e3, "killed_s": killed_s})
+
+
+def stalls_lines(rounds: Rounds) -> list[Line]:
+    found = medians(rounds["palisade"])
+    longest_s = Timing().proceed_s() + 0.5
+    return [
+        alone("longest strict write, a node stops", "ms", found["polite_ms"], Threshold(at_most=100.0)),
+        alone("longest strict write, a node is killed", "s", found["killed_s"], Threshold(at_most=longest_s)),
+    ]
+
+
+@asynccontextmanager
+async def fenced_cluster(folder: Path) -> AsyncIterator[FencedCluster]:
+    cluster = FencedCluster(folder / "palisade")
+    async with cluster:
+        await cluster.make_strict()
+        yield cluster
+
+
 Part = tuple[
     Callable[[Path, argparse.Namespace, Rounds], Awaitable[None]],
     Callable[[Rounds], list[Line]],
 ]
 """One round of it, and what is asked of all of them."""
 
-PARTS: dict[str, Part] = {"reader": (reader_round, reader_lines)}
+PARTS: dict[str, Part] = {
+    "reader": (reader_round, reader_lines),
+    "http": (http_round, http_lines),
+    "writes": (writes_round, writes_lines),
+    "stalls": (stalls_round, stalls_lines),
+}
 
 
 async def run(options: argparse.Namespace) -> tuple[list[Line], dict[str, Any]]:

@@ -1,0 +1,75 @@
+"""A cluster with a strict region, for the benchmark of fencing: strict writes, fenced reads over HTTP, stalls."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from urllib.parse import quote
+
+import aiohttp
+
+from harness.palisade import Palisade
+from harness.system import POLL_S, READY_S, NotReady
+from harness.wrk import PUT, SCRIPTS, HttpFigures, run_wrk, write_keys
+
+FENCED = SCRIPTS / "fenced.lua"
+STRICT = "strict/"
+STALL_WRITES_S = 1.0
+
+
+class FencedCluster(Palisade):
+    """`make_strict` once it is ready."""
+
+    async def make_strict(self) -> None:
+        """And every node serves fenced reads. Raises NotReady."""
+        url, body = f"{self.urls[0]}/v1/regions/bench", {"prefix": STRICT}
+        async with aiohttp.ClientSession() as session, session.put(url, json=body) as answer:
+            if answer.status != 200:
+                raise NotReady(f"the region was refused: {await answer.text()}")
+        await self.all_serve(range(len(self.urls)))
+
+    async def all_serve(self, numbers: range | list[int]) -> None:
+        async with asyncio.timeout(READY_S):
+            for number in numbers:
+                while not await self.serves(number):  # noqa: ASYNC110
+                    await asyncio.sleep(POLL_S)
+
+    async def serves(self, number: int) -> bool:
+        status, found = await self.get(number, "/v1/fencing")
+        return status == 200 and found["lease"] is not None and bool(found["lease"]["serves"])
+
+    async def puts(self, number: int, prefix: str, connections: int, seconds: float, keys: int = 1_000) -> HttpFigures:
+        """Of keys that begin with `prefix`, at that node."""
+        file = self.folder / f"keys-{prefix.strip('/') or 'plain'}"
+        write_keys(file, [b"%s%08d" % (prefix.encode(), each) for each in range(keys)])
+        return await run_wrk(PUT, self.urls[number], file, connections=connections, duration_s=seconds)
+
+    async def fenced_reads(self, number: int, key: str, connections: int, seconds: float) -> HttpFigures:
+        file = self.folder / "key-fenced"
+        file.write_text(quote(key, safe="") + "\n", encoding="ascii")
+        return await run_wrk(FENCED, self.urls[number], file, connections=connections, duration_s=seconds)
+
+    async def longest_stall_s(self, writer: int, during: Callable[[], Awaitable[object]]) -> float:
+        """Of strict writes, one after the other, while `during` runs and some time behind it. Raises NotReady."""
+        longest, ended = 0.0, asyncio.Event()
+        url = f"{self.urls[writer]}/v1/kv/{quote(STRICT + 'stall', safe='')}"
+
+        async def write(session: aiohttp.ClientSession) -> None:
+            nonlocal longest
+            until: float | None = None
+            while until is None or time.monotonic() < until:
+                began = time.monotonic()
+                async with session.put(url, data=b"x") as answer:
+                    if answer.status != 200:
+                        raise NotReady(f"a strict write was not answered: {await answer.text()}")
+                longest = max(longest, time.monotonic() - began)
+                if ended.is_set() and until is None:
+                    until = time.monotonic() + STALL_WRITES_S
+
+        async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
+            tasks.create_task(write(session))
+            await asyncio.sleep(STALL_WRITES_S)
+            await during()
+            ended.set()
+        return longest
