@@ -47,8 +47,8 @@ class Layer:
         return ((keys[number], self.values[keys[number]]) for number in numbers)
 
     def sort_in_slices(self) -> Iterator[None]:
-        """Sort the keys for good; yields between slices of about a millisecond. No write may come in between. Reads may:
-        what they look at changes only when all of it is in order."""
+        """Sort the keys for good; yields between slices of about a millisecond. No write may come in between; reads
+        may: what they look at changes only when all of it is in order."""
         new = list(islice(reversed(self.values), len(self.values) - len(self._sorted)))
         found = self._sorted.copy()
         for start in range(0, len(new), RUN_KEYS):
