@@ -13,11 +13,12 @@ from node.partitions.retention import end_of_day_s
 from node.partitions.shelf import file_of
 from tests.e2e.test_partitions import DAYS, contents, run, write_catalog, write_origin
 from tests.support.fencing_cluster import lease, serving
-from tests.support.processes import Cluster, NodeProcess, palisade, until
+from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 
 pytestmark = pytest.mark.e2e
 
 DAY_MS = 86_400_000
+OPTIONS = ("partitions_origin", "partitions_look_s", "partitions_trash_s")
 FIRST_DAY = "flights/2013-01-01"
 RULE = "/v1/catalog/ttl/demo.flights?wait_s=30"
 
@@ -41,8 +42,7 @@ async def keepers(
     monkeypatch.setenv("PALISADE_PARTITIONS", "true")
     origin = tmp_path / "origin"
     write_origin(origin, rows=3)
-    options = {"partitions_origin": str(origin), "partitions_look_s": "0.2", "partitions_trash_s": "1"}
-    cluster = new_cluster(**options)
+    cluster = new_cluster(**dict(zip(OPTIONS, (str(origin), "0.2", "1"), strict=True)))
     cluster.start()
     await cluster.ready()
     await serving(cluster.nodes)
@@ -79,18 +79,30 @@ def ttl_ms_that_ends_in(seconds: float) -> int:
 
 
 async def test_they_go_on_every_node_and_come_back_when_the_rule_goes(
-    keepers: tuple[Cluster, dict[str, bytes]],
+    keepers: tuple[Cluster, dict[str, bytes]], tmp_path: Path
 ) -> None:
+    """Members and a follower. The rule goes by `unset-ttl`, and with its database."""
     cluster, whole = keepers
-    await catalog(cluster, "set-ttl", "demo.flights", str(DAY_MS))
-    await until(lambda: not any(map(files_of, cluster.nodes)), "no partition on any node")
-    rows = (await run(cluster, "list"))["nodes"]
-    assert [(row["expired"], row["trashed"], row["missing"]) for row in rows] == [(len(DAYS), 0, 0)] * 3
-    for node in cluster.nodes:
-        found = await partitions_of(node)
-        assert (found["purged"], found["evicted"], found["retention"]["works"]) == (len(DAYS), 0, True)
-    await catalog(cluster, "unset-ttl", "demo.flights")
-    await until(lambda: all(files_of(node) == whole for node in cluster.nodes), "all partitions on all nodes again")
+    own = {"join": cluster.nodes[0].http, **{name: cluster.options[name] for name in OPTIONS}}
+    follower = FollowerProcess(tmp_path, "f1", **own)
+    nodes = [*cluster.nodes, follower]
+    try:
+        follower.start()
+        await serving([follower])
+        await run(cluster, "assign", "--replicas", "4")
+        for set_at, ends_by in (("demo.flights", ("unset-ttl", "demo.flights")), ("demo", ("drop-database", "demo"))):
+            await until(lambda: all(files_of(node) == whole for node in nodes), "all partitions on all nodes")
+            await catalog(cluster, "set-ttl", set_at, str(DAY_MS))
+            await until(lambda: not any(map(files_of, nodes)), "no partition on any node")
+            rows = (await run(cluster, "list"))["nodes"]
+            assert [(row["expired"], row["trashed"], row["missing"]) for row in rows] == [(len(DAYS), 0, 0)] * 4
+            await catalog(cluster, *ends_by)
+        await until(lambda: all(files_of(node) == whole for node in nodes), "all partitions on all nodes again")
+        for node in nodes:
+            found = await partitions_of(node)
+            assert (found["purged"], found["evicted"], found["retention"]["works"]) == (2 * len(DAYS), 0, True)
+    finally:
+        follower.kill()
 
 
 async def test_a_node_that_stood_still_while_a_rule_went_deletes_nothing_by_it(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.partitions.assignment import assign, changes, holders
@@ -31,6 +31,7 @@ def test_each_partition_has_as_many_holders_as_replicas_and_nobody_is_left_out()
     assert min(shares) > len(NAMES) / 4
 
 
+@settings(deadline=None)
 @given(st.permutations(NODES), st.integers(0, 4))
 def test_the_order_of_the_nodes_does_not_matter(nodes: list[str], replicas: int) -> None:
     assert assign(WANTED, nodes, replicas) == assign(WANTED, NODES, replicas)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.ttl import TtlRule
@@ -51,6 +51,7 @@ def test_a_rule_that_makes_no_sense_keeps_everything(row: bytes) -> None:
     assert not Rules({**rules(demo=1).rows, key: row}).expires(JANUARY[0], 1e12)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 31), st.integers(0, 40), st.booleans())
 def test_a_pass_takes_a_tenth_and_the_oldest_first(trashed: int, days: int, counts: bool) -> None:
     """A clock that is wrong takes nothing at once."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from node.http.partition_families import partition_families
 from node.partitions.names import TRASH
 from node.partitions.retention import SETTLE_S
 from node.partitions.shelf import Shelf, file_of
 from node.partitions.view import partitions_view
-from tests.support.fenced_world import LEASE_NS, Violation
+from tests.support.fenced_world import Violation
 from tests.support.partition_world import SimulatedDisk
 from tests.support.retention_world import DAYS, GO, KEEP, TRASH_S, RetentionWorld
 from tests.support.vault_feed import follow
@@ -234,6 +235,23 @@ async def test_a_disk_that_refuses_keeps_nothing_else_from_going() -> None:
     assert world.holder.retention_view()["why"] is None
 
 
+async def test_metrics_count_what_is_where_and_what_was_done() -> None:
+    world = await trashed()
+    world.later_s += TRASH_S
+    await world.pass_by()
+    world.page.refuse()
+    await world.pass_by()
+    samples = [each for family in partition_families(world.holder) for each in family.samples]
+    values = {each.name + each.labels.get("state", ""): each.value for each in samples}
+    assert values["palisade_partitionstrashed"] == 3
+    assert values["palisade_partitionsexpired"] == 1
+    assert values["palisade_partitions_trashed_total"] == 4
+    assert values["palisade_partitions_purged_total"] == 1
+    assert values["palisade_partitions_restored_total"] == 0
+    assert (values["palisade_retention_works"], values["palisade_retention_refused_total"]) == (0, 1)
+    assert list(partition_families(None)) == []
+
+
 async def test_states_are_told_apart() -> None:
     world = await trashed()
     world.later_s += TRASH_S
@@ -242,4 +260,3 @@ async def test_states_are_told_apart() -> None:
     assert (view["assigned"], view["expired"], view["trashed"], view["missing"], view["local"]) == (4, 1, 3, 0, 0)
     assert (view["trashings"], view["purged"]) == (4, 1)
     assert view["trash_bytes"] == sum(len(each) for each in world.files.content.values())
-    assert LEASE_NS < SETTLE_S * 1e9
