@@ -95,6 +95,16 @@ class Meaning:
     def __init__(self, kept_max: int = 1024) -> None:
         self._kept_max = kept_max
         self._kept: dict[tuple[tuple[bytes, Row], ...], UserRights] = {}
+        self._roles: dict[Row, tuple[str, ...]] = {}
+
+    def roles(self, key: bytes, row: Row) -> tuple[str, ...]:
+        """Of the row of a user."""
+        found = self._roles.get(row)
+        if found is None:
+            if len(self._roles) >= self._kept_max:
+                self._roles.clear()
+            found = self._roles[row] = roles_of(key, row)
+        return found
 
     def of(self, user: str, rows: tuple[tuple[bytes, Row], ...]) -> UserRights:
         found = self._kept.get(rows)
@@ -114,12 +124,13 @@ def course(identity: Identity, meaning: Meaning) -> Course:
         if row is None or credential is None or credential.mod_revision != identity.credential:
             raise Unauthenticated("the user is gone or has another password now: sign in again")
         rows = [(own, row)]
-        for role in roles_of(own, row):
+        roles = meaning.roles(own, row)
+        for role in roles:
             key = keys.at(keys.ROLES, role)
             found = yield key
             if found is not None:
                 rows.append((key, found))
-        if len(rows) == 1 and not roles_of(own, row):
+        if not roles:
             return meaning.of(identity.user, tuple(rows))
         again = yield own
         if again == row:
@@ -129,7 +140,7 @@ def course(identity: Identity, meaning: Meaning) -> Course:
 
 
 def roles_of(key: bytes, row: Row) -> tuple[str, ...]:
-    """None for a row that can't be read: it allows nothing."""
+    """None of them for a row that can't be read: it allows nothing."""
     try:
         return Subject.from_bytes(key, row.value).roles
     except DamagedRow:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 from node.authorization.authorizer import Authorizer
 from node.authorization.credentials import NodeProof, header_of, node_proof
 from node.authorization.rows import PermissionRows
-from node.config import NodeConfig
+from node.config import NodeConfig, is_loopback
+
+log = logging.getLogger(__name__)
 
 
 def proof_of(config: NodeConfig) -> NodeProof | None:
@@ -20,4 +24,8 @@ def headers_of(config: NodeConfig) -> dict[str, str]:
 
 def authorizer_of(config: NodeConfig, rows: PermissionRows) -> Authorizer | None:
     """None where everybody may do everything."""
-    return Authorizer(rows, proof_of(config)) if config.authorizes else None
+    if config.authorizes:
+        return Authorizer(rows, proof_of(config))
+    if not all(is_loopback(address.host) for address in config.listening().values()):
+        log.warning("authorization is off: whoever reaches this node may read and change everything")
+    return None

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from node.authorization.authorizer import Authorizer, who_shows
-from node.authorization.credentials import Credentials, from_header
+from node.authorization.credentials import from_header
 from node.authorization.errors import AuthorizationError, PermissionDenied
 from node.authorization.lookups import NOTHING, Lookups
 from node.authorization.needs import EVERYTHING, Needs
@@ -52,31 +52,30 @@ class Gate:
         return await handler(request)
 
     async def _admit(self, authorizer: Authorizer, request: web.Request, rule: Rule | None) -> None:
-        who, shown = "nobody", None
+        where, who = request.remote or "", "nobody"
         try:
             shown = from_header(request.headers.get("Authorization"))
             who = who_shows(shown)
-            await self._check(authorizer, request, rule, shown)
+            identity = await authorizer.identify(shown, where)
+            rights = await authorizer.rights(identity)
+            who = rights.who
+            await self._check(request, rule, rights)
         except AuthorizationError as error:
-            authorizer.refused(error, who, request.remote or "", f"{request.method} {request.rel_url.raw_path}")
+            authorizer.refused(error, who, where, f"{request.method} {request.rel_url.raw_path}")
             raise
 
-    async def _check(
-        self, authorizer: Authorizer, request: web.Request, rule: Rule | None, shown: Credentials | None
-    ) -> None:
-        identity = await authorizer.identify(shown, request.remote or "")
-        rights = await authorizer.rights(identity)
+        async def still(needs: Needs) -> None:
+            (await authorizer.rights(identity)).check(needs)
+
+        request[STILL] = still
+
+    async def _check(self, request: web.Request, rule: Rule | None, rights: Rights) -> None:
         if rule is None:
             raise PermissionDenied("nobody has said who may do this: it is a fault of this version, please report it")
         if isinstance(rule, Who):
             allow(rule, rights)
         else:
             rights.check(await rule(request, self._look))
-
-        async def still(needs: Needs) -> None:
-            (await authorizer.rights(identity)).check(needs)
-
-        request[STILL] = still
 
 
 def allow(rule: Who, rights: Rights) -> None:

@@ -114,6 +114,7 @@ def follower_status(
     return {
         "cluster": config.cluster,
         "member": config.id,
+        "authorization": "on" if config.authorizes else "off",
         "role": "follower-node",
         "ready": topology.is_active,
         "revision": face.revision,

@@ -62,6 +62,7 @@ def standalone_status(config: NodeConfig, vault: Vault) -> dict[str, Any]:
     return {
         "cluster": config.cluster,
         "member": config.id,
+        "authorization": "on" if config.authorizes else "off",
         "role": "standalone",
         "standalone": True,
         "ready": False,
