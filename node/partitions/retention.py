@@ -44,13 +44,20 @@ class Rules:
     """The rows of FIRST to END in one snapshot."""
 
     rows: Mapping[bytes, bytes] = field(default_factory=dict)
+    _read: dict[str, int | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """Those of paths that were asked for: a node has hundreds of partitions of a few tables."""
 
     def expires(self, name: str, now_s: float) -> bool:
         """Whether the partition is past its time. `now_s`: wall time since 1970."""
         ended_s = end_of_day_s(name)
         if ended_s is None:
             return False
-        return has_expired(ended_s * 1000, ttl_of(path_of(name), self.rows.get), int(now_s * 1000))
+        return has_expired(ended_s * 1000, self._ttl_ms(path_of(name)), int(now_s * 1000))
+
+    def _ttl_ms(self, path: str) -> int | None:
+        if path not in self._read:
+            self._read[path] = ttl_of(path, self.rows.get)
+        return self._read[path]
 
     def of(self, name: str) -> tuple[bytes | None, ...]:
         """All rows that can be the rule of a partition."""
