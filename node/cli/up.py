@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from node.cli.credentials import shown
 from node.cli.session import REFUSED, Failure, Session
 
 
@@ -47,7 +48,7 @@ def up(
     from node.supervisor.up import up as run_up
 
     options = ["--config", str(config.absolute())] if config else []
-    request = UpRequest(data_dir, nodes, base_port, demo, options)
+    request = UpRequest(data_dir, nodes, base_port, demo, options, shown())
     try:
         with screen_for(sys.stdout, as_json) as screen:
             code = asyncio.run(run_up(request, screen))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from node.authorization.credentials import Credentials
 from node.client import Client
 from node.loading import LoadReport, load_demo, read_demo
 from node.supervisor.events import Event
@@ -12,9 +13,9 @@ PATIENCE_S = 30.0
 Tell = Callable[[Event], None]
 
 
-async def ensure_demo(endpoints: list[str], tell: Tell) -> LoadReport | None:
+async def ensure_demo(endpoints: list[str], tell: Tell, shown: Credentials | None = None) -> LoadReport | None:
     """Load what is missing; None when the catalog was complete. Raises what the client and the reader raise."""
-    async with Client(endpoints, timeout_s=PATIENCE_S) as client:
+    async with Client(endpoints, timeout_s=PATIENCE_S, credentials=shown) as client:
         report = await load_demo(client, read_demo, lambda done, total: tell(progress(done, total)))
     if report is not None:
         text = f"demo catalog: {report.entries} entries, {report.written} of them written now (prefix /catalog/)"

@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 import secrets
 import signal
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from catalog.demo.flights import DataSetError
 from metastore.errors import MetastoreError
+from node.authorization.credentials import Credentials
+from node.authorization.errors import AuthorizationError, Unauthenticated
 from node.config import ConfigError
 from node.folder import FolderError, Marker
 from node.ports_in_use import PortUnavailable, check_free
@@ -28,6 +32,7 @@ MARKER = "cluster.json"
 READY_POLL_S = 0.1
 WAITING_AFTER_S = 15.0
 STATUS_S = 1.0
+FIRST_USER_S = 10.0
 EXIT_STOPPED = 0
 EXIT_FAILED = 1
 EXIT_KILLED = 130
@@ -47,6 +52,8 @@ class UpRequest:
     base_port: int | None = None
     demo: bool = True
     node_options: list[str] = field(default_factory=list)
+    credentials: Credentials | None = None
+    """Who loads the demo catalog, where users have to sign in."""
 
 
 async def up(request: UpRequest, screen: Screen) -> int:
@@ -170,7 +177,7 @@ async def _serve(request: UpRequest, layout: Layout, cluster: Cluster, nodes: No
     await _wait_ready(layout, cluster, nodes, screen)
     _tell_ready(layout, screen)
     if request.demo:
-        await _load_demo(layout, screen)
+        await _load_demo(layout, screen, request.credentials)
     while True:
         rows = await nodes.status()
         screen.status(rows)
@@ -204,10 +211,24 @@ def _tell_ready(layout: Layout, screen: Screen) -> None:
     screen.tell(Event("ready", text, {"urls": urls, "endpoints": endpoints}))
 
 
-async def _load_demo(layout: Layout, screen: Screen) -> None:
+async def _signed_in(load: Callable[[], Coroutine[Any, Any, Any]], patience_s: float) -> None:
+    """In a new cluster the first user is made in a moment."""
+    until = asyncio.get_running_loop().time() + patience_s
+    while True:
+        try:
+            await load()
+            return
+        except Unauthenticated:
+            if asyncio.get_running_loop().time() >= until:
+                raise
+        await asyncio.sleep(STATUS_S)
+
+
+async def _load_demo(layout: Layout, screen: Screen, shown: Credentials | None) -> None:
     """A demo catalog that can't be loaded now is said, and the cluster runs without it."""
     try:
-        await ensure_demo([str(member.stream) for member in layout.members()], screen.tell)
-    except (DataSetError, MetastoreError, RaftError, OSError) as error:
+        endpoints = [str(member.stream) for member in layout.members()]
+        await _signed_in(partial(ensure_demo, endpoints, screen.tell, shown), FIRST_USER_S if shown else 0.0)
+    except (DataSetError, MetastoreError, RaftError, AuthorizationError, OSError) as error:
         text = f"the demo catalog is not complete: {error}; the next start goes on with it"
         screen.tell(Event("demo-failed", text, {"reason": str(error)}))

@@ -82,3 +82,21 @@ async def test_the_key_of_tokens_is_made_once_and_for_admins_alone(service: Serv
         with pytest.raises(PermissionDenied):
             rights.check((need,))
     authorizer.close()
+
+
+async def test_the_demo_catalog_waits_for_the_first_user_of_a_new_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    from node.supervisor import up
+
+    monkeypatch.setattr(up, "STATUS_S", 0.0)
+    tries: list[int] = []
+
+    async def load() -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            raise WrongPassword("not yet")
+
+    await up._signed_in(load, 10.0)
+    assert len(tries) == 3
+    tries.clear()
+    with pytest.raises(WrongPassword):
+        await up._signed_in(load, 0.0)
