@@ -89,7 +89,7 @@ class Grantor:
         self.log = log_
         self._now, self._lease_holds, self._leader_address = now, lease_holds, leader_address
         self._is_active, self._on_released = is_active, on_released
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
         self.wanted: dict[str, tuple[Hello, Standing]] = {}
         """Holders that have to be registered, or registered anew, before they are granted anything."""
         self.not_granted: dict[str, int] = {}
@@ -161,7 +161,7 @@ class Grantor:
                 self._replace(other, hello.holder)
         connection.owed, connection.told = None, -1
         connection.session = Session(hello)
-        self.connections.add(connection)
+        self.connections[connection] = None
         if hello.holder.incarnation:
             standing = self.core.hello(hello, now)
             if standing is Standing.OLD_INCARNATION:
@@ -181,13 +181,13 @@ class Grantor:
             self.drop(other)
 
     def drop(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         connection.session = None
         connection.close()
 
     def lost(self, connection: Connection) -> None:
         """It has broken. Nothing follows from that: leases run out by time."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         connection.session = None
 
     # What is applied

@@ -10,6 +10,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
 
 from tests.support.fence_history import Told, reads_of, violations
 from tests.support.processes import Cluster, NodeProcess, until
@@ -85,16 +89,27 @@ class History(AbstractAsyncContextManager["History"]):
         return self._cluster.folder / f"reads-{node.id}.txt"
 
     async def _write(self) -> None:
-        while True:
-            self.value += 1
-            value, began = self.value, now()
-            answer = await self._writer().put(KEY, str(value))
-            if answer is not None and answer["http_status"] == 200:
-                self.answered.append(Told(began, now(), value, "the writer"))
-            else:
-                self.failures.append(answer)
-                await asyncio.sleep(0.02)
-            await asyncio.sleep(0.001)
+        """Over one connection that stays: a new one each time would now and then take a second by itself."""
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10.0)) as session:
+            while True:
+                self.value += 1
+                value, began = self.value, now()
+                failure = await self._put(session, value)
+                if failure is None:
+                    self.answered.append(Told(began, now(), value, "the writer"))
+                else:
+                    self.failures.append(failure)
+                    await asyncio.sleep(0.02)
+                await asyncio.sleep(0.001)
+
+    async def _put(self, session: aiohttp.ClientSession, value: int) -> str | None:
+        """What went wrong; None: it is answered."""
+        url = f"http://{self._writer().http}/v1/kv/{quote(KEY, safe='')}"
+        try:
+            async with session.put(URL(url, encoded=True), data=str(value)) as answer:
+                return None if answer.status == 200 else await answer.text()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return repr(error)
 
     async def writes(self, more: int) -> None:
         wanted = len(self.answered) + more
