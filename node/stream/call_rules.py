@@ -20,6 +20,8 @@ NAMED = frozenset(
 
 
 async def needs_of_call(name: Any, arguments: Any, look: Lookups) -> Needs:
+    if type(name) is not str:
+        return (EVERYTHING,)
     if name in SIGNED_IN:
         return ()
     given = [*arguments, None, None][:2] if type(arguments) is list else [None, None]
