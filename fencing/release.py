@@ -76,7 +76,17 @@ class Released:
 class Releases:
     """Lives as long as the node; leads from `begin_term` to `end_term`. All times by the leader's own clock."""
 
-    __slots__ = ("_finished", "_lm", "_registry", "_rr", "_strict_latest", "_term", "_timing", "_waiting")
+    __slots__ = (
+        "_finished",
+        "_lm",
+        "_registry",
+        "_rr",
+        "_strict_latest",
+        "_strict_released",
+        "_term",
+        "_timing",
+        "_waiting",
+    )
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
@@ -86,7 +96,7 @@ class Releases:
         self._term: int | None = None
         self._rr: int | None = None
         self._lm = 0
-        self._strict_latest = 0
+        self._strict_latest = self._strict_released = 0
 
     # The term
 
@@ -105,7 +115,7 @@ class Releases:
     def end_term(self) -> None:
         """Leadership is lost, or given up: everything is dropped."""
         self._term = self._rr = None
-        self._lm = self._strict_latest = 0
+        self._lm = self._strict_latest = self._strict_released = 0
         self._registry.clear()
         self._waiting.clear()
         self._finished.clear()
@@ -133,6 +143,12 @@ class Releases:
     def rr(self) -> int | None:
         """RR; None until this leader knows it."""
         return self._rr
+
+    @property
+    def strict_released(self) -> int:
+        """Up to where strict revisions are released: what holders are told. RR itself also moves over revisions that
+        nobody is staged, and a holder that hears that RR has passed what it has staged takes its lease for over."""
+        return self._strict_released
 
     @property
     def registry(self) -> Registry:
@@ -217,7 +233,7 @@ class Releases:
             self._finish(self._waiting.popleft(), now)
         if self._waiting and self._rr is not None and self._waiting[0].first <= safe_up_to:
             self._waiting[0].first = safe_up_to + 1
-            self._rr = safe_up_to
+            self._rr = self._strict_released = safe_up_to
         self._skip_eventual()
         return self._rr if self._rr != before else None
 
@@ -227,7 +243,7 @@ class Releases:
         return batch.last if self._rr is None else batch.first
 
     def _finish(self, batch: Batch, now: float) -> None:
-        self._rr = batch.last
+        self._rr = self._strict_released = batch.last
         by_fence = self._registry.least_staged() < batch.last
         self._finished.append(Released(batch.first, batch.last, now - batch.at, by_fence))
 

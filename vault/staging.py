@@ -140,6 +140,13 @@ class Staging:
             self._regions_known = True
         return self._regions
 
+    def is_strict_at(self, key: bytes, revision: int) -> bool:
+        """Whether a change of the key at this revision, behind LV, may be one that is staged. What was written before a
+        prefix became strict is not, and has to come in before that is acknowledged."""
+        if self._region_changes and revision > min(change.revision for change in self._region_changes):
+            return self.effective_regions.is_strict(key)
+        return self.regions.is_strict(key)
+
     @property
     def effective_regions(self) -> Regions:
         """Strict is what is strict at LV, or by a staged change, or between two of them."""

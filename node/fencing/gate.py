@@ -33,12 +33,13 @@ class VaultGate:
         if revisions[-1].number <= released:
             return len(revisions)
         staging = self._holder.vault.staging
-        is_strict, first = staging.effective_regions.is_strict, staging.pending.first_after(released)
+        first, is_strict = staging.pending.first_after(released), staging.is_strict_at
         for place, revision in enumerate(revisions):
-            if revision.number > released:
-                if first is not None and revision.number >= first:
+            number = revision.number
+            if number > released:
+                if first is not None and number >= first:
                     return place
-                if any(is_strict(key_of(body)) for body in revision.bodies):
+                if any(is_strict(key_of(body), number) for body in revision.bodies):
                     return place
         return len(revisions)
 

@@ -232,7 +232,7 @@ class Grantor:
         if released is not None:
             self._on_released(released)
         if self.core.rr is not None:
-            self._release_all(self.core.rr)
+            self._release_all(self.core.strict_released)
         for each in self.core.take_released():
             self.waits["fenced" if each.by_fence else "acked"].observe(each.waited_s)
         self._arm(now)
@@ -298,10 +298,9 @@ class Grantor:
                     connection.owed = None
 
     def _release_all(self, released: int) -> None:
-        """RR grows with every write; only strict changes are worth a message of their own to everybody."""
+        """As far as strict changes are: RR grows with every write, and is not what anybody has been staged."""
         message = Release(self.core.term, released)
-        strict = min(self.core.strict_latest, released)
-        everybody, self._told = strict > self._told, max(strict, self._told)
+        everybody, self._told = released > self._told, max(released, self._told)
         for connection in list(self.connections):
             wanted, connection.renewed = everybody or connection.renewed, False
             if wanted and connection.session is not None and connection.session.release_due(released):

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from fencing.holder import Holder
@@ -75,7 +76,7 @@ class VaultHolder:
         self._changed: list[asyncio.Future[None]] = []
         self._join_at = 0.0
         self._stages: deque[Stage] = deque()
-        self._marking: tuple[Mark, int] | None = None
+        self._marking: tuple[Mark, list[int]] | None = None
         self.verdicts: dict[str, int] = {}
         self.fenced_s = 0.0
         self._counted_to = now()
@@ -242,18 +243,29 @@ class VaultHolder:
         except Exception:
             self.core.mark_failed(self._now())
             raise
-        self._marking = (mark, self._needed_lv(mark))
+        self._marking = (mark, self._changes_of_regions(mark))
         self._marked_if_whole()
 
     @staticmethod
-    def _needed_lv(mark: Mark) -> int:
-        """A prefix that becomes strict was written without stages so far: the vault has to have all of that first."""
-        return max((revision for revision, key, _ in mark.rows if is_region_key(key)), default=1) - 1
+    def _changes_of_regions(mark: Mark) -> list[int]:
+        return sorted(revision for revision, key, _ in mark.rows if is_region_key(key))
 
     def _marked_if_whole(self) -> None:
-        if self._marking is not None and self.vault.revision >= self._marking[1]:
-            mark, self._marking = self._marking[0], None
+        """A prefix that becomes strict was written without stages so far: the vault has to have all of that first.
+
+        Everything before that change is acknowledged meanwhile: else strict changes in front of it could not be
+        released, the gate would keep them out, and the vault would never come so far.
+        """
+        if self._marking is None:
+            return
+        mark, changes = self._marking
+        while changes and self.vault.revision >= changes[0] - 1:
+            changes.pop(0)
+        if not changes:
+            self._marking = None
             self._tell(self.core.marked(mark, self._now()))
+        elif changes[0] - 1 > self.core.staged:
+            self._tell(self.core.marked(replace(mark, upto=changes[0] - 1), self._now()))
 
     # What is due
 

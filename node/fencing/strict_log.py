@@ -136,7 +136,7 @@ class StrictLog:
         """Every strict change up to this revision is released, and none above it that is applied here."""
         if self.released is None or self.released < self._began:
             return self.released or 0
-        return self._batches[0][0] - 1 if self._batches else max(self.latest, self.released)
+        return max(self._batches[0][0] - 1 if self._batches else self.latest, self.released)
 
     @property
     def settled(self) -> bool:

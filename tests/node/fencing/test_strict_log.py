@@ -206,3 +206,13 @@ def test_a_version_that_another_one_of_its_entry_replaced_is_not_released_before
     assert isinstance(releases.renew(HolderId("n1", "v", 1), renew, 0.0, quorum_lease=True), Grant)
     releases.committed(batch.upto, 0.0, batch.strict)
     assert not releases.visible(before + 1)
+
+
+def test_what_is_released_stays_so_when_an_entry_that_it_lies_in_is_applied() -> None:
+    """RR moves within an entry, and a vault may wait for just that part of it (found by `wired_walk.py`)."""
+    world = World()
+    between = world.store.revision + 1
+    world.log.release(between)
+    world.do(Put(b"s/a", b"1"), Put(b"s/b", b"1"))
+    assert world.log.point == between
+    assert not world.log.settled
