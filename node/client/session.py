@@ -267,6 +267,8 @@ class Session:
                 self._route.advance()
                 if isinstance(error, Unauthenticated):
                     self._nobody(error)
+                    while not self._wanted:  # noqa: ASYNC110
+                        await asyncio.sleep(SWEEP_S)
                 await asyncio.sleep(backoff_s * (0.5 + random.random()))
                 backoff_s = min(backoff_s * 1.6, BACKOFF_S[1])
                 continue
@@ -278,6 +280,11 @@ class Session:
                 if found is not None and not link.closed.done() and self._connector.wants_better(found):
                     link = await self._move(link, found)
             self._lost(link.closed.result())
+
+    @property
+    def _wanted(self) -> bool:
+        """Somebody waits for something: else a wrong password is not shown again."""
+        return bool(self._pending) or any(not watch.ended for watch in self._watches.values())
 
     def _nobody(self, error: Unauthenticated) -> None:
         """Nothing that is asked for can be had as this user; what was under way may have been done all the same."""

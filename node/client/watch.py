@@ -103,6 +103,11 @@ class Watch:
             self._error = error_of(*body[1:])
         self._news.set()
 
+    @property
+    def ended(self) -> bool:
+        """With an error, which its consumer hears behind what has arrived."""
+        return self._error is not None
+
     def end(self, error: Exception) -> None:
         self._error = self._error or error
         self._news.set()

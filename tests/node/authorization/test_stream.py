@@ -96,6 +96,19 @@ async def test_who_is_not_known_hears_it_at_once(stream: StreamServer, shown: Cr
             await client.get("/a/k")
 
 
+async def test_a_client_without_work_does_not_try_a_wrong_password_again(
+    stream: StreamServer, authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.client.session.BACKOFF_S", (0.0, 0.0))
+    async with client_of(stream, Password("alice", "wrong")) as client:
+        for tries in (1, 2):
+            with pytest.raises(Unauthenticated):
+                await client.get("/a/k")
+            for _ in range(500):
+                await asyncio.sleep(0)
+            assert authorizer.logins["wrong"] <= 2 * tries
+
+
 async def test_a_token_is_as_good_as_a_password(stream: StreamServer, service: Service, authorizer: Authorizer) -> None:
     token, _ = await Login(service, authorizer).token(ALICE, "here")
     async with client_of(stream, Token(token)) as client:
