@@ -94,7 +94,7 @@ class History(AbstractAsyncContextManager["History"]):
             while True:
                 self.value += 1
                 value, began = self.value, now()
-                failure = await self._put(session, value)
+                failure = await self.put(session, value)
                 if failure is None:
                     self.answered.append(Told(began, now(), value, "the writer"))
                 else:
@@ -102,7 +102,7 @@ class History(AbstractAsyncContextManager["History"]):
                     await asyncio.sleep(0.02)
                 await asyncio.sleep(0.001)
 
-    async def _put(self, session: aiohttp.ClientSession, value: int) -> str | None:
+    async def put(self, session: aiohttp.ClientSession, value: int) -> str | None:
         """What went wrong; None: it is answered."""
         url = f"http://{self._writer().http}/v1/kv/{quote(KEY, safe='')}"
         try:
