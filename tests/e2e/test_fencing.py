@@ -163,7 +163,8 @@ async def test_a_holder_whose_heartbeats_work_and_whose_stages_get_lost_is_fence
         with history.readers():
             await four_writes(history, session)
     assert all([(await lease(node))["serves"] for node in cluster.nodes if node is not deaf])
-    assert all(len(history.reads(node)[0]) > 100 for node in cluster.nodes if node is not deaf)
+    told = {node.id: {read.value for read in history.reads(node)[0]} for node in cluster.nodes if node is not deaf}
+    assert all(len(values) >= 2 for values in told.values()), f"the key is pending most of the time: {told}"
     history.check(at_least=0)
 
 
