@@ -321,6 +321,13 @@ class Grantor:
         self.wanted.pop(hello.holder.node, None)
         self._soon()
 
+    def unregistered(self, node: str) -> None:
+        """Its record is gone. Who has joined again meanwhile was told that it is registered: it says Hello anew."""
+        for connection in list(self.connections):
+            if connection.holder is not None and connection.holder.node == node:
+                self.drop(connection)
+        self.turn()
+
 
 def _size(change: Change) -> int:
     return len(change.key) + len(change.body) + 16

@@ -137,7 +137,7 @@ class Registry:
             if core.leads and core.term == term:
                 core.registry.unregister(node, self._now())
                 log.info("%s is no holder any more", node)
-                self._grantor.turn()
+                self._grantor.unregistered(node)
 
     async def _write(self, node: str, value: bytes, term: int) -> bool:
         name = PREFIX + node
