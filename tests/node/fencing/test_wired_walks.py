@@ -1,0 +1,118 @@
+"""The real wiring under everything that may go wrong at once, and with rules of it broken (`wired_walk.py`).
+
+Longer: `python -m tests.support.wired_walk 1 1000`, and with `calm` behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from node.fencing.gate import VaultGate
+from node.fencing.grantor import Grantor
+from node.fencing.holder import VaultHolder
+from node.fencing.released import Released
+from node.fencing.strict_answers import StrictAnswers
+from node.fencing.strict_log import Batch, StrictLog
+from tests.support.wired_walk import walk
+from vault.pending import Staged
+
+Patch = pytest.MonkeyPatch
+
+
+def test_a_walk_shows_nobody_anything_old() -> None:
+    """Seed 1: a node that had joined again while its registration was taken away was fenced for ever."""
+    made = walk(1, 6)
+    assert min(made.history.checked.values()) > 100
+
+
+def test_strict_and_eventual_writes_and_changes_of_regions_fence_nobody() -> None:
+    """Each entry mixes them. Seeds 1 to 8 were fenced within 0.2 s, since RR had passed what they were staged."""
+    assert walk(1, 4, calm=True).longest_wait < 0.4
+
+
+def only_the_last_revision_of_an_entry(patch: Patch) -> None:
+    last = lambda batch: (batch.changes[-1].revision,) * 2 if batch.changes else None  # noqa: E731
+    patch.setattr(Batch, "strict", property(last))
+    keep = StrictLog._keep
+    patch.setattr(StrictLog, "_keep", lambda log, changes, first: keep(log, changes, changes[-1].revision))
+
+
+def staged_before_the_commit(patch: Patch) -> None:
+    def early(holder: VaultHolder, mark: Any) -> None:
+        holder._tell(holder.core.marked(mark, holder._now()))
+        rows = [Staged(*row) for row in mark.rows]
+        asyncio.get_running_loop().call_later(0.01, lambda: holder.vault.staging.stage(rows))
+
+    patch.setattr(VaultHolder, "_mark", early)
+
+
+def an_open_gate(patch: Patch) -> None:
+    patch.setattr(VaultGate, "_free", lambda gate, revisions: len(revisions))
+    patch.setattr(VaultGate, "allowed", lambda gate: None)
+
+
+def released_when_committed(patch: Patch) -> None:
+    patch.setattr(Released, "is_released", lambda released, revision: True)
+
+
+def reads_that_wait_for_nothing(patch: Patch) -> None:
+    patch.setattr(StrictAnswers, "is_pending", lambda answers, request: False)
+
+
+def a_region_that_waits_for_no_vault(patch: Patch) -> None:
+    patch.setattr(VaultHolder, "_changes_of_regions", staticmethod(lambda mark: []))
+
+
+def a_page_that_stays_active(patch: Patch) -> None:
+    patch.setattr(VaultHolder, "_refuse", lambda holder, why, state=None: None)
+
+
+def grants_without_the_quorum_lease(patch: Patch) -> None:
+    grant_all = Grantor._grant_all
+
+    def granted(grantor: Grantor, now: float) -> None:
+        grantor._lease_holds = lambda: True
+        grant_all(grantor, now)
+
+    patch.setattr(Grantor, "_grant_all", granted)
+    patch.setattr(Grantor, "end_term", lambda grantor: None)
+
+
+def releases_before_anybody_has_staged(patch: Patch) -> None:
+    turn = Grantor._turn
+
+    def eager(grantor: Grantor) -> None:
+        if grantor.core.rr is not None:
+            grantor._on_released(grantor.core.lm)
+        turn(grantor)
+
+    patch.setattr(Grantor, "_turn", eager)
+
+
+FAULTS: list[Callable[[Patch], None]] = [
+    only_the_last_revision_of_an_entry,
+    staged_before_the_commit,
+    an_open_gate,
+    released_when_committed,
+    reads_that_wait_for_nothing,
+    a_region_that_waits_for_no_vault,
+    a_page_that_stays_active,
+    grants_without_the_quorum_lease,
+    releases_before_anybody_has_staged,
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_rule_that_is_broken_is_found(fault: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    """Somebody is told something old, or the vault refuses what its gate has let in (VaultUngated)."""
+    fault(monkeypatch)
+    for seed in range(1, 7):
+        try:
+            walk(seed, 5)
+        except AssertionError:
+            return
+    pytest.fail("nobody has noticed")
