@@ -132,6 +132,15 @@ class Service:
         self.metrics.write_latency.observe(self.metrics.now() - began)
         return self.result_of(end)
 
+    async def all_released(self, *, timeout_s: float | None = None) -> None:
+        """Until every strict change so far is released. Raises Unavailable, ReleasePending."""
+        if self.strict is None:
+            return
+        await self.barrier(timeout_s=timeout_s)
+        revision = self.store.revision
+        if not await self.strict.released.until(revision, timeout_s or self.deadline_s):
+            raise self.strict.late(revision)
+
     # Reads.
 
     async def barrier(self, *, timeout_s: float | None = None) -> None:

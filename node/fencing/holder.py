@@ -24,6 +24,7 @@ from fencing.lease import GrantVerdict
 from fencing.messages import Behind, Grant, HolderId, Release, Stage, Staged, State, Welcome
 from fencing.staging import Mark, Odd
 from fencing.timing import Timing
+from node.fencing.commands import Prefixes
 from node.fencing.wire import FromHolder, FromLeader
 from vault.fence_page import FenceState
 from vault.pending import Staged as StagedRow
@@ -68,6 +69,8 @@ class VaultHolder:
         self.incarnation = 0
         self.why = "it has not joined the cluster yet"
         """Why it does not serve, for people."""
+        self.prefixes: Prefixes = ()
+        """What was strict when a region was staged last, or at the activation: no holder that serves knows less."""
         self.welcomed = False
         """The leader has answered the Hello of this connection."""
         self.listening = False
@@ -243,7 +246,10 @@ class VaultHolder:
         except Exception:
             self.core.mark_failed(self._now())
             raise
-        self._marking = (mark, self._changes_of_regions(mark))
+        changes = self._changes_of_regions(mark)
+        self._marking = (mark, changes)
+        if changes:
+            self.prefixes = self.vault.staging.effective_regions.strict_prefixes
         self._marked_if_whole()
 
     @staticmethod
@@ -310,6 +316,7 @@ class VaultHolder:
         if self.core.activate(now, self.vault.revision) is None:
             log.info("%s serves fenced reads, term %d, RR %d", self._node, self.core.term, self.core.released)
             self.why = ""
+            self.prefixes = self.vault.staging.effective_regions.strict_prefixes
             self._serve()
 
     def _serve(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from catalog.ports import ReleaseRefused
 from fencing.timing import Timing
 from fencing.verdict import Outcome
+from node.fencing.commands import Prefixes
 from node.fencing.door import Door
 from node.fencing.grantor import Grantor
 from node.fencing.part import FAREWELL_S, HolderPart
@@ -81,10 +82,18 @@ class MemberFencing:
         self.part.group = group
         store.on_applied, store.on_reloaded = self._applied, self._reloaded
         group.leadership.on_led = self._led
-        service.strict = StrictAnswers(self.released, self.waits_for, self._has_own)
+        service.strict = StrictAnswers(
+            self.released, self.waits_for, self._has_own, staged=self._staged, holds_lease=self._holds_lease
+        )
 
     def _has_own(self) -> bool:
         return bool(self._service.store.range(OWN_KEYS).kvs)
+
+    def _staged(self) -> Prefixes:
+        return self.part.holder.prefixes if self.part.holder is not None else ()
+
+    def _holds_lease(self) -> bool:
+        return self.part.holder is not None and self.part.holder.serves
 
     def _incarnation(self) -> int:
         topology: Topology | None = self._service.topology

@@ -1,6 +1,8 @@
 """The regions of a cluster, read and changed: what HTTP, the stream and the command line share.
 
-A change is answered when every node treats the prefix so, as any other strict write is.
+A change is answered when every node treats the prefix so, as any other strict write is; and when whatever was written
+before that is released. Some of it was answered at its commit, by nodes that did not know yet: from this answer on
+nobody reads what it replaced either.
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ class RegionBook:
                 f"region {other.name} has the prefix {region.prefix!r} already: change or delete that one"
             )
         result = await self._service.write(Put(region_key(region.name), pack_region(region)), own=True)
+        await self._service.all_released()
         return int(result.revision)
 
     async def put_packed(self, name: str, packed: bytes) -> int:
@@ -82,4 +85,5 @@ class RegionBook:
         result = await self._service.write(DeleteRange(region_key(name)), own=True)
         if not result.deleted:
             raise KeyNotFound(f"there is no region {name!r} that could be deleted: the built in ones stay")
+        await self._service.all_released()
         return int(result.revision)

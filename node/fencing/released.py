@@ -17,14 +17,14 @@ from node.metrics import Histogram
 SWEEP_S = 0.05
 
 Told = Callable[[bool], None]
-"""Whether it was released in time."""
+"""Whether it was reached in time."""
 
 
-class Released:
-    """Over the strict log of this node. `wake` has to be called whenever that has changed."""
+class Waiting:
+    """Who waits until `point` has come to a revision. `wake` has to be called whenever it has moved."""
 
-    def __init__(self, log: StrictLog, now: Callable[[], float]) -> None:
-        self.log = log
+    def __init__(self, point: Callable[[], int], now: Callable[[], float]) -> None:
+        self._point = point
         self.now = now
         self._waiting: list[tuple[int, int, float, float, Told]] = []
         self._order = count()
@@ -35,12 +35,12 @@ class Released:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def is_released(self, revision: int) -> bool:
-        return revision <= self.log.point
+    def reached(self, revision: int) -> bool:
+        return revision <= self._point()
 
     def when(self, revision: int, timeout_s: float, told: Told) -> None:
-        """Call `told` once, at once where it is released already."""
-        if self.is_released(revision):
+        """Call `told` once, at once where it is there already."""
+        if self.reached(revision):
             told(True)
             return
         now = self.now()
@@ -49,8 +49,8 @@ class Released:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
     async def until(self, revision: int, timeout_s: float) -> bool:
-        """Whether it was released in time."""
-        if self.is_released(revision):
+        """Whether it was reached in time."""
+        if self.reached(revision):
             return True
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -64,7 +64,7 @@ class Released:
     def wake(self) -> None:
         if not self._waiting:
             return
-        point = self.log.point
+        point = self._point()
         now = self.now()
         while self._waiting and self._waiting[0][0] <= point:
             _, _, _, began, told = heapq.heappop(self._waiting)
@@ -82,3 +82,16 @@ class Released:
             for each in late:
                 each[4](False)
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if self._waiting else None
+
+
+class Released(Waiting):
+    """Over the strict log of this node. `applied`: who waits until an entry is applied here."""
+
+    def __init__(self, log: StrictLog, now: Callable[[], float]) -> None:
+        super().__init__(lambda: log.point, now)
+        self.log = log
+        self.applied = Waiting(lambda: log.latest, now)
+
+    def wake(self) -> None:
+        self.applied.wake()
+        super().wake()

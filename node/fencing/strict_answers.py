@@ -2,6 +2,11 @@
 
 A write or read that touches no strict region passes untouched, at the cost of looking at its key. Of the others the
 answer is made as ever and then waits: so whoever hears it can rely on nobody being shown what it replaces.
+
+A prefix may become strict while a write is on its way, and what counts is what it is at the revision of the write. So
+it is looked at again when the outcome comes, unless nothing has changed; and nothing can have changed unseen at a node
+that has applied that revision, or that holds a lease: a region is in force only once every holder has staged it. What
+was answered before, or elsewhere, the change of the region itself waits for (`RegionBook`).
 """
 
 from __future__ import annotations
@@ -20,16 +25,35 @@ from raftgroup.proposals import Applied
 
 class StrictAnswers:
     """`waits_for`: for whom the oldest change waits, in words, as far as this node knows. `has_own`: whether there are
-    keys of the cluster's own."""
+    keys of the cluster's own. `staged`: what the vault of this node knows to be strict, which may be later than what
+    is applied here. `holds_lease`: whether it is served by now."""
 
-    def __init__(self, released: Released, waits_for: Callable[[], str], has_own: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        released: Released,
+        waits_for: Callable[[], str],
+        has_own: Callable[[], bool],
+        *,
+        staged: Callable[[], Prefixes],
+        holds_lease: Callable[[], bool],
+    ) -> None:
         self.released = released
         self._waits_for = waits_for
         self._has_own = has_own
+        self._staged = staged
+        self._holds_lease = holds_lease
+        self._sources: tuple[Prefixes, Prefixes] = ((), ())
+        self._prefixes: Prefixes = ()
 
     @property
     def prefixes(self) -> Prefixes:
-        return self.released.log.prefixes
+        """Whatever is strict begins with one of them; the same object as long as nothing has changed."""
+        applied, staged = self.released.log.prefixes, self._staged()
+        if applied is not self._sources[0] or staged is not self._sources[1]:
+            self._sources = applied, staged
+            union = tuple(dict.fromkeys((*applied, *staged)))
+            self._prefixes = self._prefixes if union == self._prefixes else union
+        return self._prefixes
 
     # Writes
 
@@ -44,8 +68,32 @@ class StrictAnswers:
                 )
 
     def held(self, request: Any, done: Done, timeout_s: float) -> Done:
-        """`done`, or one that tells it later."""
-        return self.hold(done, timeout_s) if is_strict(request, self.prefixes) else done
+        """What tells `done`, at once or later."""
+        prefixes = self.prefixes
+        if is_strict(request, prefixes):
+            return self.hold(done, timeout_s)
+
+        def told(outcome: Outcome) -> None:
+            if is_strict(request, self.prefixes):
+                self.hold(done, timeout_s)(outcome)
+            else:
+                done(outcome)
+
+        return self.looked_at_again(prefixes, done, told, timeout_s)
+
+    def looked_at_again(self, prefixes: Prefixes, done: Done, again: Done, timeout_s: float) -> Done:
+        """`done` where what was strict when it was proposed (`prefixes`) still is, `again` where that is not known."""
+
+        def ended(outcome: Outcome) -> None:
+            if not isinstance(outcome, Applied) or (self.prefixes is prefixes and self._holds_lease()):
+                done(outcome)
+                return
+            revision = max(map(revision_of, outcome.results), default=0)
+            self.released.applied.when(
+                revision, timeout_s, lambda in_time: again(outcome if in_time else self.late(revision))
+            )
+
+        return ended
 
     def hold(self, done: Done, timeout_s: float) -> Done:
         """The time for the release is what the proposal has left of it."""

@@ -24,7 +24,7 @@ from node.stream.checks import Checked, checked, read_range
 from node.stream.guard import Guard
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
 from node.stream.shape import NUMBER_MAX, ProtocolError, a_number, pairs_of, told
-from node.stream.strict import strict_apart
+from node.stream.strict import when_released
 from node.stream.watches import Pump, read_watch
 from raftgroup.errors import RaftError
 from raftgroup.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
@@ -193,9 +193,11 @@ class StreamConnection(asyncio.Protocol):
         if not accepted:
             return
         commands, puts = [item.command for item in accepted], sum(item.puts for item in accepted)
-        done, strict = self._done_of(accepted), self._service.strict
-        if strict is not None and any(item.strict for item in accepted):
-            done = strict_apart(strict, accepted, self._timeout_s, self._done_of)
+        strict = self._service.strict
+        if strict is None:
+            done = self._done_of(accepted)
+        else:
+            done = when_released(strict, accepted, self._timeout_s, self._done_of)
         try:
             self._service.group.submit_all(commands, done, timeout_s=self._timeout_s, weight=puts)
             self._in_flight += puts

@@ -1,13 +1,37 @@
-"""The answers of one frame of writes, of which some touch strict regions: only those wait for their release."""
+"""The answers of one frame of writes, of which some touch strict regions: only those wait for their release.
+
+Which ones is looked at when the frame comes, and again when its outcome does, if it may be otherwise by then.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from metastore.codec import decode_fields, unpack_command
+from node.fencing.commands import Prefixes, fields_are_strict
 from node.fencing.strict_answers import StrictAnswers
 from node.group_face import Done, Outcome
 from node.stream.checks import Checked
 from raftgroup.proposals import Applied
+
+
+def when_released(
+    strict: StrictAnswers, items: Sequence[Checked], timeout_s: float, done: Callable[[Sequence[Checked]], Done]
+) -> Done:
+    """`done`: what is called with the outcome of these items."""
+    prefixes = strict.prefixes
+    some = any(item.strict for item in items)
+    first = strict_apart(strict, items, timeout_s, done) if some else done(items)
+
+    def again(outcome: Outcome) -> None:
+        strict_apart(strict, [_looked_at(item, strict.prefixes) for item in items], timeout_s, done)(outcome)
+
+    return strict.looked_at_again(prefixes, first, again, timeout_s)
+
+
+def _looked_at(item: Checked, prefixes: Prefixes) -> Checked:
+    touches = fields_are_strict(unpack_command(item.command), prefixes, lambda fields: decode_fields(fields)[0])
+    return item._replace(strict=item.strict or touches)
 
 
 def strict_apart(
@@ -28,6 +52,7 @@ def strict_apart(
     def both(outcome: Outcome) -> None:
         if rest:
             part(rest)(some(outcome, rest))
-        strict.hold(part(places), timeout_s)(some(outcome, places))
+        if places:
+            strict.hold(part(places), timeout_s)(some(outcome, places))
 
     return both

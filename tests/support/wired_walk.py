@@ -360,6 +360,8 @@ class Walk:
         async def ask() -> None:
             try:
                 told = await node.service.write(request, own=True)
+                if isinstance(request, Put | DeleteRange) and request.key == TOGGLED:
+                    await node.service.all_released()
             except (RaftError, FencingError) as error:
                 told = error
             if not answer.done():

@@ -56,7 +56,7 @@ def an_open_gate(patch: Patch) -> None:
 
 
 def released_when_committed(patch: Patch) -> None:
-    patch.setattr(Released, "is_released", lambda released, revision: True)
+    patch.setattr(Released, "reached", lambda released, revision: True)
 
 
 def reads_that_wait_for_nothing(patch: Patch) -> None:
