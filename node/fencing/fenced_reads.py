@@ -1,7 +1,8 @@
 """Fenced reads in the node itself: what its vault may tell now, without a hop to the leader and without a round.
 
 The order makes it true: the value is read first, and behind that it is looked whether the lease holds. So a process
-that was paused in between finds its lease run out and says so. What is pending is waited for, not guessed.
+that was paused in between finds its lease run out and says so. What is pending is waited for, not guessed. Between a
+staged row and the entry it is decided as for readers in other processes (`vault/reading.py`): a row counts above LV.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class FencedReads:
         holder = self._serving()
         staging, released = holder.vault.staging, holder.core.released
         revision = staging.pending.revision_of(key)
-        if revision is None:
+        if revision is None or revision <= min(released, holder.vault.revision):
             entry = holder.vault.entry(key)
         elif revision <= released:
             entry = self._staged(holder, key)
