@@ -19,6 +19,8 @@ from tests.support.fence_history import Told, reads_of, violations
 from tests.support.processes import Cluster, NodeProcess, until
 
 KEY = "/strict/x"
+ENOUGH = 100
+"""Reads from each vault before anything happens, so that what is found afterwards says something."""
 
 
 def now() -> float:
@@ -76,14 +78,27 @@ class History(AbstractAsyncContextManager["History"]):
     async def __aenter__(self) -> History:
         self._start_readers()
         self._task = asyncio.create_task(self._write())
-        await self.writes(20)
+        try:
+            await self.writes(20)
+            for node in self._nodes:
+                await self._is_being_told(node)
+        except BaseException:
+            await self._end()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self._stop_readers()
+
+    async def _is_being_told(self, node: NodeProcess) -> None:
+        """What happens next may be the end of this node, and a reader that has just begun would show nothing."""
+        await until(lambda: len(self.reads(node)[0]) >= ENOUGH, f"{ENOUGH} values read from the vault of {node.id}")
 
     def _file(self, node: NodeProcess) -> Any:
         return self._cluster.folder / f"reads-{node.id}.txt"
@@ -123,9 +138,11 @@ class History(AbstractAsyncContextManager["History"]):
         return max(each.ended - max(each.began, began) for each in self.answered if each.ended > began)
 
     def reads(self, node: NodeProcess) -> tuple[list[Told], list[tuple[float, str]]]:
-        return reads_of(self._file(node).read_text(encoding="ascii"), node.id)
+        """None before the reader has come so far as to make its file."""
+        file = self._file(node)
+        return reads_of(file.read_text(encoding="ascii") if file.exists() else "", node.id)
 
-    def check(self, at_least: int = 100) -> None:
+    def check(self, at_least: int = ENOUGH) -> None:
         """Nobody was told anything old; and enough was read to know."""
         everything: list[Told] = []
         for node in self._nodes:
