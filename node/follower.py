@@ -18,6 +18,7 @@ from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig, is_loopback
 from node.data_dir import claim_data_dir
 from node.feed.remote import RemoteSource
+from node.fencing.asking import asks_a_member
 from node.fencing.follower_route import FollowerRoute
 from node.fencing.part import HolderPart
 from node.fencing.view import fencing_view
@@ -82,8 +83,9 @@ class FollowerNode:
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
         scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
         self.fencing = HolderPart(
-            config.id, self.keeper, FollowerRoute(physical), self._clock, Fences(), self._incarnation
-        )
+            config.id, self.keeper, FollowerRoute(physical), self._clock, Fences(), self._incarnation,
+            ask=asks_a_member(self._door.ask),
+        )  # fmt: skip
         self.fencing.shown = proof_of(config)
         self.authorizer = authorizer_of(config, FencedRows(self.fencing.reads, RemoteRows(self._door.ask)))
         self._http = FollowerServer(

@@ -17,6 +17,7 @@ from node.partitions import errors as partitions
 from node.scenarios import errors as scenarios
 from node.topology import errors as topology
 from raftgroup import errors as group
+from vault import errors as vault
 
 
 class Grpc(enum.IntEnum):
@@ -145,6 +146,12 @@ REFUSALS: dict[type[Exception], Refusal] = {
     store.QuotaExceeded: Refusal("quota-exceeded", 507, "The store is full", Grpc.RESOURCE_EXHAUSTED, _NO_SPACE),
     store.TooManyPins: Refusal("too-many-pins", 503, "Too many pins", Grpc.RESOURCE_EXHAUSTED, None),
     store.ResultEvicted: Refusal("result-evicted", 409, "The first result is forgotten", _INVALID, None),
+    vault.VaultDamaged: Refusal("corrupt", 500, "Stored data is damaged", Grpc.DATA_LOSS, None),
+    vault.VaultError: Refusal("vault-unusable", 503, "The vault of this node can't be read", _DOWN, None),
+    vault.Fenced: Refusal("fenced", 503, "This node is fenced", _DOWN, None),
+    vault.Pending: Refusal("read-pending", 503, "A change is not released yet", _DOWN, None),
+    vault.Denied: Refusal("fenced-denied", 403, "What can't be known is refused", Grpc.PERMISSION_DENIED, None),
+    vault.NotReached: Refusal("not-reached", 503, "The vault is not at that revision yet", _DOWN, None),
     store.StoreCorrupt: Refusal(
         "corrupt", 500, "Stored data is damaged", Grpc.DATA_LOSS, "etcdserver: corrupt cluster"
     ),
@@ -158,7 +165,6 @@ REFUSALS: dict[type[Exception], Refusal] = {
         "release-pending", 504, "Committed, and not released yet", Grpc.DEADLINE_EXCEEDED, None
     ),
     fencing.ReadPending: Refusal("read-pending", 503, "A change is not released yet", _DOWN, None),
-    fencing.NotServing: Refusal("fenced", 503, "This node is fenced", _DOWN, None),
     fencing.ReservedKey: Refusal("reserved-key", 403, "The key belongs to the cluster", _INVALID, None),
     group.MembershipRefused: Refusal(
         "membership-refused", 409, "The membership can't change so now", Grpc.FAILED_PRECONDITION, None

@@ -134,6 +134,8 @@ class VaultKeeper(Component):
         self._gate: Gate = OpenGate()
         self.on_open: Callable[[Vault], Gate] = lambda _vault: OpenGate()
         """Called with the vault as soon as it is open: what may enter it while it is read through a fence."""
+        self.on_closing: Callable[[], None] = lambda: None
+        """Called before it is closed: nobody is to read it any more."""
         self.on_recovering: Callable[[bool], None] = lambda _begins: None
         """Called with True before a recovery begins, with False when the vault is whole again."""
 
@@ -182,6 +184,7 @@ class VaultKeeper(Component):
             self._gate = self.on_open(vault)
             self._follower = self._new_follower(vault)
         except BaseException:
+            self.on_closing()
             vault.close()
             raise
         self._vault = vault
@@ -265,6 +268,7 @@ class VaultKeeper(Component):
         try:
             await self._inner.stop()
         finally:
+            self.on_closing()
             if self._vault is not None:
                 self._vault.close()
                 self._vault = None

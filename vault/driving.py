@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from vault.policies import Course, Fetch, Fetched, Wait
@@ -12,6 +12,8 @@ from vault.policies import Course, Fetch, Fetched, Wait
 T = TypeVar("T")
 Ask = Callable[[], Any] | None
 """Asks the cluster for what is read; None: there is no way."""
+Changed = Callable[[float], Awaitable[None]]
+"""Waits until the fence page, or LV, may be another, or for so many seconds."""
 
 
 def run(course: Course[T], ask: Ask, now_s: Callable[[], float], sleep: Callable[[float], None]) -> T:
@@ -30,8 +32,8 @@ def run(course: Course[T], ask: Ask, now_s: Callable[[], float], sleep: Callable
             answer = _asked(ask)
 
 
-async def run_async(course: Course[T], ask: Ask, now_s: Callable[[], float]) -> T:
-    """Raises what the course does."""
+async def run_async(course: Course[T], ask: Ask, now_s: Callable[[], float], changed: Changed | None = None) -> T:
+    """Raises what the course does. `changed` None: nobody tells, so it is looked again and again."""
     answer: Any = None
     while True:
         try:
@@ -40,7 +42,7 @@ async def run_async(course: Course[T], ask: Ask, now_s: Callable[[], float]) -> 
             found: T = end.value
             return found
         if isinstance(step, Wait):
-            await asyncio.sleep(step.seconds)
+            await (asyncio.sleep(step.seconds) if changed is None else changed(step.most))
             answer = now_s()
         else:
             answer = await _awaited(step, ask)

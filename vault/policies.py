@@ -7,12 +7,12 @@ decided by the policy of its region: nothing that may be stale is ever an answer
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from vault.change import Item
 from vault.errors import Denied, Fenced, NotReached, Pending, ReadRefused
-from vault.reading import Unreleased
+from vault.reading import Origin, Rows, Shown, Unreleased
 from vault.regions import Policy, Region
 
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.0002, 0.002
@@ -23,9 +23,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Go on after so many seconds; what comes back is the time then."""
+    """Go on after so many seconds, or, where it is told that something has changed, then, and after `most` at the
+    latest; what comes back is the time then."""
 
     seconds: float
+    most: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Reading(Protocol):
         ...
 
 
-def read_one(reading: Reading, key: bytes, look: Look[Item | None], now: float, wait_s: float) -> Course[Item | None]:
+def read_one(reading: Reading, key: bytes, look: Look[Shown], now: float, wait_s: float) -> Course[Shown]:
     """Of one key. Raises Fenced, Pending, Denied."""
     outcome = yield from _settled(reading, look, now, wait_s)
     if not isinstance(outcome, Unreleased | Down):
@@ -79,21 +81,23 @@ def read_one(reading: Reading, key: bytes, look: Look[Item | None], now: float, 
     rule = reading.covering(key, key + b"\0")
     refusal = _refusal(f"the key {key[:64]!r}", outcome, wait_s)
     if rule is not None and rule.policy is Policy.SAFE_DEFAULT:
-        return Item(key, rule.default, 0, 0, 0, 0)
-    found: Item | None = yield from _fetched(key, rule, refusal)
-    return found
+        return Shown(Item(key, rule.default, 0, 0, 0, 0), 0, Origin.DEFAULT)
+    found: Item | Rows | None = yield from _fetched(key, rule, refusal)
+    if isinstance(found, Rows):
+        return Shown(found.items[0] if found.items else None, found.revision, Origin.QUORUM)
+    return Shown(found, 0, Origin.QUORUM)
 
 
 def read_range(
     reading: Reading, start: bytes, end: bytes | None, look: Look[T], now: float, wait_s: float
-) -> Course[T]:
+) -> Course[T | Rows]:
     """Of a range. A default is of one key: a range of SAFE_DEFAULT fails closed. Raises Fenced, Pending, Denied."""
     outcome = yield from _settled(reading, look, now, wait_s)
     if not isinstance(outcome, Unreleased | Down):
         return outcome
     refusal = _refusal(f"the range from {start[:64]!r}", outcome, wait_s)
-    found: T = yield from _fetched(start, reading.covering(start, end), refusal)
-    return found
+    found: Rows = yield from _fetched(start, reading.covering(start, end), refusal)
+    return replace(found, origin=Origin.QUORUM) if isinstance(found, Rows) else found
 
 
 def reach(revision: int, lv: Callable[[], int], now: float, timeout_s: float) -> Course[int]:
@@ -105,7 +109,7 @@ def reach(revision: int, lv: Callable[[], int], now: float, timeout_s: float) ->
                 f"the vault is at revision {there}, and was to be at {revision} within {timeout_s} s: wait longer, "
                 "or look whether its node runs (palisade status)"
             )
-        now = yield Wait(min(pause, until - now))
+        now = yield Wait(min(pause, until - now), until - now)
         pause = min(pause * 2, PAUSE_S_MAX)
     return there
 
@@ -124,7 +128,7 @@ def _settled(reading: Reading, look: Look[T], now: float, wait_s: float) -> Cour
         elif now >= until:
             break
         else:
-            now = yield Wait(min(pause, until - now))
+            now = yield Wait(min(pause, until - now), until - now)
             pause = min(pause * 2, PAUSE_S_MAX)
     return outcome
 

@@ -14,10 +14,12 @@ as long as nothing is committed would save a tenth of a read.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,14 +28,25 @@ from zlib import crc32
 
 from xxhash import xxh3_64_digest
 
-from vault.change import HEADER_BYTES, Item
-from vault.driving import run, run_async
+from vault.change import HEADER_BYTES, Item, item_of
+from vault.driving import Changed, run, run_async
 from vault.errors import VaultUnusable
 from vault.fence_file import CLOCK
 from vault.fence_page import COPY_BYTES, NO_FENCE, SEQUENCE_WORD, Fence, TornPage, unpack_fence
 from vault.policies import Course, Down, reach, read_one, read_range
 from vault.reader_source import MAP_BYTES, FileSource, OwnSource, Source, at_fork
-from vault.reading import Opened, Rows, Snapshot, Unreleased, collect, look_up, open_range, regions_of
+from vault.reading import (
+    Opened,
+    Rows,
+    Shown,
+    Snapshot,
+    Unreleased,
+    collect,
+    limited,
+    look_up,
+    open_range,
+    regions_of,
+)
 from vault.regions import Region, Regions, prefix_end
 from vault.seal import CHECKSUM_BYTES, seed_of
 from vault.stored_key import PREFIX_BYTES
@@ -44,6 +57,8 @@ T = TypeVar("T")
 COPIES, LOOKS = 1000, 100
 """How often the page is copied while it is written, and how often it may change while a key is looked up."""
 WAIT_S = 1.0
+SLICE_ROWS = 500
+"""Of a range that a task reads: then others have a turn."""
 _SEED = seed_of(Table.ENTRY)
 _CONTENT, _CHECKSUM = slice(None, -CHECKSUM_BYTES), slice(-CHECKSUM_BYTES, None)
 
@@ -51,8 +66,9 @@ _CONTENT, _CHECKSUM = slice(None, -CHECKSUM_BYTES), slice(-CHECKSUM_BYTES, None)
 class VaultReader:
     """Of the vault in `path`, the folder `vault` in a node's data folder; of a process under the same user.
 
-    `fetch(key)` asks the cluster for a key, linearizably, and answers with an Item or None; `fetch_range(start, end,
-    limit)` with Rows: for the regions whose policy is to ask. For the async calls both may be coroutine functions.
+    `fetch(key)` asks the cluster for a key, linearizably, and answers with an Item or None, or with Rows of that key,
+    which say as of which revision; `fetch_range(start, end, limit)` answers with Rows: for the regions whose policy is
+    to ask. For the async calls both may be coroutine functions.
     `wait_s`: how long a read waits for the release of a change, in seconds.
 
     Raises VaultForeign (no vault there), VaultUnusable (no node of this version has started there yet; no permission),
@@ -64,6 +80,9 @@ class VaultReader:
     """For `get`: sequence and deadline of the verified page (0: not to be trusted), the page in words, how to begin a
     transaction, the entries, the pending rows (None: there are none), the clock. Replaced as a whole."""
     _errors: tuple[type[Exception], ...]
+    _shown_to: int
+    """Up to where every strict change is shown by a snapshot that is taken while the page is as it was verified. Set
+    before `_hot`, and read before the page is looked at: so it is never of a later page."""
 
     def __init__(
         self,
@@ -76,6 +95,7 @@ class VaultReader:
     ) -> None:
         self._fetch, self._fetch_range = fetch, fetch_range
         self._wait_s = wait_s
+        self._changed: Changed | None = None
         self._clock_ns: Callable[[], int] = partial(time.clock_gettime_ns, CLOCK)
         self._sleep: Callable[[float], None] = time.sleep
         self._use(FileSource(Path(path), map_bytes))
@@ -88,16 +108,19 @@ class VaultReader:
         fetch: Callable[[bytes], Any] | None = None,
         fetch_range: Callable[[bytes, bytes | None, int], Any] | None = None,
         wait_s: float = WAIT_S,
+        changed: Changed | None = None,
         clock_ns: Callable[[], int] | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> VaultReader:
         """Of the vault that this process has open itself, by the same rules; to be closed before the vault.
 
-        `clock_ns`, `sleep`: those of a simulation.
+        `changed`: how a task waits until whoever writes the fence page has changed it; without it the page is looked
+        at again and again. `clock_ns`, `sleep`: those of a simulation.
         """
         reader = cls.__new__(cls)
         reader._fetch, reader._fetch_range = fetch, fetch_range
         reader._wait_s = wait_s
+        reader._changed = changed
         reader._clock_ns = clock_ns or partial(time.clock_gettime_ns, CLOCK)
         reader._sleep = sleep
         reader._use(OwnSource(vault))
@@ -139,7 +162,31 @@ class VaultReader:
 
     def get_item(self, key: bytes) -> Item | None:
         """As `get`, with the revisions of the key. A safe default has revisions of 0. Raises as `get`."""
+        return self.read(key).item
+
+    def read(self, key: bytes) -> Shown:
+        """As `get_item`; says also as of which revision that is, and whose word it is. Raises as `get`."""
         return run(self._one(key), self._ask_one(key), self._now_s, self._sleep)
+
+    def at_once(self, key: bytes) -> Shown | None:
+        """As `read` where that takes no waiting and no policy, else None: then `read`. Raises VaultDamaged."""
+        shown_to = self._shown_to
+        sequence, deadline_ns, words, begin, entries, marks, clock_ns = self._hot
+        if deadline_ns and len(key) <= PREFIX_BYTES:
+            try:
+                snapshot = begin()
+                sealed = snapshot.get(key, None, entries)
+                pending = marks is not None and snapshot.get(key, None, marks) is not None
+                if not pending and words[SEQUENCE_WORD] == sequence and clock_ns() < deadline_ns:
+                    if sealed is None:
+                        return Shown(None, shown_to)
+                    entry: bytes = sealed[_CONTENT]
+                    if xxh3_64_digest(entry, crc32(key, _SEED)) == sealed[_CHECKSUM]:
+                        return Shown(item_of(entry), shown_to)
+            except self._errors:
+                pass
+        found = self._look_one(key)
+        return found if isinstance(found, Shown) else None
 
     def range(self, start: bytes, end: bytes | None = None, limit: int = 0) -> Rows:
         """Every key with start <= key < end (None: to the last), in order, all of one revision; `limit` 0: all.
@@ -159,14 +206,10 @@ class VaultReader:
         Meanwhile the vault grows with every change: come to the end, or close it.
         """
 
-        def look() -> Iterator[Item] | Unreleased | Down:
-            opened = self._look(lambda snapshot, released: open_range(snapshot, start, end, released))
-            return opened if isinstance(opened, Down) else self._told(opened, opened.items)
+        opened = run(self._opening(start, end), None, self._now_s, self._sleep)
+        return self._going_on(opened.items)
 
-        course = read_range(self, start, end, look, self._now_s(), self._wait_s)
-        return self._going_on(run(course, None, self._now_s, self._sleep))
-
-    def _going_on(self, items: Iterator[Item]) -> Iterator[Item]:
+    def _going_on(self, items: Iterable[Item]) -> Iterator[Item]:
         try:
             yield from items
         except self._errors as error:
@@ -188,11 +231,25 @@ class VaultReader:
 
     async def get_item_async(self, key: bytes) -> Item | None:
         """As `get_item`."""
-        return await run_async(self._one(key), self._ask_one(key), self._now_s)
+        return (await self.read_async(key)).item
+
+    async def read_async(self, key: bytes) -> Shown:
+        """As `read`."""
+        return await run_async(self._one(key), self._ask_one(key), self._now_s, self._changed)
 
     async def range_async(self, start: bytes, end: bytes | None = None, limit: int = 0) -> Rows:
-        """As `range`."""
-        return await run_async(self._many(start, end, limit), self._ask_many(start, end, limit), self._now_s)
+        """As `range`; others have a turn while it goes on, and it is of one revision all the same."""
+        course, ask = self._opening(start, end), self._ask_many(start, end, limit)
+        opened = await run_async(course, ask, self._now_s, self._changed)
+        if isinstance(opened, Rows):
+            return opened
+        found: list[Item] = []
+        items = self._going_on(opened.items)
+        wanted = limit + 1 if limit else None
+        while piece := list(islice(items, SLICE_ROWS if wanted is None else min(SLICE_ROWS, wanted - len(found)))):
+            found += piece
+            await asyncio.sleep(0)
+        return limited(opened, found, limit)
 
     async def prefix_async(self, prefix: bytes, limit: int = 0) -> Rows:
         """As `prefix`."""
@@ -200,7 +257,8 @@ class VaultReader:
 
     async def wait_for_async(self, revision: int, timeout_s: float) -> int:
         """As `wait_for`."""
-        return await run_async(reach(revision, self._lv, self._now_s(), timeout_s), None, self._now_s)
+        course = reach(revision, self._lv, self._now_s(), timeout_s)
+        return await run_async(course, None, self._now_s, self._changed)
 
     # About it
 
@@ -231,19 +289,27 @@ class VaultReader:
 
     # How
 
-    def _one(self, key: Any) -> Course[Item | None]:
+    def _one(self, key: Any) -> Course[Shown]:
         if isinstance(key, bytearray | memoryview):
             key = bytes(key)
         if not isinstance(key, bytes):
             raise TypeError(f"a key is bytes, not {type(key).__name__}: encode it")
         if not key:
             raise ValueError("a key has at least one byte")
-        look = partial(self._look, lambda snapshot, released: look_up(snapshot, key, released))
-        return read_one(self, key, look, self._now_s(), self._wait_s)
+        return read_one(self, key, partial(self._look_one, key), self._now_s(), self._wait_s)
+
+    def _look_one(self, key: bytes) -> Shown | Unreleased | Down:
+        def read(snapshot: Snapshot, released: int) -> Shown | Unreleased:
+            found = look_up(snapshot, key, released)
+            if isinstance(found, Unreleased):
+                return Unreleased(found.revision, Shown(found.found, found.revision))
+            return Shown(found, max(released, self._fence.lv))
+
+        return self._look(read)
 
     def _many(self, start: bytes, end: bytes | None, limit: int) -> Course[Rows]:
         def look() -> Rows | Unreleased | Down:
-            opened = self._look(lambda snapshot, released: open_range(snapshot, start, end, released))
+            opened = self._look_range(start, end)
             if isinstance(opened, Down):
                 return opened
             try:
@@ -253,6 +319,16 @@ class VaultReader:
                 return Down(f"reading it failed: {error}")
 
         return read_range(self, start, end, look, self._now_s(), self._wait_s)
+
+    def _opening(self, start: bytes, end: bytes | None) -> Course[Opened | Rows]:
+        def look() -> Opened | Unreleased | Down:
+            opened = self._look_range(start, end)
+            return opened if isinstance(opened, Down) else self._told(opened, opened)
+
+        return read_range(self, start, end, look, self._now_s(), self._wait_s)
+
+    def _look_range(self, start: bytes, end: bytes | None) -> Opened | Down:
+        return self._look(lambda snapshot, released: open_range(snapshot, start, end, released))
 
     def _told(self, opened: Opened, found: T) -> T | Unreleased:
         return Unreleased(opened.needs, found) if opened.needs else found
@@ -310,6 +386,7 @@ class VaultReader:
         deadline_ns = fence.deadline_ns if fence.serves(0, source.boot) else 0
         entries, marks = source.tables[Table.ENTRY], source.tables[Table.PENDING] if fence.pending else None
         self._errors = (*source.errors, ValueError)
+        self._shown_to = max(fence.released, fence.lv)
         self._hot = (fence.sequence, deadline_ns, source.words, source.begin, entries, marks, self._clock_ns)
 
     def _regions(self) -> Regions:

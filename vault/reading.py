@@ -11,6 +11,7 @@ the latest one. So a key that is written all the time is read all the same.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -35,6 +36,25 @@ class Transaction(Protocol):
     def cursor(self, db: Any) -> Any: ...
 
 
+class Origin(enum.StrEnum):
+    """Who says what a read shows."""
+
+    VAULT = "vault"
+    QUORUM = "quorum"
+    """The cluster was asked, as the policy of the region says."""
+    DEFAULT = "default"
+    """The default of the region: nobody knows what the key is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a key is (None: there is no such key). Every strict change up to `revision` is shown; 0: nobody knows."""
+
+    item: Item | None
+    revision: int
+    origin: Origin = Origin.VAULT
+
+
 @dataclass(frozen=True, slots=True)
 class Unreleased:
     """`found` is the answer once RR has come to the revision."""
@@ -50,6 +70,7 @@ class Rows:
     revision: int
     items: tuple[Item, ...]
     more: bool = False
+    origin: Origin = Origin.VAULT
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self.items)
@@ -133,10 +154,14 @@ def open_range(snapshot: Snapshot, start: bytes, end: bytes | None, released: in
 
 def collect(opened: Opened, limit: int) -> Rows:
     """`limit` 0: all."""
-    if not limit:
-        return Rows(opened.revision, tuple(opened.items))
-    found = tuple(islice(opened.items, limit + 1))
-    return Rows(opened.revision, found[:limit], len(found) > limit)
+    found = list(islice(opened.items, limit + 1 if limit else None))
+    return limited(opened, found, limit)
+
+
+def limited(opened: Opened, found: list[Item], limit: int) -> Rows:
+    """`found`: all of it, or one more than the limit."""
+    more = bool(limit) and len(found) > limit
+    return Rows(opened.revision, tuple(found[:limit] if more else found), more)
 
 
 def merged(entries: Iterator[tuple[bytes, bytes]], changed: dict[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]:

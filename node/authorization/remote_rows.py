@@ -5,13 +5,13 @@ The join token lets it in, and it waits for what is not released yet.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from node.authorization.errors import PermissionsUnknown
 from node.authorization.rights import Row
 from node.authorization.rows import NotNow
+from node.fencing.asking import content_in, in_base64
 from node.topology.errors import TopologyError
 from raftgroup.errors import RaftError
 
@@ -28,7 +28,7 @@ class RemoteRows:
 
     async def later(self, key: bytes) -> Row | None:
         try:
-            return row_in(await self._ask("POST", "/v1/range", {"key_base64": base64.b64encode(key).decode()}), key)
+            return row_in(await self._ask("POST", "/v1/range", {"key_base64": in_base64(key)}), key)
         except (RaftError, TopologyError) as error:
             raise PermissionsUnknown(f"no member says who may do what ({error}): try again") from error
 
@@ -45,12 +45,3 @@ def row_in(answer: Any, key: bytes) -> Row | None:
         return Row(content_in(kv, "value"), kv["mod_revision"])
     except (KeyError, TypeError, ValueError) as error:
         raise PermissionsUnknown(f"what a member answers makes no sense ({error}): try again") from None
-
-
-def content_in(kv: Any, name: str) -> bytes:
-    if name in kv:
-        if type(kv[name]) is not str:
-            raise ValueError(f"its {name} is no text")
-        text: str = kv[name]
-        return text.encode()
-    return base64.b64decode(kv[f"{name}_base64"], validate=True)

@@ -18,7 +18,7 @@ from node.fencing.fenced_reads import FencedReads
 from node.service import Service
 from raftgroup.errors import RaftError
 from vault.change import Item
-from vault.errors import VaultError
+from vault.errors import Denied, VaultError
 
 
 class NotNow(Exception):
@@ -55,22 +55,28 @@ class StoreRows:
 
 
 class FencedRows:
-    """Reads of this node's own vault, while its lease holds; else what `asked` does, which asks the cluster."""
+    """Reads of this node's own vault, while its lease holds; else of the cluster, as the policy `deny` says. `asked`:
+    while the vault is not open."""
 
     def __init__(self, reads: FencedReads, asked: PermissionRows) -> None:
         self._reads, self._asked = reads, asked
 
     def now(self, key: bytes) -> Row | None:
         try:
-            return row_of_item(self._reads.get(key)[1])
-        except (FencingError, VaultError):
+            found = self._reads.at_once(key)
+        except VaultError:
             raise NotNow from None
+        if found is None:
+            raise NotNow
+        return row_of_item(found.item)
 
     async def later(self, key: bytes) -> Row | None:
         """What is not released yet is waited for."""
         try:
-            return row_of_item((await self._reads.wait_and_get(key))[1])
-        except (FencingError, VaultError):
+            return row_of_item((await self._reads.read(key)).item)
+        except Denied as error:
+            raise PermissionsUnknown(f"the permissions can't be read now ({error}): try again") from error
+        except VaultError:
             return await self._asked.later(key)
 
 

@@ -54,7 +54,7 @@ def run_or_fail(session: Session, asking: Coroutine[Any, Any, Any]) -> Any:
         hint = "give the HTTP address of a running node, as in its --http"
         session.fail(Failure(UNAVAILABLE, "unreachable", f"{error}; {hint}", True))
     except Refused as error:
-        session.fail(Failure(REFUSED, error.code, str(error), error.retry))
+        session.fail(Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry))
     except BrokenPipeError:
         session.leave_closed_pipe()
     except KeyboardInterrupt:

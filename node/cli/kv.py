@@ -9,7 +9,8 @@ import click
 from metastore.requests import FROM_KEY, SortOrder, SortTarget
 from metastore.results import KeyValue
 from node import shapes
-from node.cli.options import client_options, read_bytes, read_lease
+from node.cli.fenced import get_at, key_value, range_at
+from node.cli.options import at_option, client_options, read_bytes, read_lease
 from node.cli.printing import print_bytes, print_json, print_rows, readable
 from node.cli.session import REFUSED, Failure, Session
 
@@ -47,9 +48,21 @@ def put(session: Session, key: bytes, value: bytes | None, file: Any, lease: int
 @click.argument("key", type=read_bytes)
 @click.option("--revision", type=click.IntRange(0), default=0, help="Read at this revision; 0 is the newest.")
 @click.option("--serializable", is_flag=True, help="Read what the asked node has, without asking the leader.")
+@at_option
 @client_options
-def get(session: Session, key: bytes, revision: int, serializable: bool) -> None:
-    """Print the value of KEY, byte for byte. Exit code 1 if there is none."""
+def get(session: Session, key: bytes, revision: int, serializable: bool, at: str | None) -> None:
+    """Print the value of KEY, byte for byte. Exit code 1 if there is none.
+
+    With --at: from the vault of that node, through its fence: linearizable for strict keys, without a hop.
+    """
+    if at is not None:
+        refuse_with_at(revision, serializable)
+        fenced = get_at(session, at, key)
+        if session.as_json:
+            print_json(fenced)
+        else:
+            print_bytes(key_value(fenced["kv"]).value)
+        return
     result = session.call(lambda client: client.range(key, revision=revision, serializable=serializable))
     if not result.kvs:
         where = f"at revision {revision}" if revision else f"(revision {result.revision})"
@@ -87,15 +100,25 @@ def delete(session: Session, key: bytes, end: bytes, prefix: bool, prev_kv: bool
 @click.option("--sort", type=click.Choice(list(TARGETS)), default="key", show_default=True)
 @click.option("--order", type=click.Choice(list(ORDERS)), help="The order of the keys if not given.")
 @click.option("--serializable", is_flag=True, help="Read what the asked node has, without asking the leader.")
+@at_option
 @client_options
-def range_(session: Session, key: bytes, end: bytes, prefix: bool, from_key: bool, **options: Any) -> None:
+def range_(
+    session: Session, key: bytes, end: bytes, prefix: bool, from_key: bool, at: str | None, **options: Any
+) -> None:
     """Print the keys from KEY up to, not including, END.
 
     \b
     palisade range /catalog/airlines/ --prefix
     palisade range /catalog/planes/ --prefix --limit 5 --sort mod --order descend
+
+    With --at: from the vault of that node, through its fence, at one revision.
     """
     range_end = end_of_range(end, prefix, from_key)
+    if at is not None:
+        limit, keys_only = options.pop("limit"), options.pop("keys_only")
+        refuse_with_at(*(value for name, value in options.items() if name != "sort"), options["sort"] != "key")
+        show_range_at(session, range_at(session, at, key, range_end, prefix=prefix, limit=limit, keys_only=keys_only))
+        return
     target, order = options.pop("sort"), options.pop("order")
     if order is not None or target != "key":
         options |= {"sort_target": TARGETS[target], "sort_order": ORDERS[order or "ascend"]}
@@ -125,6 +148,24 @@ def end_of_range(end: bytes, prefix: bool, from_key: bool = False) -> bytes:
     if sum((bool(end), prefix, from_key)) > 1:
         raise click.UsageError("give only one of END, --prefix and --from-key")
     return FROM_KEY if from_key else end
+
+
+def refuse_with_at(*options: Any) -> None:
+    """Raises UsageError."""
+    if any(options):
+        raise click.UsageError(
+            "--at reads the vault of one node, which has no past and no order but that of the keys: leave away "
+            "--revision, --serializable, --count-only, --sort and --order"
+        )
+
+
+def show_range_at(session: Session, found: dict[str, Any]) -> None:
+    if session.as_json:
+        print_json(found)
+        return
+    print_rows(["key", "value", "version", "revision"], [row(key_value(kv)) for kv in found["kvs"]])
+    if found["more"]:
+        click.echo(f"the first {len(found['kvs'])}; --limit cut the rest off", err=True)
 
 
 def row(kv: KeyValue) -> list[Any]:

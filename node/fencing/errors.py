@@ -34,9 +34,5 @@ class ReadPending(FencingError):
     """What was read has a strict change that is not released yet, and was not in time. Nothing was answered; retry."""
 
 
-class NotServing(FencingError):
-    """This node is fenced: its vault may be old. Ask another node, or read with a linearizable range."""
-
-
 class ReservedKey(InvalidRequest):
     """Keys under `palisade/` belong to the cluster: regions and the catalog have their own API."""

@@ -1,81 +1,86 @@
-"""Fenced reads in the node itself: what its vault may tell now, without a hop to the leader and without a round.
+"""Fenced reads of the node's own vault, for its APIs: what `VaultReader` tells every process, without a hop.
 
-The order makes it true: the value is read first, and behind that it is looked whether the lease holds. So a process
-that was paused in between finds its lease run out and says so. What is pending is waited for, not guessed. Between a
-staged row and the entry it is decided as for readers in other processes (`vault/reading.py`): a row counts above LV.
+The same rules, the same policies, the same errors: the reader of this process (`VaultReader.over`) is all there is. Its
+snapshot is taken first, and behind that it is looked whether the lease holds; so a node that was paused in between
+says so. A task that waits is told by the holder when the fence page or LV has moved.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from node.fencing.errors import NotServing, ReadPending
-from node.fencing.holder import VaultHolder
-from vault.change import Item, item_of
-from vault.pending import body_of, check_pending
-from vault.stored_key import stored_key
-from vault.tables import Table
+from vault.driving import Changed
+from vault.errors import Denied, Fenced, Pending, ReadRefused
+from vault.reader import VaultReader
+from vault.reading import Origin, Rows, Shown
+from vault.vault import Vault
 
-WAIT_S = 1.0
+Ask = Callable[[bytes, bytes | None, int], Awaitable[Rows]]
+"""(start, end, limit) -> what the cluster says of that range, linearizably."""
+T = TypeVar("T", Shown, Rows)
 
 
 class FencedReads:
-    """`holder`: None while the vault is not open."""
+    """`ask`: for the regions whose policy is to ask the cluster; None: nobody can be asked."""
 
-    def __init__(self, holder: Callable[[], VaultHolder | None]) -> None:
-        self._holder = holder
-        self.fenced = self.pending = 0
+    def __init__(self, ask: Ask | None = None) -> None:
+        self.ask = ask
+        self._reader: VaultReader | None = None
+        self.ended = dict.fromkeys((*(each.value for each in Origin), *_ENDS.values()), 0)
+        """How the reads ended that were not answered at once: whose word they were, or why there was none."""
 
-    def get(self, key: bytes) -> tuple[int, Item | None]:
-        """(RR, what the key is). Raises NotServing, ReadPending: the latter may pass in a moment."""
-        holder = self._serving()
-        staging, released = holder.vault.staging, holder.core.released
-        revision = staging.pending.revision_of(key)
-        if revision is None or revision <= min(released, holder.vault.revision):
-            entry = holder.vault.entry(key)
-        elif revision <= released:
-            entry = self._staged(holder, key)
-        else:
-            entry = None
-        self._still(holder)
-        if revision is not None and revision > released:
-            raise ReadPending(f"{key[:64]!r} has a change at revision {revision} that is not released yet: read again")
-        return released, None if entry is None else item_of(entry)
+    def open(self, vault: Vault, changed: Changed, now: Callable[[], float]) -> None:
+        """The vault that is read from now on."""
+        self._reader = VaultReader.over(
+            vault,
+            fetch=lambda key: self._asked(key, key + b"\0", 1),
+            fetch_range=self._asked,
+            changed=changed,
+            clock_ns=lambda: int(now() * 1e9),
+        )
 
-    @staticmethod
-    def _staged(holder: VaultHolder, key: bytes) -> bytes | None:
-        stored = stored_key(key)
-        packed = holder.vault.backend.get(Table.PENDING, stored)
-        if packed is None:
-            return holder.vault.entry(key)
-        check_pending(stored, packed)
-        return body_of(packed)
+    async def _asked(self, start: bytes, end: bytes | None, limit: int) -> Rows:
+        if self.ask is None:
+            raise Fenced("this node knows nobody to ask")
+        return await self.ask(start, end, limit)
 
-    def _serving(self) -> VaultHolder:
-        holder = self._holder()
-        if holder is None or not holder.serves:
-            self.fenced += 1
-            why = "its vault is not open" if holder is None else holder.why or "its lease has run out"
-            raise NotServing(f"this node is fenced ({why}): ask another one, or read linearizably with /v1/kv")
-        return holder
+    def close(self) -> None:
+        """Before the vault is."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
-    def _still(self, holder: VaultHolder) -> None:
-        if not holder.serves:
-            self.fenced += 1
-            raise NotServing("the lease of this node has run out while it read: ask another one, or read with /v1/kv")
+    def at_once(self, key: bytes) -> Shown | None:
+        """What takes no waiting and no policy; None: `read` it. Raises VaultError."""
+        return None if self._reader is None else self._reader.at_once(key)
 
-    async def wait_and_get(self, key: bytes, timeout_s: float = WAIT_S) -> tuple[int, Item | None]:
-        """As `get`; what is pending is waited for. Raises NotServing, ReadPending."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout_s
-        while True:
-            try:
-                return self.get(key)
-            except ReadPending:
-                self.pending += 1
-                left = until - loop.time()
-                holder = self._holder()
-                if left <= 0 or holder is None:
-                    raise
-                await holder.changed(left)
+    async def read(self, key: bytes) -> Shown:
+        """Raises ReadRefused, VaultError."""
+        return await self._counted(self._open().read_async(key))
+
+    async def range(self, start: bytes, end: bytes | None, limit: int) -> Rows:
+        """All of one revision; others have a turn meanwhile. Raises ReadRefused, VaultError."""
+        return await self._counted(self._open().range_async(start, end, limit))
+
+    async def wait_for(self, revision: int, timeout_s: float) -> int:
+        """LV, once it is there. Raises NotReached."""
+        return await self._open().wait_for_async(revision, timeout_s)
+
+    def _open(self) -> VaultReader:
+        if self._reader is None:
+            self.ended["fenced"] += 1
+            raise Fenced("the vault of this node is not open: ask another one, or read linearizably with /v1/kv")
+        return self._reader
+
+    async def _counted(self, reading: Awaitable[T]) -> T:
+        try:
+            found = await reading
+        except ReadRefused as error:
+            self.ended[_ENDS[type(error)]] += 1
+            raise
+        self.ended[found.origin.value] += 1
+        return found
+
+
+_ENDS: dict[type[ReadRefused], str] = {Fenced: "fenced", Pending: "pending", Denied: "denied"}

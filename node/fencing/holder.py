@@ -76,7 +76,8 @@ class VaultHolder:
         self.listening = False
         """Its recovery listeners are at work."""
         self._send: Send | None = None
-        self._changed: list[asyncio.Future[None]] = []
+        self._changed: dict[asyncio.Future[None], None] = {}
+        self._told_lv = 0
         self._join_at = 0.0
         self._stages: deque[Stage] = deque()
         self._marking: tuple[Mark, list[int]] | None = None
@@ -205,16 +206,19 @@ class VaultHolder:
             self._tell_readers()
 
     def _tell_readers(self) -> None:
-        waiting, self._changed = self._changed, []
+        waiting, self._changed = self._changed, {}
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     async def changed(self, timeout_s: float) -> None:
-        """Wait until RR has moved or this node is fenced, or for that long."""
+        """Wait until RR or LV has moved or this node is fenced, or for that long."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._changed.append(future)
-        await asyncio.wait({future}, timeout=timeout_s)
+        self._changed[future] = None
+        try:
+            await asyncio.wait({future}, timeout=timeout_s)
+        finally:
+            self._changed.pop(future, None)
 
     # Stages
 
@@ -279,6 +283,9 @@ class VaultHolder:
         """Do what has become possible or due. Called behind everything that may have changed something."""
         now = self._now()
         self._count(now)
+        if self._told_lv != self.vault.revision:
+            self._told_lv = self.vault.revision
+            self._tell_readers()
         self.core.tick(now)
         if self.core.state is not State.ACTIVE and self._page_serves():
             self._refuse("its lease has run out")

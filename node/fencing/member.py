@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from catalog.ports import ReleaseRefused
 from fencing.timing import Timing
 from fencing.verdict import Outcome
+from node.fencing.asking import asks_own_cluster
 from node.fencing.commands import Prefixes
 from node.fencing.door import Door
 from node.fencing.grantor import Grantor
@@ -78,6 +79,7 @@ class MemberFencing:
         self.part = MemberPart(
             node, keeper, GroupRoute(group, self.grantor, node), clock, timing, self._incarnation,
             on_released=self._on_released, grantor=self.grantor, strict_log=self.log,
+            ask=asks_own_cluster(service.range),
         )  # fmt: skip
         self.part.group = group
         store.on_applied, store.on_reloaded = self._applied, self._reloaded

@@ -13,7 +13,7 @@ from fencing.holder import Holder
 from fencing.timing import Timing
 from node.authorization.credentials import NodeProof
 from node.components.lifecycle import Component
-from node.fencing.fenced_reads import FencedReads
+from node.fencing.fenced_reads import Ask, FencedReads
 from node.fencing.gate import VaultGate
 from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
@@ -34,7 +34,8 @@ Listener = Callable[[], Awaitable[None]]
 
 
 class HolderPart(Component):
-    """`incarnation`: of this node in the logical topology; 0 while it is not in it. `log`, `grantor`: of a member."""
+    """`incarnation`: of this node in the logical topology; 0 while it is not in it. `log`, `grantor`: of a member.
+    `ask`: the cluster, for what a fenced node must not answer."""
 
     def __init__(
         self,
@@ -48,25 +49,27 @@ class HolderPart(Component):
         on_released: Callable[[int], None] = lambda _: None,
         grantor: Grantor | None = None,
         strict_log: StrictLog | None = None,
+        ask: Ask | None = None,
     ) -> None:
         self.node, self._keeper, self._route = node, keeper, route
         self._clock, self.timing, self._incarnation = clock, timing, incarnation
         self._on_released, self._grantor, self._log = on_released, grantor, strict_log
         self.listeners: dict[str, Listener] = {}
         self.holder: VaultHolder | None = None
-        self.reads = FencedReads(lambda: self.holder)
+        self.reads = FencedReads(ask)
         self.link: Link | None = None
         self.shown: NodeProof | None = None
         """By which the leader knows that this is a node."""
         self._linked: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None
-        keeper.on_open = self._opened
+        keeper.on_open, keeper.on_closing = self._opened, self.reads.close
         keeper.on_recovering = self._keeper_recovers
 
     def _opened(self, vault: Vault) -> VaultGate:
         self.holder = VaultHolder(
             self.node, vault_id(self._keeper.path), vault, self.timing, self._clock.now, self._on_released
         )
+        self.reads.open(vault, self.holder.changed, self._clock.now)
         gate = VaultGate(self.holder, self._log)
         self.holder.gate = gate
         return gate

@@ -28,8 +28,8 @@ def fencing_families(part: HolderPart, now: float, member: MemberFencing | None 
         yield gauge("palisade_pending_keys", "Keys with a staged change in the vault.", lease["pending"])
         grants = sorted(holder.verdicts.items())
         yield counters("palisade_grants", "Leases that were offered, by what became of them.", "verdict", grants)
-    yield counter("palisade_fenced_reads_refused", "Fenced reads over HTTP while it was fenced.", part.reads.fenced)
-    yield counter("palisade_fenced_reads_waited", "Fenced reads over HTTP that waited.", part.reads.pending)
+    ended = sorted(part.reads.ended.items())
+    yield counters("palisade_fenced_reads", "Fenced reads over HTTP that were not answered at once.", "end", ended)
     if member is not None:
         yield from member_families(member)
 

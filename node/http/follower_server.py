@@ -52,7 +52,7 @@ class FollowerServer:
         def reasons() -> list[str]:
             return not_active(topology)
 
-        fenced_routes = FencedRoutes(fenced or FencedReads(lambda: None))
+        fenced_routes = FencedRoutes(fenced or FencedReads())
 
         def more() -> list[Metric]:
             return [*families(), *partition_families(partitions)]

@@ -261,7 +261,7 @@ class Connection(asyncio.Protocol):
             self.waiting_since = self._server.now()
             self._body_due = body
 
-    def reply(self, status: int, payload: bytes) -> None:
+    def reply(self, status: int, payload: bytes, headers: bytes = b"", /) -> None:
         """Answer the request at work; called exactly once for it, from anywhere in the loop's thread."""
         transport = self._transport
         self._busy = False
@@ -269,9 +269,8 @@ class Connection(asyncio.Protocol):
         self._server.metrics.answered(status)
         if transport is None:
             return
-        transport.write(
-            b"%b%d\r\n\r\n%b" % (self._server.response_head(status, self._v1 and status >= 400), len(payload), payload)
-        )
+        head = self._server.response_head(status, self._v1 and status >= 400)
+        transport.write(b"%b%d\r\n%b\r\n%b" % (head, len(payload), headers, payload))
         self.last_used = self._server.now()
         if self._server.closing:
             transport.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 END_OF_HEAD = b"\r\n\r\n"
 GET = b"GET "
@@ -14,7 +14,13 @@ REQUEST_LINE = re.compile(rb"POST (/v3/[a-z/]+) HTTP/1\.1")
 HEADER_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)")
 PLAIN_HEADERS = {b"host", b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"content-type"}
 
-Reply = Callable[[int, bytes], None]
+
+class Reply(Protocol):
+    def __call__(self, status: int, payload: bytes, headers: bytes = b"", /) -> None:
+        """`headers`: whole lines, beside those that every answer has."""
+        ...
+
+
 Unary = Callable[[bytes, Reply], None]
 
 

@@ -24,7 +24,7 @@ from node.http.etcd_alarm import Action, decode_alarm
 from node.http.go_json import read_single
 from node.http.v1_catalog import LIST, body_of, with_name
 from node.http.v1_cluster import lease_id_of
-from node.http.v1_fenced import fenced_key_of
+from node.http.v1_fenced import fenced_key_of, fenced_range_of
 from node.http.v1_forms import DELETE, RANGE, delete_from, put_from, range_from, txn_from, whereabouts
 from node.http.v1_keys import EXPORT_QUERY, PUT_QUERY, condition_of, interval_of, key_of, prefix_parameter
 from node.http.v1_watch import watch_of
@@ -114,6 +114,11 @@ async def lease_keep_alive(request: web.Request, look: Lookups) -> Needs:
 
 async def read_fenced(request: web.Request, _: Lookups) -> Needs:
     return (reading(fenced_key_of(request)),)
+
+
+async def read_fenced_range(request: web.Request, _: Lookups) -> Needs:
+    found = fenced_range_of(request)
+    return (reading(found["key"], found.get("range_end", b"")),)
 
 
 async def regions(request: web.Request, _: Lookups) -> Needs:
@@ -245,6 +250,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/v1/procedures"): ADMINS,
     ("GET", "/v1/procedures/{id}"): procedure,
     ("DELETE", "/v1/procedures/{id}"): procedure,
+    ("GET", "/v1/fenced"): read_fenced_range,
     ("GET", "/v1/fenced/{key}"): read_fenced,
     ("GET", "/v1/fencing"): SIGNED_IN,
     ("GET", "/v1/regions"): regions,

@@ -80,7 +80,7 @@ class HttpServer:
         self._room = room or ConnectionRoom(service.metrics)
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
         self.api = EtcdApi(service, cluster, member)
-        self._fenced = FencedRoutes(fenced or FencedReads(lambda: None))
+        self._fenced = FencedRoutes(fenced or FencedReads())
         self.app = self._application(cluster, progress_s)
         self._runner = web.AppRunner(
             self.app,
@@ -185,7 +185,7 @@ def unary_handler(call: Unary) -> Handler:
         body = await read_body(request)
         answered: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
 
-        def reply(status: int, payload: bytes) -> None:
+        def reply(status: int, payload: bytes, _: bytes = b"", /) -> None:
             if not answered.done():
                 answered.set_result((status, payload))
 

@@ -1,33 +1,64 @@
-"""/v1/fenced/{key}: a linearizable read of a strict key from the vault of whichever node is asked (N6 over HTTP).
+"""/v1/fenced: linearizable reads of strict keys from the vault of whichever node is asked (N6 over HTTP).
 
-The front answers them without aiohttp, where the request is plain; here are both ways, and they answer alike.
+The front answers a plain GET of a key without aiohttp, where it takes no waiting; here are both ways, and they answer
+alike. What a fenced node answers is what the policy of the region says (F7), and `Palisade-Answered-By` says whose
+word it is: `vault`, `quorum` (the cluster was asked) or `default` (of the region).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
 from metastore.errors import KeyNotFound, MetastoreError
+from metastore.requests import FROM_KEY
 from metastore.results import KeyValue
 from node import shapes
-from node.fencing.errors import FencingError, ReadPending
 from node.fencing.fenced_reads import FencedReads
-from node.http.body import query_of
+from node.http.body import Spec, a_flag, a_number, content, query_of
 from node.http.head import Reply, Unary
 from node.http.problems import problem_of
+from node.http.v1_keys import interval_of, prefix_parameter
+from node.refusals import BadRequest
 from vault.change import Item
 from vault.errors import VaultError
+from vault.reading import Origin, Rows, Shown
 
 PATH = "/v1/fenced/"
+ANSWERED_BY = "Palisade-Answered-By"
+WAIT_MS, WAIT_MS_MAX = 1000, 60_000
+SLICE_ROWS = 500
+"""Of a large answer: then others have a turn."""
+
+NOT_OLDER: Spec = {"revision": a_number, "timeout_ms": a_number}
+RANGE: Spec = {
+    "prefix": prefix_parameter,
+    "key": content,
+    "range_end": content,
+    "limit": a_number,
+    "keys_only": a_flag,
+    **NOT_OLDER,
+}
+_HEADERS = {origin: f"{ANSWERED_BY}: {origin.value}\r\n".encode() for origin in Origin}
+_OF_VAULT = _HEADERS[Origin.VAULT]
 
 
 def fenced_key_of(request: web.Request) -> bytes:
     """The rest of the path, percent-decoded to bytes."""
     return unquote_to_bytes(request.rel_url.raw_path.removeprefix(PATH))
+
+
+def fenced_range_of(request: web.Request) -> dict[str, Any]:
+    """`key` and `range_end` (FROM_KEY: to the last; absent: the key alone), and what else is asked for."""
+    found = interval_of(query_of(request, RANGE))
+    if found.get("limit", 0) < 0:
+        raise BadRequest(f"limit: {found['limit']} is negative; 0 is no limit")
+    return found
 
 
 class FencedRoutes:
@@ -37,31 +68,64 @@ class FencedRoutes:
         self.gets: dict[str, Unary] = {PATH: self.get_plain}
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.get(PATH + "{key:.+}", self.get, allow_head=False)]
+        return [
+            web.get(PATH.rstrip("/"), self.list_keys, allow_head=False),
+            web.get(PATH + "{key:.+}", self.get, allow_head=False),
+        ]
 
     async def get(self, request: web.Request) -> web.Response:
-        query_of(request, {})
+        await self._reach(query_of(request, NOT_OLDER))
         key = fenced_key_of(request)
-        return web.Response(body=body_of(key, *await self._reads.wait_and_get(key)), content_type="application/json")
+        shown = self._reads.at_once(key) or await self._reads.read(key)
+        return response(body_of(key, shown), shown.origin)
+
+    async def list_keys(self, request: web.Request) -> web.Response:
+        found = fenced_range_of(request)
+        await self._reach(found)
+        start, end = found["key"], found.get("range_end", b"")
+        rows = await self._reads.range(
+            b"" if start == FROM_KEY else start,
+            None if end == FROM_KEY else end or start + b"\0",
+            found.get("limit", 0),
+        )
+        return response(await body_of_range(rows, keys_only=found.get("keys_only", False)), rows.origin)
+
+    async def _reach(self, found: Mapping[str, Any]) -> None:
+        """Wait for the vault to have applied `revision`. Raises NotReached, BadRequest."""
+        if "revision" not in found:
+            if "timeout_ms" in found:
+                raise BadRequest("timeout_ms: is how long to wait for a revision; give revision, too")
+            return
+        timeout_ms = found.get("timeout_ms", WAIT_MS)
+        if not 0 <= timeout_ms <= WAIT_MS_MAX:
+            raise BadRequest(f"timeout_ms: {timeout_ms} is out of range; give a number from 0 to {WAIT_MS_MAX}")
+        await self._reads.wait_for(found["revision"], timeout_ms / 1000)
 
     def get_plain(self, escaped: bytes, reply: Reply) -> None:
         key = unquote_to_bytes(escaped) if b"%" in escaped else escaped
         try:
-            reply(200, body_of(key, *self._reads.get(key)))
-        except ReadPending:
-            task = asyncio.get_running_loop().create_task(self._later(key, reply))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        except (FencingError, MetastoreError, VaultError) as error:
+            shown = self._reads.at_once(key)
+            if shown is None:
+                task = asyncio.get_running_loop().create_task(self._later(key, reply))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            else:
+                reply(200, body_of(key, shown), _OF_VAULT)
+        except (MetastoreError, VaultError) as error:
             refuse(error, reply)
 
     async def _later(self, key: bytes, reply: Reply) -> None:
         try:
-            payload = body_of(key, *await self._reads.wait_and_get(key))
+            shown = await self._reads.read(key)
+            payload = body_of(key, shown)
         except Exception as error:
             refuse(error, reply)
         else:
-            reply(200, payload)
+            reply(200, payload, _HEADERS[shown.origin])
+
+
+def response(body: bytes, origin: Origin) -> web.Response:
+    return web.Response(body=body, content_type="application/json", headers={ANSWERED_BY: origin.value})
 
 
 def refuse(error: Exception, reply: Reply) -> None:
@@ -69,9 +133,30 @@ def refuse(error: Exception, reply: Reply) -> None:
     reply(problem.status, bytes(problem.body or b""))  # type: ignore[arg-type]
 
 
-def body_of(key: bytes, released: int, item: Item | None) -> bytes:
+def body_of(key: bytes, shown: Shown) -> bytes:
     """Raises KeyNotFound."""
-    if item is None:
-        raise KeyNotFound(f"{key[:64]!r} does not exist, as far as everything up to revision {released} is released")
-    kv = KeyValue(item.key, item.value, item.create_revision, item.mod_revision, item.version, item.lease)
-    return json.dumps({"revision": released, "kv": shapes.key_value(kv)}).encode() + b"\n"
+    if shown.item is None:
+        raise KeyNotFound(
+            f"{key[:64]!r} does not exist, as far as everything up to revision {shown.revision} is released"
+        )
+    answer = {"revision": shown.revision, "answered_by": shown.origin.value, "kv": shape_of(shown.item)}
+    return json.dumps(answer).encode() + b"\n"
+
+
+def shape_of(item: Item) -> dict[str, Any]:
+    return shapes.key_value(
+        KeyValue(item.key, item.value, item.create_revision, item.mod_revision, item.version, item.lease)
+    )
+
+
+async def body_of_range(rows: Rows, *, keys_only: bool) -> bytes:
+    """Others have a turn while it is made."""
+    pieces = []
+    for start in range(0, len(rows.items), SLICE_ROWS):
+        items = rows.items[start : start + SLICE_ROWS]
+        if keys_only:
+            items = tuple(item._replace(value=b"") for item in items)
+        pieces.append(", ".join(json.dumps(shape_of(item)) for item in items))
+        await asyncio.sleep(0)
+    head = {"revision": rows.revision, "answered_by": rows.origin.value, "more": rows.more}
+    return f'{json.dumps(head)[:-1]}, "kvs": [{", ".join(pieces)}]}}\n'.encode()

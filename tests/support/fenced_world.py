@@ -268,13 +268,21 @@ class World:
 
     def _found(self, key: bytes, many: bool) -> dict[bytes, bytes | None]:
         if not many:
-            return {key: self.reader.get(key)}
+            return {key: self.reader.get(key) if self.rng.random() < 0.5 else self._shown(key)}
         rows = self.reader.prefix(b"palisade/")
         found = {item.key: item.value for item in rows}
         state = self.states[rows.revision] if rows.revision < len(self.states) else None
         if state != found:
             raise Violation(f"the range is said to be of revision {rows.revision}, and is {found}")
         return {name: found.get(name) for name in KEYS}
+
+    def _shown(self, key: bytes) -> bytes | None:
+        """With or without waiting; nothing that is shown is of before the revision that the answer names."""
+        shown = self.reader.at_once(key) or self.reader.read(key)
+        value = None if shown.item is None else shown.item.value
+        if value not in [state.get(key) for state in self.states[shown.revision :]]:
+            raise Violation(f"{key[:12]!r} is {value!r}, and is said to be as of revision {shown.revision}")
+        return value
 
     def walk(self, steps: int = 60) -> int:
         """How many reads were answered. Raises Violation."""

@@ -20,7 +20,6 @@ from metastore.limits import Limits
 from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
 from metastore.requests import Put
-from node.fencing.errors import FencingError
 from node.fencing.fenced_reads import FencedReads
 from node.fencing.gate import VaultGate
 from node.fencing.grantor import Connection, Grantor
@@ -66,7 +65,8 @@ class Node:
         self.holder = VaultHolder(name, name, self.vault, world.timing, self.process.now, lambda _: None)
         self.gate = VaultGate(self.holder, None)
         self.holder.gate = self.gate
-        self.reads = FencedReads(lambda: self.holder)
+        self.reads = FencedReads()
+        self.reads.open(self.vault, self.holder.changed, self.process.now)
         self.line = 0
         """Which connection counts: what belongs to another one is lost."""
         self.process.start(self._run())
@@ -115,12 +115,11 @@ class Node:
 
     def read(self) -> None:
         now = self.world.simulation.now
-        try:
-            _, item = self.reads.get(KEY)
-        except FencingError:
+        shown = self.reads.at_once(KEY)
+        if shown is None:
             self.world.not_told += 1
         else:
-            value = int(item.value) if item is not None else 0
+            value = int(shown.item.value) if shown.item is not None else 0
             self.world.reads.append(Told(now, now, value, self.name))
 
 

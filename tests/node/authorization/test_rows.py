@@ -12,31 +12,33 @@ from node.authorization.errors import PermissionsUnknown
 from node.authorization.remote_rows import RemoteRows
 from node.authorization.rights import Row
 from node.authorization.rows import FencedRows, NoRows, NotNow, StoreRows
-from node.fencing.errors import NotServing, ReadPending
 from node.service import Service
 from raftgroup.errors import Unavailable
 from tests.support.fake_group import FakeGroup
 from vault.change import Item
+from vault.errors import Denied, Fenced, VaultDamaged, VaultError
+from vault.reading import Origin, Shown
 
 KEY = b"palisade/catalog/permissions/users/alice"
 
 
 class Reads:
-    """Of a vault: `now` and `later` are answers, or what is raised instead."""
+    """Of a vault: what it tells at once (None: it takes waiting), and later; or what is raised instead."""
 
     def __init__(self, now: Any, later: Any = None) -> None:
         self.answers = now, later
 
-    def _tell(self, answer: Any) -> tuple[int, Item | None]:
-        if isinstance(answer, Exception):
-            raise answer
-        return 9, answer
+    def at_once(self, key: bytes) -> Shown | None:
+        return told(self.answers[0])
 
-    def get(self, key: bytes) -> tuple[int, Item | None]:
-        return self._tell(self.answers[0])
+    async def read(self, key: bytes) -> Shown | None:
+        return told(self.answers[1])
 
-    async def wait_and_get(self, key: bytes) -> tuple[int, Item | None]:
-        return self._tell(self.answers[1])
+
+def told(answer: Any) -> Shown | None:
+    if isinstance(answer, Exception):
+        raise answer
+    return Shown(answer, 9) if isinstance(answer, Item) else answer
 
 
 def fenced(now: Any, later: Any, service: Service) -> FencedRows:
@@ -55,18 +57,28 @@ async def known(service: Service) -> Service:
 
 async def test_while_the_lease_holds_the_vault_is_read(known: Service) -> None:
     assert fenced(ITEM, None, known).now(KEY) == Row(b"in the vault", 5)
-    assert fenced(None, None, known).now(KEY) is None
+    assert fenced(Shown(None, 9), None, known).now(KEY) is None
 
 
 async def test_what_is_pending_is_waited_for(known: Service) -> None:
-    rows = fenced(ReadPending("not released"), ITEM, known)
+    rows = fenced(None, ITEM, known)
     with pytest.raises(NotNow):
         rows.now(KEY)
     assert await rows.later(KEY) == Row(b"in the vault", 5)
 
 
-@pytest.mark.parametrize("refusal", [NotServing("fenced"), ReadPending("still not released")])
-async def test_a_fenced_node_asks_the_cluster(known: Service, refusal: Exception) -> None:
+async def test_what_the_cluster_says_counts_while_the_node_is_fenced(known: Service) -> None:
+    """The region says `deny`: the reader has asked by itself."""
+    rows = fenced(None, Shown(ITEM._replace(value=b"in the cluster"), 9, Origin.QUORUM), known)
+    with pytest.raises(NotNow):
+        rows.now(KEY)
+    assert await rows.later(KEY) == Row(b"in the cluster", 5)
+    with pytest.raises(PermissionsUnknown, match="nobody answers"):
+        await fenced(None, Denied("nobody answers"), known).later(KEY)
+
+
+@pytest.mark.parametrize("refusal", [Fenced("the vault is not open"), VaultDamaged("a checksum")])
+async def test_without_a_vault_the_cluster_is_asked(known: Service, refusal: VaultError) -> None:
     rows = fenced(refusal, refusal, known)
     with pytest.raises(NotNow):
         rows.now(KEY)
@@ -78,7 +90,7 @@ async def test_a_fenced_node_asks_the_cluster(known: Service, refusal: Exception
 async def test_where_the_cluster_can_not_be_asked_nothing_is_known(known: Service, group: FakeGroup) -> None:
     group.lease_valid = group.majority = False
     with pytest.raises(PermissionsUnknown):
-        await fenced(NotServing("fenced"), NotServing("fenced"), known).later(KEY)
+        await fenced(None, Fenced("the vault is not open"), known).later(KEY)
     with pytest.raises(NotNow):
         StoreRows(known).now(KEY)
     with pytest.raises(PermissionsUnknown):

@@ -95,6 +95,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, set[str]]] = {
     ("GET", "/v1/procedures"): ("/v1/procedures", None, {"root"}),
     ("GET", "/v1/procedures/{id}"): ("/v1/procedures/none", None, {"root", "alice", "bob", "node"}),
     ("DELETE", "/v1/procedures/{id}"): ("/v1/procedures/none", None, {"root", "alice", "bob", "node"}),
+    ("GET", "/v1/fenced"): ("/v1/fenced?prefix=/a/", None, {"root", "alice", "node"}),
     ("GET", "/v1/fenced/{key}"): ("/v1/fenced/%2Fa%2Fk", None, {"root", "alice", "node"}),
     ("GET", "/v1/fencing"): ("/v1/fencing", None, {"root", "alice", "bob", "node"}),
     ("GET", "/v1/regions"): ("/v1/regions", None, {"root", "node"}),

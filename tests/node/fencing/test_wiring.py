@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from node.fencing.fenced_reads import FencedReads
 from node.fencing.gate import VaultGate
 from node.fencing.holder import VaultHolder
 from tests.support.wired_fencing import World
+from vault.reading import Shown, Snapshot, Unreleased, look_up
 
 SEEDS = range(12)
 
@@ -55,8 +57,17 @@ def gate_open(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def serves_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node goes on by the last lease for ever."""
-    monkeypatch.setattr(VaultHolder, "serves", property(lambda self: self.caught_up))
+    """Readers of the node do not look at its lease."""
+
+    def at_once(self: FencedReads, key: bytes) -> Shown | None:
+        reader = self._reader
+        assert reader is not None
+        source = reader._require_source()
+        reader._verified()
+        found = look_up(Snapshot(source.begin(), source.tables), key, reader._fence.released)
+        return None if isinstance(found, Unreleased) else Shown(found, 0)
+
+    monkeypatch.setattr(FencedReads, "at_once", at_once)
 
 
 @pytest.mark.parametrize("fault", [answers_at_commit, stages_nothing, gate_open, serves_for_ever])

@@ -1,0 +1,367 @@
+"""Fenced reads over HTTP: what a node answers from its vault, and what each policy makes of a fence that is down.
+
+Issue 4 ("the same reads over HTTP from any node, without a hop to the leader"), N6, F7. Each question goes both ways:
+through the front, and through aiohttp, which gets whatever has a query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, ClientTimeout
+from click.testing import CliRunner, Result
+
+from metastore.requests import DeleteRange, Put
+from node.cli.main import main
+from node.fencing.asking import asks_a_member, asks_own_cluster
+from node.fencing.fenced_reads import FencedReads
+from node.http.server import HttpServer
+from node.service import Service
+from raftgroup.errors import Unavailable
+from tests.support.fake_group import FakeGroup
+from tests.support.fenced_world import staged_of
+from tests.support.meta_driver import Driver
+from tests.support.vault_feed import follow, full
+from vault.change import Item
+from vault.errors import Fenced
+from vault.fence_page import FENCE_BYTES, FencePage
+from vault.memory_backend import MemoryBackend
+from vault.reading import Rows
+from vault.regions import INFINITE_TTL, Mode, Policy, Region, pack_region, region_key
+from vault.vault import Vault
+
+REGIONS = (
+    Region("s", b"/s/", Mode.STRICT, Policy.FAIL_CLOSED),
+    Region("r", b"/r/", Mode.STRICT, Policy.REFETCH),
+    Region("z", b"/z/", Mode.EVENTUAL, Policy.SAFE_DEFAULT, b"\xff safe"),
+)
+DENY, TTL = "palisade/catalog/permissions/users/alice", "palisade/catalog/ttl/db"
+KEYS = ("/s/a", "/s/b", "/s/c", "/r/a", "/z/a", "/e/a", DENY, TTL)
+
+
+class Node:
+    """A vault that is served for ever, beside a store that goes on."""
+
+    def __init__(self) -> None:
+        self.driver: Driver = full([(region_key(each.name), pack_region(each)) for each in REGIONS])
+        for key in KEYS:
+            self.driver.do(Put(key.encode(), b"1"))
+        self.page = FencePage(bytearray(FENCE_BYTES), b"thisboot")
+        self.vault = Vault(MemoryBackend(), self.page)
+        self.asked: list[tuple[bytes, bytes | None, int]] = []
+        self.cluster: dict[bytes, bytes] | None = {b"/r/a": b"2", DENY.encode(): b"yes"}
+        self.reads = FencedReads(self.ask)
+        self._moved = asyncio.Event()
+        follow(self.vault, self.driver)
+        self.vault.staging.release(self.driver.store.revision)
+        self.reads.open(self.vault, self.changed, time.monotonic)
+        self.serve()
+
+    async def ask(self, start: bytes, end: bytes | None, limit: int) -> Rows:
+        self.asked.append((start, end, limit))
+        if self.cluster is None:
+            raise Unavailable("no leader")
+        items = [Item(key, value, 1, 50, 2, 0) for key, value in sorted(self.cluster.items())]
+        found = [item for item in items if start <= item.key and (end is None or item.key < end)]
+        return Rows(60, tuple(found[:limit] if limit else found))
+
+    async def changed(self, seconds: float) -> None:
+        self._moved.clear()
+        await asyncio.wait({asyncio.ensure_future(self._moved.wait())}, timeout=seconds)
+
+    def serve(self) -> None:
+        self.page.serve(int((time.monotonic() + 1e6) * 1e9), 1)
+
+    def write(self, key: str, value: str | None) -> int:
+        """Committed and staged."""
+        encoded = key.encode()
+        self.driver.do(DeleteRange(encoded) if value is None else Put(encoded, value.encode()))
+        self.vault.staging.stage(staged_of(self.driver, self.driver.store.revision))
+        return self.driver.store.revision
+
+    def release(self) -> None:
+        self.vault.staging.release(self.driver.store.revision)
+        self._moved.set()
+
+    def apply(self) -> None:
+        follow(self.vault, self.driver)
+        self._moved.set()
+
+
+@pytest.fixture
+async def node() -> Node:
+    return Node()
+
+
+@pytest.fixture
+async def asking(node: Node, service: Service) -> AsyncIterator[ClientSession]:
+    server = HttpServer(service, "demo", "n1", fenced=node.reads)
+    await server.start("127.0.0.1", 0)
+    async with ClientSession(f"http://127.0.0.1:{server.port}", timeout=ClientTimeout(total=10)) as session:
+        yield session
+    await server.close()
+
+
+WAYS = ("", "?revision=1")
+
+
+async def get(http: ClientSession, path: str) -> tuple[int, str | None, dict[str, Any]]:
+    async with http.get(path) as answer:
+        return answer.status, answer.headers.get("Palisade-Answered-By"), await answer.json(content_type=None)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_vault_that_is_served_answers(asking: ClientSession, node: Node, way: str) -> None:
+    lv = node.vault.revision
+    status, by, found = await get(asking, f"/v1/fenced//s/a{way}")
+    assert (status, by) == (200, "vault")
+    assert found["kv"].pop("mod_revision") == found["kv"].pop("create_revision")
+    assert found == {"revision": lv, "answered_by": "vault", "kv": {"key": "/s/a", "value": "1", "version": 1}}
+    assert await get(asking, f"/v1/fenced/%2Fs%2Fa{way}") == await get(asking, f"/v1/fenced//s/a{way}")
+    status, _, found = await get(asking, f"/v1/fenced//s/none{way}")
+    assert (status, found["code"]) == (404, "key-not-found")
+    assert node.asked == []
+
+
+FENCED = [
+    ("/s/a", 503, None, "fenced"),
+    ("/e/a", 503, None, "fenced"),
+    ("/r/a", 200, "quorum", "2"),
+    ("/r/none", 404, None, "key-not-found"),
+    (DENY, 200, "quorum", "yes"),
+    (TTL, 200, "default", INFINITE_TTL.decode()),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("key", "status", "by", "said"), FENCED)
+async def test_each_policy_of_a_fenced_node(
+    asking: ClientSession, node: Node, way: str, key: str, status: int, by: str | None, said: str
+) -> None:
+    node.page.refuse()
+    found = await get(asking, f"/v1/fenced/{key}{way}")
+    assert found[:2] == (status, by)
+    assert found[2].get("code", found[2].get("kv", {}).get("value")) == said
+    if status == 200:
+        assert (found[2]["answered_by"], found[2]["revision"]) == (by, 60 if by == "quorum" else 0)
+    if status == 503:
+        assert found[2]["retry"] is True
+        assert "the node is FENCED" in found[2]["detail"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_where_the_cluster_does_not_answer_refetch_is_retried_and_deny_is_a_no(
+    asking: ClientSession, node: Node, way: str
+) -> None:
+    node.page.refuse()
+    node.cluster = None
+    status, by, found = await get(asking, f"/v1/fenced//r/a{way}")
+    assert (status, by, found["code"], found["retry"]) == (503, None, "fenced", True)
+    assert "asking the cluster failed: no leader" in found["detail"]
+    status, by, found = await get(asking, f"/v1/fenced/{DENY}{way}")
+    assert (status, by, found["code"], found["retry"]) == (403, None, "fenced-denied", False)
+    assert "palisade.permissions" in found["detail"]
+    assert {name: count for name, count in node.reads.ended.items() if count} == {"fenced": 1, "denied": 1}
+
+
+async def test_a_default_that_is_no_text_is_told_as_base64(asking: ClientSession, node: Node) -> None:
+    node.page.refuse()
+    _, _, found = await get(asking, "/v1/fenced//z/never-written")
+    expected = {"key": "/z/never-written", "value_base64": "/yBzYWZl"}
+    assert found["kv"] == expected | {"create_revision": 0, "mod_revision": 0, "version": 0}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_is_pending_is_waited_for(asking: ClientSession, node: Node, way: str) -> None:
+    """It is answered with the change itself, once that is released: by the event, not by looking again."""
+    revision = node.write("/s/a", "2")
+    asked = asyncio.ensure_future(get(asking, f"/v1/fenced//s/a{way}"))
+    while not asked.done() and not node._moved._waiters:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert not asked.done()
+    assert (await get(asking, f"/v1/fenced//s/b{way}"))[0] == 200
+    node.release()
+    status, by, found = await asked
+    assert (status, by, found["kv"]["value"], found["revision"]) == (200, "vault", "2", revision)
+    assert (await get(asking, f"/v1/fenced//s/a{way}"))[2]["kv"]["value"] == "2", "released, and not applied"
+
+
+async def test_what_is_never_released_is_said(asking: ClientSession, node: Node) -> None:
+    node.reads._reader._wait_s = 0.01  # type: ignore[union-attr]
+    node.write("/s/a", "2")
+    node.write("/r/a", "2")
+    status, _, found = await get(asking, "/v1/fenced//s/a")
+    assert (status, found["code"], found["retry"]) == (503, "read-pending", True)
+    status, by, found = await get(asking, "/v1/fenced//r/a")
+    assert (status, by, found["kv"]["value"]) == (200, "quorum", "2")
+
+
+# Not older than a revision
+
+
+async def test_a_read_waits_until_the_vault_is_at_a_revision(asking: ClientSession, node: Node) -> None:
+    node.driver.do(Put(b"/e/a", b"2"))
+    wanted = node.driver.store.revision
+    assert (await get(asking, "/v1/fenced//e/a"))[2]["kv"]["value"] == "1"
+    asked = asyncio.ensure_future(get(asking, f"/v1/fenced//e/a?revision={wanted}&timeout_ms=9000"))
+    while not asked.done() and not node._moved._waiters:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    node.apply()
+    assert (await asked)[2]["kv"]["value"] == "2"
+    status, _, found = await get(asking, f"/v1/fenced//e/a?revision={wanted + 1}&timeout_ms=0")
+    assert (status, found["code"], found["retry"]) == (503, "not-reached", True)
+    assert f"at revision {wanted}" in found["detail"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["timeout_ms=5", "revision=1&timeout_ms=60001", "revision=1&timeout_ms=-1", "revision=x", "policy=refetch",
+     "revision=1&revision=2", "limit=1"],
+)  # fmt: skip
+async def test_what_makes_no_sense_of_a_key_is_refused(asking: ClientSession, query: str) -> None:
+    status, _, found = await get(asking, f"/v1/fenced//s/a?{query}")
+    assert (status, found["code"]) == (400, "bad-request")
+
+
+# Ranges
+
+
+async def test_a_prefix_is_read_at_one_revision(asking: ClientSession, node: Node) -> None:
+    status, by, found = await get(asking, "/v1/fenced?prefix=/s/")
+    assert (status, by, found["answered_by"], found["more"]) == (200, "vault", "vault", False)
+    assert [kv["key"] for kv in found["kvs"]] == ["/s/a", "/s/b", "/s/c"]
+    assert found["revision"] == node.vault.revision
+    status, _, found = await get(asking, "/v1/fenced?prefix=/s/&limit=2&keys_only=true")
+    assert (found["more"], [(kv["key"], kv["value"]) for kv in found["kvs"]]) == (True, [("/s/a", ""), ("/s/b", "")])
+    _, _, found = await get(asking, "/v1/fenced?key=/s/b%00&range_end=/s0&limit=2")
+    assert (found["more"], [kv["key"] for kv in found["kvs"]]) == (False, ["/s/c"])
+    assert len((await get(asking, "/v1/fenced?prefix="))[2]["kvs"]) >= len(KEYS)
+    assert [kv["key"] for kv in (await get(asking, "/v1/fenced?key=/s/b"))[2]["kvs"]] == ["/s/b"]
+    assert (await get(asking, "/v1/fenced?prefix=/none/"))[2]["kvs"] == []
+
+
+async def test_a_large_range_is_of_one_revision_though_writes_go_on(asking: ClientSession, node: Node) -> None:
+    """Others have a turn while it is read and written out; what they change is not in it."""
+    for number in range(3000):
+        node.driver.do(Put(b"/s/%06d" % number, b"old"))
+    node.apply()
+    node.release()
+    before = node.vault.revision
+    asked = asyncio.ensure_future(node.reads.range(b"/s/0", b"/s/1", 0))
+    await asyncio.sleep(0)
+    for number in range(3000):
+        node.driver.do(Put(b"/s/%06d" % number, b"new"))
+    node.apply()
+    node.release()
+    assert not asked.done()
+    rows = await asked
+    assert (rows.revision, len(rows.items), {item.value for item in rows.items}) == (before, 3000, {b"old"})
+    _, _, found = await get(asking, "/v1/fenced?key=/s/0&range_end=/s/1")
+    assert (len(found["kvs"]), {kv["value"] for kv in found["kvs"]}) == (3000, {"new"})
+
+
+async def test_ranges_of_a_fenced_node(asking: ClientSession, node: Node) -> None:
+    """One region with the policy to ask is asked for; a default is of one key, and several regions fail closed."""
+    node.page.refuse()
+    status, by, found = await get(asking, "/v1/fenced?prefix=/r/&limit=7")
+    assert (status, by, found["revision"], [kv["value"] for kv in found["kvs"]]) == (200, "quorum", 60, ["2"])
+    assert node.asked == [(b"/r/", b"/r0", 7)]
+    for query in ("prefix=/s/", "prefix=/z/", "prefix=", "key=/r/a&range_end=/s/b"):
+        status, _, found = await get(asking, f"/v1/fenced?{query}")
+        assert (status, found["code"]) == (503, "fenced"), query
+
+
+@pytest.mark.parametrize("query", ["", "limit=3", "prefix=/s/&key=a", "prefix=/s/&limit=-1", "prefix=/s/&policy=deny"])
+async def test_what_makes_no_sense_of_a_range_is_refused(asking: ClientSession, query: str) -> None:
+    status, _, found = await get(asking, f"/v1/fenced?{query}")
+    assert (status, found["code"]) == (400, "bad-request")
+
+
+# The command line
+
+
+async def palisade(http: ClientSession, *words: str) -> Result:
+    """In a thread with a loop of its own."""
+    at = str(http._base_url).removeprefix("http://").rstrip("/")
+    return await asyncio.to_thread(CliRunner().invoke, main, [*words, "--at", at])
+
+
+async def test_the_commands_read_the_vault_of_the_node_that_is_named(asking: ClientSession, node: Node) -> None:
+    assert (await palisade(asking, "get", "/s/a")).output == "1"
+    assert json.loads((await palisade(asking, "get", "/s/a", "--json")).output)["answered_by"] == "vault"
+    found = await palisade(asking, "range", "/s/", "--prefix", "--limit", "2")
+    assert [line.split("\t")[0] for line in found.stdout.splitlines() if line.startswith("/")] == ["/s/a", "/s/b"]
+    found = await palisade(asking, "range", "", "--from-key", "--json")
+    assert len(json.loads(found.stdout)["kvs"]) >= len(KEYS)
+    assert (await palisade(asking, "get", "/s/none")).exit_code == 1
+    node.page.refuse()
+    found = await palisade(asking, "get", "/s/a")
+    assert (found.exit_code, "the node is FENCED" in found.stderr) == (3, True)
+    node.cluster = None
+    assert (await palisade(asking, "get", DENY)).exit_code == 1
+    for words in (["get", "a", "--revision", "3"], ["range", "a", "--order", "ascend"], ["range", "a", "--count-only"]):
+        found = await palisade(asking, *words)
+        assert (found.exit_code, "one node" in found.stderr) == (2, True)
+
+
+# Without a vault, and whom it asks
+
+
+async def test_before_the_vault_is_open_and_after_it_was_closed_nothing_is_answered(
+    asking: ClientSession, node: Node
+) -> None:
+    node.reads.close()
+    for path in ("/v1/fenced//r/a", "/v1/fenced//r/a?revision=1", "/v1/fenced?prefix=/r/"):
+        status, _, found = await get(asking, path)
+        assert (status, found["code"], found["retry"]) == (503, "fenced", True)
+    with pytest.raises(Fenced):
+        await FencedReads().read(b"a")
+
+
+async def test_a_member_asks_its_own_cluster(service: Service, group: FakeGroup) -> None:
+    await service.write(Put(b"/r/a", b"1"))
+    written = await service.write(Put(b"/r/b", b"2"))
+    ask = asks_own_cluster(service.range)
+    assert await ask(b"/r/a", b"/r/a\0", 1) == Rows(written.revision, (Item(b"/r/a", b"1", 2, 2, 1, 0),))
+    assert (await ask(b"/r/", b"/r0", 1)).more
+    assert len((await ask(b"", None, 0)).items) == 2
+    group.lease_valid = group.majority = False
+    with pytest.raises(Unavailable):
+        await ask(b"/r/a", b"/r/a\0", 1)
+
+
+async def test_a_follower_asks_a_member(service: Service, http: ClientSession) -> None:
+    """Over HTTP, with what a member really answers."""
+
+    async def ask_member(method: str, path: str, body: Any) -> Any:
+        async with http.request(method, path, json=body) as answer:
+            return await answer.json()
+
+    await service.write(Put(b"/r/a", b"\xff"))
+    written = await service.write(Put(b"/r/b", b"2"))
+    ask = asks_a_member(ask_member)
+    assert await ask(b"/r/a", b"/r/a\0", 1) == Rows(written.revision, (Item(b"/r/a", b"\xff", 2, 2, 1, 0),))
+    assert [item.key for item in (await ask(b"", None, 0)).items] == [b"/r/a", b"/r/b"]
+    assert (await ask(b"/r/", b"/r0", 1)).more
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, {}, [], {"revision": 1, "more": False}, {"revision": "1", "more": False, "kvs": []},
+     {"revision": 1, "more": False, "kvs": [{"key": "a"}]},
+     {"revision": 1, "more": False, "kvs": [{"key": 1, "value": "", "create_revision": 1, "mod_revision": 1,
+                                            "version": 1}]},
+     {"revision": 1, "more": False, "kvs": [{"key": "a", "value": "", "create_revision": 1, "mod_revision": "1",
+                                            "version": 1}]}],
+)  # fmt: skip
+async def test_a_member_that_makes_no_sense_is_no_answer(answer: Any) -> None:
+    async def ask_member(*_: Any) -> Any:
+        return answer
+
+    with pytest.raises(Unavailable, match="makes no sense"):
+        await asks_a_member(ask_member)(b"a", b"b", 0)
