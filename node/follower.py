@@ -13,11 +13,9 @@ from typing import Any
 from fencing.timing import Timing as Fences
 from node.authorization.remote_rows import RemoteRows
 from node.authorization.rows import FencedRows
-from node.authorization.wiring import authorizer_of, headers_of, proof_of
+from node.authorization.wiring import authorizer_of, proof_of
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig, is_loopback
-from node.data_dir import claim_data_dir
-from node.feed.remote import RemoteSource
 from node.fencing.asking import asks_a_member
 from node.fencing.follower_route import FollowerRoute
 from node.fencing.part import HolderPart
@@ -25,6 +23,7 @@ from node.fencing.view import fencing_view
 from node.http.fencing_families import fencing_families
 from node.http.follower_server import FollowerServer
 from node.local_configuration import local_configuration
+from node.machine import Machine
 from node.partitions.wiring import with_partitions
 from node.parts import Background, MemberPart, ServerPart, cause_of_failure
 from node.scenarios.hosted import ScenarioHost
@@ -35,11 +34,8 @@ from node.topology.member import TopologyMember
 from node.topology.physical import PhysicalTopology
 from node.topology.records import Role
 from node.topology.registrar import ClusterState
-from node.topology.remote_door import RemoteDoor
-from node.topology.seeds import ask_for_seeds, http_of_voters
+from node.topology.seeds import http_of_voters
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
-from raftgroup.clock import SystemClock
-from raftgroup.directory_lock import DirectoryLock
 from recovery.catchup import Difference
 
 log = logging.getLogger(__name__)
@@ -48,22 +44,23 @@ log = logging.getLogger(__name__)
 class FollowerNode:
     """`start`, then `wait` until it fails or is cancelled, then `stop`."""
 
-    def __init__(self, config: NodeConfig, on_vault: OnVault | None = None) -> None:
+    def __init__(self, config: NodeConfig, on_vault: OnVault | None = None, machine: Machine | None = None) -> None:
         """Raises FolderError, DataDirectoryError."""
         self.config = config
-        claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
-        self._lock = DirectoryLock(config.data_dir)
-        self._clock = SystemClock()
+        self._machine = machine = machine or Machine(config)
+        machine.claim()
+        self._unlock = machine.lock()
+        self._clock = machine.clock
         physical = PhysicalTopology(config, Role.FOLLOWER)
-        self._door = RemoteDoor(self._members, headers_of(config))
-        self._source = RemoteSource(config.id, self._members, headers_of(config))
+        self._door = machine.door(self._members)
+        self._source = machine.source(self._members)
         on_vault, self.partitions = with_partitions(config, physical.records, on_vault or OnVault())
         self.keeper = VaultKeeper(
-            config.data_dir / "vault",
+            machine.vault(),
             config.id,
             self._source,
             on_vault,
-            RecoveryClock(SystemClock(), gentle=False),
+            RecoveryClock(machine.clock, gentle=False),
             Difference(config.catch_up_difference),
             local=local_configuration(config),
         )
@@ -79,7 +76,7 @@ class FollowerNode:
             cluster_id=lambda: self.keeper.cluster_id,
             duplicate=physical.duplicate,
         )
-        logical = LogicalCopy(self._door.nodes, SystemClock().now)
+        logical = LogicalCopy(self._door.nodes, machine.clock.now)
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
         scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
         self.fencing = HolderPart(
@@ -88,17 +85,19 @@ class FollowerNode:
         )  # fmt: skip
         self.fencing.shown = proof_of(config)
         self.authorizer = authorizer_of(config, FencedRows(self.fencing.reads, RemoteRows(self._door.ask)))
-        self._http = FollowerServer(
-            config,
-            self.topology,
-            self.keeper,
-            scenarios,
-            self._members,
-            self.partitions.holder,
-            fencing=self._fencing_view,
-            fenced=self.fencing.reads,
-            families=lambda: fencing_families(self.fencing, self._clock.now()),
-            authorizer=self.authorizer,
+        self._http = machine.http(
+            lambda: FollowerServer(
+                config,
+                self.topology,
+                self.keeper,
+                scenarios,
+                self._members,
+                self.partitions.holder,
+                fencing=self._fencing_view,
+                fenced=self.fencing.reads,
+                families=lambda: fencing_families(self.fencing, self._clock.now()),
+                authorizer=self.authorizer,
+            )
         )
         self._life = Lifecycle(self._parts())
 
@@ -125,9 +124,7 @@ class FollowerNode:
         ]
         join = config.join
         if join is not None:
-            parts.append(
-                Part("seeds", Background(lambda: ask_for_seeds(physical, join, headers_of(config))), ("physical",))
-            )
+            parts.append(Part("seeds", Background(lambda: self._machine.find_seeds(physical, join)), ("physical",)))
         return [*parts, Part("topology", MemberPart(self.topology.member), ("vault", "physical", "fencing"))]
 
     async def start(self) -> None:
@@ -148,4 +145,4 @@ class FollowerNode:
         await self._door.close()
         await self._source.close()
         await self.partitions.close()
-        self._lock.release()
+        self._unlock()

@@ -9,34 +9,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from fencing.timing import Timing as Fences
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
-from metastore.store import LmdbStore
-from metastore.store_errors import StoreFailed
 from node.authorization.bootstrap import have_a_user, password_in
 from node.authorization.rows import FencedRows, StoreRows
-from node.authorization.wiring import authorizer_of, headers_of, proof_of
+from node.authorization.wiring import authorizer_of, proof_of
 from node.catalog.face import Catalog
 from node.cluster_view import not_ready
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig, is_loopback
 from node.connection_room import ConnectionRoom
-from node.data_dir import claim_data_dir, kept_participant
 from node.feed.local import local_source
 from node.fencing.member import MemberFencing
 from node.fencing.view import fencing_view
-from node.folder import FolderError
 from node.http.fencing_families import fencing_families
 from node.http.server import HttpServer
-from node.joining import join_cluster
 from node.leader_duties import do_leader_duties
 from node.local_configuration import local_configuration
+from node.machine import Machine
 from node.metrics import Metrics
 from node.moving import announce_addresses
 from node.partitions.wiring import with_partitions
@@ -50,18 +44,13 @@ from node.topology.member import Door, TopologyMember
 from node.topology.physical import PhysicalTopology
 from node.topology.records import Role
 from node.topology.registrar import ClusterState, Registrar
-from node.topology.remote_door import RemoteDoor
-from node.topology.seeds import ask_for_seeds, http_of_voters, known_seeds
+from node.topology.seeds import http_of_voters, known_seeds
 from node.topology.view import logical_view, nodes_of
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
-from raftgroup.clock import SystemClock
 from raftgroup.compaction import LogRetention
-from raftgroup.connection import TransportLimits
 from raftgroup.group import Group
 from raftgroup.group_config import GroupConfig
-from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.timing import Timing
-from raftgroup.transport import TcpPeers
 from recovery.beside import Beside
 from recovery.catchup import Difference
 
@@ -75,19 +64,20 @@ SWITCH_INTERVAL_S = 0.0005
 class Node:
     """One member of a cluster, in this process. `start`, then `wait` until it fails or is cancelled, then `stop`."""
 
-    def __init__(self, config: NodeConfig, files_max: int | None = None) -> None:
+    def __init__(self, config: NodeConfig, files_max: int | None = None, machine: Machine | None = None) -> None:
         """Opens the data folder. Raises what refuses it (FolderError, DataDirectoryError, StoreCorrupt ...).
 
-        `files_max`: how many files the process may have open.
+        `files_max`: how many files the process may have open. `machine`: another one than the real one.
         """
         self.config = config
         self.metrics = Metrics()
-        self._clock = SystemClock()
-        claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
+        self._machine = machine or Machine(config)
+        self._clock = self._machine.clock
+        self._machine.claim()
         with contextlib.ExitStack() as undo:
-            self._journal = LmdbJournal(config.data_dir / "raft")
+            self._journal = self._machine.journal()
             undo.callback(self._journal.close)
-            self._disk = _open_store(config.data_dir / "store")
+            self._disk = self._machine.store()
             undo.callback(self._disk.close)
             self.store = MetaStore(self._disk, _limits(config), _retention(config))
             self.group = self._make_group()
@@ -103,7 +93,7 @@ class Node:
         on_vault, self.partitions = with_partitions(config, lambda: self.topology.physical.records(), OnVault())
         beside = Beside(self.store, self._disk)
         self.keeper = VaultKeeper(
-            config.data_dir / "vault",
+            self._machine.vault(),
             config.id,
             local_source(self.service, config.id),
             on_vault,
@@ -124,17 +114,19 @@ class Node:
             self.service, config.cluster, room=room, door=self.fencing.door, authorizer=self.authorizer
         )
         scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
-        self._http = HttpServer(
-            self.service,
-            config.cluster,
-            config.id,
-            room=room,
-            scenarios=scenarios,
-            partitions=self.partitions.holder,
-            fenced=self.fencing.part.reads,
-            authorizer=self.authorizer,
+        self._http = self._machine.http(
+            lambda: HttpServer(
+                self.service,
+                config.cluster,
+                config.id,
+                room=room,
+                scenarios=scenarios,
+                partitions=self.partitions.holder,
+                fenced=self.fencing.part.reads,
+                authorizer=self.authorizer,
+            )
         )
-        participant = kept_participant(config.data_dir)
+        participant = self._machine.participant()
         self.service.participant = lambda: participant
         self.service.vault = self.keeper
         self.topology = self._make_topology()
@@ -155,9 +147,9 @@ class Node:
             ),
             journal=self._journal,
             machine=ReplicaState(self.store, self._disk),
-            peers=TcpPeers(str(config.peer), random.SystemRandom(), limits=transport_limits(config)),
+            peers=self._machine.peers(),
             clock=self._clock,
-            random=random.SystemRandom(),
+            random=self._machine.random,
         )
 
     def _make_topology(self) -> Topology:
@@ -165,7 +157,7 @@ class Node:
         physical = PhysicalTopology(config, Role.VOTER)
         physical.add_seeds(known_seeds(nodes_of(store.system)))
         self.registrar = Registrar(self.service, config.cluster, physical.presences, config.join_token)
-        self._remote = RemoteDoor(lambda: http_of_voters(physical.records(), config), headers_of(config))
+        self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config))
         member = TopologyMember(
             self._door,
             name=config.id,
@@ -188,7 +180,7 @@ class Node:
 
     async def _recover(self, state: ClusterState) -> int:
         """Into the group first: its own replica is what the vault of a member is fed from."""
-        await join_cluster(self.config, self.group)
+        await self._machine.enter(self.group)
         while not_ready(self.service):  # noqa: ASYNC110
             await asyncio.sleep(READY_POLL_S)
         self.topology.physical.settle()
@@ -217,7 +209,7 @@ class Node:
             parts.append(
                 Part(
                     "seeds",
-                    Background(lambda: ask_for_seeds(topology.physical, join, headers_of(config))),
+                    Background(lambda: self._machine.find_seeds(topology.physical, join)),
                     ("physical",),
                 )
             )
@@ -264,27 +256,6 @@ class Node:
         await self.partitions.close()
         self._disk.close()
         self._journal.close()
-
-
-def _open_store(path: Path) -> LmdbStore:
-    """Raises FolderError, StoreCorrupt."""
-    try:
-        return LmdbStore(path)
-    except StoreFailed as error:
-        raise FolderError(str(error)) from error
-
-
-def transport_limits(config: NodeConfig) -> TransportLimits:
-    peers = config.peers
-    return TransportLimits(
-        handshake_timeout_s=peers.handshake_timeout_s,
-        idle_timeout_s=peers.idle_timeout_s,
-        ping_interval_s=peers.ping_s,
-        redial_min_s=min(TransportLimits().redial_min_s, peers.redial_max_s),
-        redial_max_s=peers.redial_max_s,
-        queued_bytes_max=peers.queue_bytes,
-        strangers_max=peers.strangers,
-    )
 
 
 def _timing(config: NodeConfig) -> Timing:

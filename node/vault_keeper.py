@@ -11,14 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Told
-from node.kept_report import keep_report
 from node.local_configuration import changes
 from node.recovery_log import ProgressLog
-from node.vault_opening import opened
+from node.vault_home import VaultHome
 from raftgroup.ports import Clock
 from recovery.beside import Beside
 from recovery.catchup import Difference
@@ -105,7 +103,7 @@ class VaultKeeper(Component):
 
     def __init__(
         self,
-        path: Path,
+        home: VaultHome,
         node: str,
         source: ClusterSource,
         on_vault: OnVault,
@@ -118,7 +116,7 @@ class VaultKeeper(Component):
         """`beside`: of a member of the group, whose vault moves with its store. `local`: what the node was told."""
         self._beside = beside
         self.difference = difference
-        self.path = path
+        self._home = home
         self._node = node
         self._local = local or {}
         self._source = source
@@ -144,6 +142,10 @@ class VaultKeeper(Component):
         if self._vault is None:
             raise RuntimeError("the vault is not open: the node has not started, or has stopped")
         return self._vault
+
+    def vault_id(self) -> str:
+        """Which fence page the vault has."""
+        return self._home.vault_id()
 
     @property
     def revision(self) -> int:
@@ -178,7 +180,7 @@ class VaultKeeper(Component):
     async def start(self) -> None:
         """Raises what refuses the vault (VaultError)."""
         self._trouble = asyncio.get_running_loop().create_future()
-        vault = await opened(self.path)
+        vault = await self._home.open()
         try:
             self._keep_configuration(vault)
             self._gate = self.on_open(vault)
@@ -208,7 +210,7 @@ class VaultKeeper(Component):
             settings,
             on_recovering=recovers,
             on_progress=telling.went_on,
-            on_report=keep_report(self.path.parent),
+            on_report=self._home.keep,
         )
 
     def _keep_configuration(self, vault: Vault) -> None:

@@ -138,6 +138,15 @@ def which_file(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def vault_id(folder: Path) -> str:
+    """Which fence page this is: another file, or another start of the machine, is another holder under the same name.
+
+    So who comes with this id has put FENCED into the very page that readers of the process before it look at.
+    """
+    page = which_file(folder / FENCE_FILE)
+    return blake2b(repr((boot_mark(), page)).encode(), digest_size=8).hexdigest()
+
+
 def _is_page(path: Path) -> bool:
     try:
         with path.open("rb") as stream:

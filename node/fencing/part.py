@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from hashlib import blake2b
-from pathlib import Path
 
 from fencing.holder import Holder
 from fencing.timing import Timing
@@ -21,7 +19,6 @@ from node.fencing.link import Link, Route
 from node.fencing.strict_log import StrictLog
 from node.vault_keeper import VaultKeeper
 from raftgroup.ports import Clock
-from vault.fence_file import FENCE_FILE, boot_mark, which_file
 from vault.vault import Vault
 
 log = logging.getLogger(__name__)
@@ -67,7 +64,7 @@ class HolderPart(Component):
 
     def _opened(self, vault: Vault) -> VaultGate:
         self.holder = VaultHolder(
-            self.node, vault_id(self._keeper.path), vault, self.timing, self._clock.now, self._on_released
+            self.node, self._keeper.vault_id(), vault, self.timing, self._clock.now, self._on_released
         )
         self.reads.open(vault, self.holder.changed, self._clock.now)
         gate = VaultGate(self.holder, self._log)
@@ -131,12 +128,3 @@ class HolderPart(Component):
         if self.holder is not None:
             with contextlib.suppress(Exception):
                 self.holder.stop()
-
-
-def vault_id(folder: Path) -> str:
-    """Which fence page this is: another file, or another start of the machine, is another holder under the same name.
-
-    So who comes with this id has put FENCED into the very page that readers of the process before it look at.
-    """
-    page = which_file(folder / FENCE_FILE)
-    return blake2b(repr((boot_mark(), page)).encode(), digest_size=8).hexdigest()

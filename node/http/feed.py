@@ -1,97 +1,33 @@
 """/v1/feed: changes and differences for the nodes that keep a vault, as msgpack (`node/feed/wire.py` has the shapes).
 
-A refusal is [kind, text, MM or 0] with status 410 (compacted), 409 (pin refused), 400 or 503. What is too large, does
-not end or is not called msgpack is refused as in the whole API.
+What is asked and answered is in `node/feed/answers.py`. What is too large, does not end or is not called msgpack is
+refused as in the whole API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 from aiohttp import web
 
 from node.feed import wire
-from node.feed.local import local_source
+from node.feed.answers import FeedAnswers
 from node.http.body import read_body
 from node.service import Service
-from recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
-
-Answer = Callable[[bytes], Awaitable[Any]]
 
 
 class Feed:
-    """Any member of the Raft group answers; nothing is kept between two questions."""
+    """Any member of the Raft group answers."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
-        self._source = local_source(service, "")
-        self._answers: dict[str, Answer] = {
-            "state": self._state,
-            "changes": self._changes,
-            "pin": self._pin,
-            "unpin": self._unpin,
-            "sums": self._sums,
-            "rows": self._rows,
-            "spans": self._spans,
-            "fingerprints": self._fingerprints,
-        }
+        self._answers = FeedAnswers(service)
 
     def routes(self) -> list[web.RouteDef]:
         return [web.post("/v1/feed/{question}", self.ask)]
 
     async def ask(self, request: web.Request) -> web.Response:
-        answer = self._answers.get(request.match_info["question"])
-        if answer is None:
+        question = request.match_info["question"]
+        if not self._answers.knows(question):
             raise web.HTTPNotFound
         if request.content_type != wire.CONTENT_TYPE:
             raise web.HTTPUnsupportedMediaType(text=f"the body is {request.content_type}; send {wire.CONTENT_TYPE}")
-        body = await read_body(request)
-        try:
-            return _packed(200, await answer(body))
-        except SourceCompacted as error:
-            return _packed(410, ["compacted", str(error), error.minimal_revision])
-        except PinRefused as error:
-            return _packed(409, ["pin-refused", str(error), 0])
-        except SourceUnavailable as error:
-            return _packed(503, ["unavailable", str(error), 0])
-        except wire.BadFeed as error:
-            return _packed(400, ["bad-request", str(error), 0])
-
-    async def _state(self, body: bytes) -> Any:
-        (chain_at,) = wire.arguments(body, wire.number)
-        return wire.from_state(await self._source.state(chain_at))
-
-    async def _changes(self, body: bytes) -> Any:
-        first, last = wire.arguments(body, wire.number, wire.number)
-        return wire.from_changes(await self._source.changes(first, last))
-
-    async def _pin(self, body: bytes) -> Any:
-        node, revision, life_ms = wire.arguments(body, wire.name, wire.number, wire.number)
-        return int(await local_source(self._service, node).pin(revision, life_ms / 1000) * 1000)
-
-    async def _unpin(self, body: bytes) -> Any:
-        (node,) = wire.arguments(body, wire.name)
-        await local_source(self._service, node).unpin()
-
-    async def _sums(self, body: bytes) -> Any:
-        (revision,) = wire.arguments(body, wire.number)
-        return wire.from_sums(await self._source.sums(revision))
-
-    async def _rows(self, body: bytes) -> Any:
-        kinds = wire.number, wire.bitmap, wire.number, wire.key, wire.or_none(wire.key)
-        revision, buckets, newer_than, start, end = wire.arguments(body, *kinds)
-        return wire.from_chunk(await self._source.rows(revision, buckets, newer_than, start, end))
-
-    async def _spans(self, body: bytes) -> Any:
-        revision, start = wire.arguments(body, wire.number, wire.key)
-        return wire.from_chunk(await self._source.spans(revision, start))
-
-    async def _fingerprints(self, body: bytes) -> Any:
-        kinds = wire.number, wire.bitmap, wire.key, wire.or_none(wire.key)
-        revision, buckets, start, end = wire.arguments(body, *kinds)
-        return wire.from_chunk(await self._source.fingerprints(revision, buckets, start, end))
-
-
-def _packed(status: int, value: Any) -> web.Response:
-    return web.Response(status=status, body=wire.pack(value), content_type=wire.CONTENT_TYPE)
+        status, answer = await self._answers.answer(question, await read_body(request))
+        return web.Response(status=status, body=answer, content_type=wire.CONTENT_TYPE)

@@ -9,8 +9,8 @@ import pytest
 from node.address import Address, AddressError
 from node.config import ConfigError, InitialMember, NodeConfig, Retention, StoreLimits, Timing
 from node.config_sources import load_node_config
+from node.machine import transport_limits
 from node.options import OPTIONS, read_bytes
-from node.server import transport_limits
 from raftgroup.connection import TransportLimits
 
 MINIMAL = {

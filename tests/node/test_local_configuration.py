@@ -14,6 +14,7 @@ from node.config_sources import load_node_config
 from node.local_configuration import changes, local_configuration
 from node.options import Given, node_config
 from node.standalone import NoNetwork
+from node.vault_home import VaultFolder
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
 from raftgroup.clock import SystemClock
 from recovery.catchup import Difference
@@ -61,7 +62,7 @@ def test_only_what_has_changed_is_written() -> None:
 
 def keeper(path: Path, node: str, local: dict[str, str]) -> Any:
     clock = RecoveryClock(SystemClock(), gentle=False)
-    return VaultKeeper(path, node, NoNetwork(), OnVault(Lifecycle([])), clock, Difference(0), local=local)
+    return VaultKeeper(VaultFolder(path), node, NoNetwork(), OnVault(Lifecycle([])), clock, Difference(0), local=local)
 
 
 async def test_a_node_that_starts_keeps_it_in_its_vault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -24,6 +24,7 @@ from node.kept_report import keep_report, kept_report
 from node.recovery_view import report_lines
 from node.service import Service
 from node.standalone import StandaloneNode
+from node.vault_home import VaultFolder
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
 from raftgroup.clock import SystemClock
 from recovery.catchup import Difference
@@ -47,7 +48,9 @@ async def fill(data_dir: Path) -> int:
     service = Service(group, group.store, deadline_s=0.3)
     claim_data_dir(data_dir, cluster="c1", node="f1")
     clock = RecoveryClock(SystemClock(), gentle=False)
-    keeper = VaultKeeper(data_dir / "vault", "f1", local_source(service, "f1"), OnVault(), clock, Difference(0))
+    keeper = VaultKeeper(
+        VaultFolder(data_dir / "vault"), "f1", local_source(service, "f1"), OnVault(), clock, Difference(0)
+    )
     await keeper.start()
     revision = await keeper.catch_up()
     await keeper.stop()

@@ -11,6 +11,7 @@ from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Listeners, Told
 from node.feed.local import local_source
 from node.service import Service
+from node.vault_home import VaultFolder
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
 from raftgroup.clock import SystemClock
 from recovery.catchup import Difference
@@ -39,7 +40,9 @@ class World(Component):
         others = [Part("beside", beside)] if beside is not None else []
         inner = Lifecycle([Part("partitions", self), *others], self.listeners)
         clock = RecoveryClock(SystemClock(), gentle=False)
-        return VaultKeeper(self.path, "n1", local_source(self.service, "n1"), OnVault(inner), clock, Difference(0))
+        return VaultKeeper(
+            VaultFolder(self.path), "n1", local_source(self.service, "n1"), OnVault(inner), clock, Difference(0)
+        )
 
     async def start(self) -> None:
         self.began_at.append(self.listeners.handled)

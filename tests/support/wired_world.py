@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -75,7 +74,7 @@ class Node:
             self.store.apply(entry.index, entry.term, entry.stamp, entry.commands)
         self.group = SimulatedGroup(cluster, name)
         self.service = Service(self.group, self.store, deadline_s=DEADLINE_S)  # type: ignore[arg-type]
-        keeper: Any = SimpleNamespace(on_open=None, on_recovering=None, path=Path("nowhere"))
+        keeper: Any = SimpleNamespace(on_open=None, on_recovering=None, vault_id=lambda: "vault")
         clock: Any = SimpleNamespace(now=process.now, sleep=asyncio.sleep)
         self.fencing = MemberFencing(name, self.service, self.group, keeper, clock, TIMING)  # type: ignore[arg-type]
         active: Any = Active(cluster)
