@@ -23,15 +23,26 @@ class Stuck(AssertionError):
 class Process:
     """`rate`: how fast its clock runs (1.0 is true time)."""
 
-    def __init__(self, simulation: Simulation, name: str, rate: float, offset_s: float) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        name: str,
+        rate: float,
+        offset_s: float,
+        loop: Callable[[Callable[[], float]], VirtualLoop] = VirtualLoop,
+    ) -> None:
         self.name = name
         self.simulation = simulation
         self.paused = False
         self.dead = False
+        self.on_death: dict[object, Callable[[], None]] = {}
+        """What the world does when it is killed."""
+        self.reset_peers = True
+        """Whether its system tells the others that it is gone, or nobody does."""
         self._rate = rate
         self._offset_s = offset_s
         self._jump_s = 0.0
-        self.loop = VirtualLoop(self.now)
+        self.loop = loop(self.now)
 
     def now(self) -> float:
         """Its clock: seconds since an arbitrary start."""
@@ -65,6 +76,9 @@ class Process:
     def kill(self) -> None:
         self.dead = True
         self.loop.abandon()
+        hear, self.on_death = self.on_death, {}
+        for each in hear.values():
+            each()
 
 
 class Simulation:
@@ -79,8 +93,15 @@ class Simulation:
         self._processes: list[Process] = []
         self._graveyard: list[Process] = []
 
-    def process(self, name: str, *, rate: float = 1.0, offset_s: float = 1000.0) -> Process:
-        process = Process(self, name, rate, offset_s)
+    def process(
+        self,
+        name: str,
+        *,
+        rate: float = 1.0,
+        offset_s: float = 1000.0,
+        loop: Callable[[Callable[[], float]], VirtualLoop] = VirtualLoop,
+    ) -> Process:
+        process = Process(self, name, rate, offset_s, loop)
         self._processes.append(process)
         return process
 

@@ -1,0 +1,146 @@
+"""`scripts/sim`: runs seeds, prints what failed with the fewest faults that it takes, and what was reached.
+
+The exit status is 0 when nothing failed, 1 when something did, 2 when it was not asked properly, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count, islice
+from typing import Any
+
+from tests.sim.faults import SCENARIOS
+from tests.sim.run import Outcome, run_seed
+from tests.sim.shrink import shrink
+
+TRACE_LINES = 40
+BATCH = 4
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/sim", description="Simulate whole clusters, each from one seed.")
+    parser.add_argument("--seed", type=int, help="the first seed (default 1); alone: run just that one")
+    parser.add_argument("--count", type=int, help="how many seeds")
+    parser.add_argument("--minutes", type=float, help="as many seeds as that takes")
+    parser.add_argument("--scenario", choices=[*SCENARIOS, "all"], default="all", help="which faults (default: all)")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--trace", action="store_true", help="print the trace of a single seed also when it is well")
+    parser.add_argument("--no-shrink", action="store_true", help="do not look for the fewest faults that fail")
+    parser.add_argument("--json", action="store_true", help="one line of JSON for each seed, and one for the whole")
+    return parser.parse_args(arguments)
+
+
+def tasks(asked: argparse.Namespace) -> Iterator[tuple[int, str]]:
+    """(seed, scenario); "all" takes the scenarios in turn."""
+    names = list(SCENARIOS) if asked.scenario == "all" else [asked.scenario]
+    alone = asked.seed is not None and asked.count is None and asked.minutes is None
+    first = asked.seed if asked.seed is not None else 1
+    if alone:
+        return iter([(first, name) for name in names])
+    endless = ((seed, names[seed % len(names)]) for seed in count(first))
+    return endless if asked.minutes is not None else islice(endless, asked.count or 100)
+
+
+def outcomes(asked: argparse.Namespace) -> Iterator[Outcome]:
+    until = time.monotonic() + asked.minutes * 60 if asked.minutes is not None else float("inf")
+    wanted = tasks(asked)
+    if asked.jobs <= 1:
+        for seed, name in wanted:
+            yield run_seed(seed, name)
+            if time.monotonic() > until:
+                return
+        return
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        while time.monotonic() < until and (batch := list(islice(wanted, BATCH * asked.jobs))):
+            yield from pool.map(run_seed, *zip(*batch, strict=True))
+
+
+class Report:
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.asked = asked
+        self.seeds = 0
+        self.failed: list[tuple[int, str]] = []
+        self.coverage: Counter[str] = Counter()
+        self.simulated_s = self.cpu_s = 0.0
+        self.operations = 0
+        self.alone = asked.seed is not None and asked.count is None and asked.minutes is None
+
+    def add(self, outcome: Outcome) -> None:
+        self.seeds += 1
+        self.coverage.update(outcome.coverage)
+        self.simulated_s += outcome.simulated_s
+        self.cpu_s += outcome.cpu_s
+        self.operations += outcome.operations
+        if outcome.failed:
+            self.failed.append((outcome.seed, outcome.scenario))
+        if self.asked.json:
+            print(json.dumps(as_json(outcome)), flush=True)
+            return
+        if self.alone or outcome.failed:
+            self._show(outcome)
+        elif self.seeds % 10 == 0:
+            print(f"{self.seeds} seeds, {len(self.failed)} failed", file=sys.stderr, flush=True)
+
+    def _show(self, outcome: Outcome) -> None:
+        end = f"FAILED\n{outcome.violation}" if outcome.failed else "well"
+        print(f"seed {outcome.seed}, scenario {outcome.scenario}, trace {outcome.digest}: {end}")
+        if outcome.failed or self.asked.trace:
+            print("\n".join(outcome.trace if self.asked.trace else outcome.trace[-TRACE_LINES:]))
+        if outcome.failed and not self.asked.no_shrink:
+            print("the fewest faults that still fail:")
+            fewest = shrink(outcome.plan, lambda plan: run_seed(outcome.seed, outcome.scenario, plan).failed)
+            print("\n".join(f"  {fault}" for fault in fewest) or "  none: it fails without any")
+        print(f"again: scripts/sim --seed {outcome.seed} --scenario {outcome.scenario}", flush=True)
+
+    def end(self) -> int:
+        speed = self.simulated_s / self.cpu_s if self.cpu_s else 0.0
+        if self.asked.json:
+            print(json.dumps(self.as_json(speed)), flush=True)
+        else:
+            print("\nreached, times:")
+            for name, times in sorted(self.coverage.items()):
+                print(f"{times:9,}  {name}")
+            print(
+                f"\n{self.seeds} seeds, {len(self.failed)} failed, {self.operations:,} operations, "
+                f"{self.simulated_s:,.0f} s simulated in {self.cpu_s:,.1f} s of CPU: {speed:.0f} times as fast"
+            )
+            for seed, name in self.failed:
+                print(f"failed: scripts/sim --seed {seed} --scenario {name}")
+        return 1 if self.failed else 0
+
+    def as_json(self, speed: float) -> dict[str, Any]:
+        return {
+            "seeds": self.seeds, "failed": self.failed, "operations": self.operations,
+            "simulated_s": round(self.simulated_s, 3), "cpu_s": round(self.cpu_s, 3), "speed": round(speed, 1),
+            "coverage": dict(sorted(self.coverage.items())),
+        }  # fmt: skip
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "seed": outcome.seed, "scenario": outcome.scenario, "violation": outcome.violation, "trace": outcome.digest,
+        "simulated_s": round(outcome.simulated_s, 3), "liveness_s": round(outcome.liveness_s, 3),
+        "cpu_s": round(outcome.cpu_s, 3), "operations": outcome.operations, "faults": len(outcome.plan),
+    }  # fmt: skip
+
+
+def main(arguments: list[str]) -> int:
+    asked = parsed(arguments)
+    report = Report(asked)
+    try:
+        for outcome in outcomes(asked):
+            report.add(outcome)
+    except KeyboardInterrupt:
+        report.end()
+        return 130
+    return report.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,53 @@
+"""What production code takes from its surroundings without being handed it: random names, wall time for labels.
+
+For the length of a run they come from the seed. Nothing that a decision depends on is among them: those have ports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+from node.metrics import Metrics
+
+WALL_S = 1_700_000_000
+
+
+@contextlib.contextmanager
+def ambient(seed: int, now: Callable[[], float]) -> Iterator[None]:
+    """`now`: the simulated time in seconds."""
+    chance = Random(f"ambient {seed}")
+    places: list[tuple[Any, str, Any]] = [
+        (secrets, "token_hex", lambda count=16: chance.randbytes(count).hex()),
+        (secrets, "token_bytes", lambda count=16: chance.randbytes(count)),
+        (os, "urandom", chance.randbytes),
+        (random, "_urandom", chance.randbytes),
+        (time, "time_ns", lambda: int((WALL_S + now()) * 1e9)),
+        (time, "time", lambda: WALL_S + now()),
+        (Metrics, "now", staticmethod(now)),
+        (asyncio, "to_thread", _at_once),
+    ]
+    kept = [(owner, name, vars(owner)[name]) for owner, name, _ in places]
+    disabled = logging.root.manager.disable
+    for owner, name, value in places:
+        setattr(owner, name, value)
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(disabled)
+        for owner, name, value in kept:
+            setattr(owner, name, value)
+
+
+async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
+    """What a thread would do; a simulated process has none."""
+    return work(*arguments)

@@ -1,0 +1,105 @@
+"""What every simulated client can do: ask a node over the network, and write down what it asked and heard.
+
+A client is a process of its own, with a connection to every node; what it does not hear of in time it does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from metastore.requests import Range, RequestId
+from metastore.results import KeyValue, RangeResult
+from tests.sim.node import Host
+from tests.sim.outcomes import EXPECTED, outcome_of
+from tests.sim.seen import Ok, Operation, Outcome, Path, Refused, Request, Unknown, Why
+from tests.sim.sockets import SimLoop
+from tests.sim.world import World
+from vault.change import Item
+
+TIMEOUT_S = 6.0
+"""A little more than the deadline of a node for a request."""
+
+
+class Client:
+    """`name` is also its place in the network."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.chance = world.chance
+        self.sequence = 0
+        process = world.simulation.process(name, loop=SimLoop)
+        loop: Any = process.loop
+        loop.network, loop.process, loop.name = world.network, process, name
+        self.process = process
+
+    async def ask(
+        self,
+        host: Host,
+        path: Path,
+        request: Request,
+        work: Callable[[Any], Awaitable[Any]],
+        request_id: RequestId | None = None,
+        attempt: int = 1,
+    ) -> Outcome:
+        """Once. What is only read is refused where nothing is heard."""
+        world = self.world
+        number = world.history.begin(self.name, host.id, path, request, request_id, attempt)
+        outcome: Outcome
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                outcome = Ok(await world.ask(self.process, self.name, host.http, work))
+        except ConnectionRefusedError as error:
+            outcome = Refused(Why.UNAVAILABLE, str(error))
+        except (ConnectionError, TimeoutError) as error:
+            outcome = Unknown(f"{type(error).__name__}: {error}")
+        except EXPECTED as error:
+            outcome = outcome_of(error)
+        if isinstance(request, Range) and isinstance(outcome, Unknown):
+            outcome = Refused(Why.UNAVAILABLE, outcome.text)
+        world.history.end(number, outcome)
+        kind = type(outcome).__name__ if not isinstance(outcome, Refused) else f"Refused {outcome.why.value}"
+        world.count(f"client {path.value} {type(request).__name__}: {kind}")
+        revision = getattr(outcome.result, "revision", "-") if isinstance(outcome, Ok) else "-"
+        world.note(self.name, f"{number} {path.value} at {host.id} {type(request).__name__} {kind} {revision}")
+        return outcome
+
+    async def write(self, request: Request, tries: int = 3) -> Outcome:
+        """With an id, again at other nodes until it is known what has become of it."""
+        self.sequence += 1
+        request_id = RequestId(f"{self.name}", self.sequence)
+        outcome: Outcome = Unknown()
+        for attempt in range(1, tries + 1):
+            host = self.chance.choice(self.world.members)
+            outcome = await self.ask(
+                host, Path.MEMBER, request, lambda node: node.service.write(request, request_id), request_id, attempt
+            )
+            if isinstance(outcome, Ok) or (isinstance(outcome, Refused) and outcome.why is Why.REJECTED):
+                break
+            await asyncio.sleep(0.3 * self.chance.random())
+        return outcome
+
+    async def read(self, request: Range) -> Outcome:
+        path = Path.LOCAL if request.serializable else Path.MEMBER
+        host = self.chance.choice(self.world.members)
+        return await self.ask(host, path, request, lambda node: node.service.range(request))
+
+    async def fenced(self, host: Host, key: bytes) -> Outcome:
+        """Out of the vault of a node, by its API."""
+
+        async def get(node: Any) -> RangeResult:
+            part = node.fencing if host.follows else node.fencing.part
+            _, item = await part.reads.wait_and_get(key)
+            return result_of(item)
+
+        return await self.ask(host, Path.FENCED_API, Range(key), get)
+
+
+def result_of(item: Item | None) -> RangeResult:
+    """A read that does not tell its revision."""
+    kvs = () if item is None else (KeyValue(*item),)
+    return RangeResult(0, kvs, False, len(kvs))
+
+
+__all__ = ["Client", "Operation", "result_of"]

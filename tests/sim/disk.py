@@ -1,0 +1,191 @@
+"""What a simulated machine keeps, and what of it survives which death.
+
+Killed, the process loses what it had in memory: of the journal what no sync has returned for, of the store what was not
+flushed. The vault and the fence page are pages of the system and stay. Without power the vault is what was synced last,
+and the page is of another start of the machine. A wiped disk is a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from metastore.flush_policy import FlushPolicy
+from metastore.memory_store import Content, MemorySnapshotWriter, MemoryStore
+from metastore.ordered_map import Table
+from metastore.snapshot import SnapshotMeta
+from metastore.store_errors import StoreFailed
+from raftgroup.journal import MemoryJournal
+from tests.support.simulation import Simulation
+from vault.fence_page import FENCE_BYTES, FencePage
+from vault.memory_backend import MemoryBackend, MemoryTransaction
+from vault.vault import Vault
+
+FLUSH_LOOK_S = 0.25
+FSYNC_S = 0.0005
+
+
+class Disk:
+    """`fsync_s`: about how long a sync takes. `failing`: it raises; `full`: nothing can be written."""
+
+    def __init__(self, simulation: Simulation, name: str, number: int = 1) -> None:
+        self.name, self.number = name, number
+        self.fsync_s = FSYNC_S
+        self.full = False
+        self.journal = MemoryJournal(self.sync)
+        self.stored: Content = [{} for _ in Table]
+        self.flushes = 0
+        self.receiving: Any = None
+        self.backend = SnapshotBackend()
+        self.page = bytearray(FENCE_BYTES)
+        self.boots = self.vaults = 1
+        self._simulation = simulation
+
+    @property
+    def boot(self) -> bytes:
+        """Which start of the machine this is."""
+        return f"{self.name[:3]:3}{self.boots:5}".encode()
+
+    @property
+    def vault_id(self) -> str:
+        return f"{self.name}-{self.number}-{self.vaults}-{self.boots}"
+
+    async def sync(self) -> None:
+        """Raises OSError."""
+        await asyncio.sleep(self.fsync_s * (0.5 + self._simulation.random.random()))
+        if self.full:
+            raise OSError(28, "No space left on device")
+
+    def put_vault_aside(self) -> None:
+        """Its owner finds the vault damaged, and gives the node none."""
+        self.backend, self.page = SnapshotBackend(), bytearray(FENCE_BYTES)
+        self.vaults += 1
+
+    def killed(self, *, power: bool) -> None:
+        self.journal.crash()
+        if power:
+            self.backend.lose_power()
+            self.boots += 1
+
+
+class SnapshotBackend(MemoryBackend):
+    """Readers share a snapshot until the next commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shared: MemoryTransaction | None = None
+        self._shared_at = -1
+
+    def begin(self) -> MemoryTransaction:
+        if self._shared is None or self._shared_at != self.commits:
+            self._shared, self._shared_at = super().begin(), self.commits
+        return self._shared
+
+    def lose_power(self) -> None:
+        super().lose_power()
+        self._shared = None
+
+
+class SimStore(MemoryStore):
+    """The store of one start of a node, with the face of `LmdbStore`: written behind, flushed by the real policy."""
+
+    def __init__(self, disk: Disk, policy: FlushPolicy | None = None) -> None:
+        super().__init__(disk.name)
+        self._home = disk
+        self._disk, self._flushes, self._receiving = disk.stored, disk.flushes, disk.receiving
+        self.replace_content(self._disk)
+        self._policy = policy or FlushPolicy()
+        self._dirty: set[bytes] = set()
+        self._writes = self._flushed = 0
+        self._since: float | None = None
+        self._one = asyncio.Lock()
+        self.on_flushed: Callable[[Sequence[bytes], Mapping[bytes, bytes | None]], None] = lambda keys, rows: None
+
+    def put(self, table: Table, key: bytes, value: bytes) -> None:
+        super().put(table, key, value)
+        self._writes += 1
+        if table == Table.KEY:
+            self._dirty.add(key)
+
+    def put_many(self, table: Table, items: Mapping[bytes, bytes]) -> None:
+        super().put_many(table, items)
+        self._writes += 1
+        if table == Table.KEY:
+            self._dirty.update(items)
+
+    def delete(self, table: Table, key: bytes) -> None:
+        super().delete(table, key)
+        self._writes += 1
+        if table == Table.KEY:
+            self._dirty.add(key)
+
+    async def run(self, clock: Callable[[], float]) -> None:
+        """Flush when due, for ever. Raises StoreFailed."""
+        while True:
+            await asyncio.sleep(FLUSH_LOOK_S)
+            waiting = self._writes - self._flushed
+            self._since = None if not waiting else self._since if self._since is not None else clock()
+            if self._since is not None and self._policy.is_due(waiting, 0, clock() - self._since):
+                await self.flush()
+
+    async def flush(self) -> None:
+        """Raises StoreFailed."""
+        async with self._one:
+            if self._writes == self._flushed:
+                return
+            writes = self._writes
+            content = self.content()
+            keys, self._dirty, self._since = sorted(self._dirty), set(), None
+            try:
+                await self._home.sync()
+            except OSError as error:
+                raise StoreFailed(f"the store can't be written: {error}") from error
+            self._flushed = writes
+            self._keep(content)
+            self.on_flushed(keys, {key: content[Table.KEY].get(key) for key in keys})
+
+    def _keep(self, content: Content) -> None:
+        self._flushes += 1
+        self._disk = self._home.stored = content
+        self._home.flushes = self._flushes
+
+    def receive_snapshot(self, meta: SnapshotMeta) -> MemorySnapshotWriter:
+        """What has come before a crash is there after it."""
+        writer = super().receive_snapshot(meta)
+        self._home.receiving = self._receiving
+        return writer
+
+    def installed(self, content: Content) -> None:
+        self._keep([dict(table) for table in content])
+        self._receiving = self._home.receiving = None
+        self._dirty, self._flushed = set(), self._writes
+        self.replace_content(content)
+        self.on_replaced()
+
+    def forget_received(self) -> None:
+        super().forget_received()
+        self._home.receiving = None
+
+
+class SimVaultHome:
+    """A `node.vault_home.VaultHome`: the vault of one start of a node."""
+
+    def __init__(self, disk: Disk, now: Callable[[], float]) -> None:
+        self._disk, self._now = disk, now
+        self.reports: list[Any] = []
+        self.on_open: Callable[[Vault], None] = lambda vault: None
+
+    async def open(self) -> Vault:
+        await asyncio.sleep(0.001)
+        disk = self._disk
+        page = FencePage(disk.page, disk.boot, first_sequence=int(self._now() * 1e9))
+        vault = Vault(disk.backend, page)
+        self.on_open(vault)
+        return vault
+
+    def vault_id(self) -> str:
+        return self._disk.vault_id
+
+    def keep(self, report: Any) -> None:
+        self.reports.append(report)

@@ -1,0 +1,130 @@
+"""What goes wrong in a run, as data: a plan is a tuple of faults, made from the seed and nothing else. Pure.
+
+A plan that fails can so be cut to the shortest one that still fails (`shrink.py`): leaving faults out changes nothing
+about the others. `target` names a node, or a role ("leader", "all"), which is looked up when the fault begins.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from random import Random
+
+
+class Kind(enum.Enum):
+    """`amount` says how much, from 0 to 1, where there is a how much; `for_s` when it ends, where it does."""
+
+    CRASH = "crash"
+    """kill -9; started again after `for_s`."""
+    POWER = "power"
+    """The machine loses its power; started again after `for_s`."""
+    PAUSE = "pause"
+    """SIGSTOP."""
+    STOP = "stop"
+    """In good order; started again after `for_s`."""
+    ISOLATE = "isolate"
+    ONE_WAY = "one-way"
+    """What the target sends to `other` is lost."""
+    CUT = "cut"
+    """Between the target and `other`, both ways."""
+    FLAP = "flap"
+    """A link that is cut and mended several times."""
+    SPLIT = "split"
+    """The target and `other` on one side, the rest on the other."""
+    STORM = "storm"
+    """Everywhere: loss, delay, repetition, reordering."""
+    SLOW_LINK = "slow-link"
+    SLOW_DISK = "slow-disk"
+    FULL_DISK = "full-disk"
+    WIPE = "wipe"
+    """The disk is lost; the node enters the cluster anew after `for_s`."""
+    TORN_VAULT = "torn-vault"
+    """Power is lost and the vault found damaged: it is put aside."""
+    TRANSFER = "transfer"
+    REMOVE = "remove"
+    """Out of the Raft group, by its administrator; back in after `for_s`, with a new disk."""
+    COMPACT = "compact"
+    """By request, up to the present."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`at_s`: after the beginning of the safety phase."""
+
+    at_s: float
+    kind: Kind
+    target: str
+    other: str = ""
+    for_s: float = 0.0
+    amount: float = 0.0
+
+    def __str__(self) -> str:
+        between = f" and {self.other}" if self.other else ""
+        return f"{self.at_s:.3f} {self.kind.value} {self.target}{between} for {self.for_s:.3f} s ({self.amount:.2f})"
+
+
+Plan = tuple[Fault, ...]
+LONGEST_S = {
+    Kind.CRASH: 3.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0, Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0,
+    Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0, Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0,
+    Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0, Kind.TORN_VAULT: 2.0, Kind.REMOVE: 3.0,
+}  # fmt: skip
+MANY = (
+    Kind.CRASH, Kind.CRASH, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP, Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY,
+    Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SPLIT, Kind.STORM, Kind.STORM, Kind.SLOW_LINK, Kind.SLOW_DISK,
+    Kind.TRANSFER, Kind.COMPACT,
+)  # fmt: skip
+NETWORK = (
+    Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SPLIT, Kind.STORM, Kind.SLOW_LINK,
+    Kind.TRANSFER,
+)  # fmt: skip
+DISKS = (
+    Kind.CRASH, Kind.POWER, Kind.SLOW_DISK, Kind.FULL_DISK, Kind.TORN_VAULT, Kind.WIPE, Kind.COMPACT, Kind.STOP,
+)  # fmt: skip
+MEMBERS = (Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`every_s`: between two faults, on average. `one_member_at_a_time`: what takes a disk away must not overlap."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    every_s: float = 1.5
+    faults_s: float = 40.0
+
+
+SCENARIOS = {
+    each.name: each
+    for each in (
+        Scenario("many", MANY),
+        Scenario("calm", (), faults_s=20.0),
+        Scenario("network", NETWORK),
+        Scenario("disks", DISKS, every_s=2.5),
+        Scenario("members", MEMBERS, every_s=3.0),
+        Scenario("storm", (*MANY, *DISKS, *MEMBERS), every_s=1.0),
+    )
+}
+
+
+def plan_of(seed: int, scenario: Scenario, members: tuple[str, ...], nodes: tuple[str, ...]) -> Plan:
+    chance = Random(f"faults {seed} {scenario.name}")
+    plan: list[Fault] = []
+    at = 0.0
+    while scenario.kinds:
+        at += scenario.every_s * 2 * chance.random()
+        if at >= scenario.faults_s:
+            break
+        plan.append(_fault(chance, at, chance.choice(scenario.kinds), members, nodes))
+    return tuple(plan)
+
+
+def _fault(chance: Random, at: float, kind: Kind, members: tuple[str, ...], nodes: tuple[str, ...]) -> Fault:
+    lot = chance.random()
+    among = members if kind in (Kind.WIPE, Kind.REMOVE, Kind.TRANSFER) else nodes
+    target = "leader" if lot < 0.35 else chance.choice(among)
+    if kind is Kind.POWER and lot > 0.85:
+        target = "all"
+    others = [each for each in nodes if each != target]
+    longest = LONGEST_S.get(kind, 0.0)
+    return Fault(at, kind, target, chance.choice(others), longest * chance.random() ** 1.5, chance.random())

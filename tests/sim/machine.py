@@ -1,0 +1,163 @@
+"""The machine of a simulated node: a `node.machine.Machine` on simulated disk, network, clock and chance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from metastore.store import LmdbStore
+from node.address import Address
+from node.config import NodeConfig
+from node.feed.answers import FeedAnswers
+from node.feed.remote import RemoteSource
+from node.machine import Addresses, Machine, Server
+from node.topology.initialization import Participant
+from node.topology.physical import PhysicalTopology
+from node.topology.records import NodeRecord
+from node.topology.registrar import ClusterState, Registrar
+from node.topology.remote_door import RemoteDoor
+from node.topology.verdicts import JoinRequest
+from node.vault_home import VaultHome
+from raftgroup.errors import RaftError, Unavailable
+from raftgroup.group import Group
+from raftgroup.membership import Member, MemberRole
+from raftgroup.ports import Clock, Journal, Peers
+from tests.sim.disk import Disk, SimStore, SimVaultHome
+from tests.support.raft_network import SimPeers
+from tests.support.simulation import Process
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+T = TypeVar("T")
+DOOR_S = 10.0
+JOIN_RETRY_S = 1.0
+
+
+class NoHttp:
+    """Whoever asks a simulated node over HTTP asks by `World.at` instead."""
+
+    async def start(self, host: str, port: int) -> None: ...
+    async def close(self) -> None: ...
+
+
+class SimMachine(Machine):
+    """Of one start of a node."""
+
+    def __init__(self, config: NodeConfig, world: World, disk: Disk, process: Process, start: int) -> None:
+        self.config, self.world, self.disk, self.process = config, world, disk, process
+        self.clock: Clock = process
+        self.random = Random(f"{world.seed} {config.id} {start}")
+        self.home = SimVaultHome(disk, process.now)
+        self.sim_peers = SimPeers(world.network, config.id, process)
+
+    def claim(self) -> None: ...
+
+    def participant(self) -> Participant:
+        return Participant()
+
+    def lock(self) -> Callable[[], None]:
+        return lambda: None
+
+    def journal(self) -> Journal:
+        return self.disk.journal
+
+    def store(self) -> LmdbStore:
+        store: Any = SimStore(self.disk)
+        return store  # type: ignore[no-any-return]
+
+    def vault(self) -> VaultHome:
+        return self.home
+
+    def peers(self) -> Peers:
+        return self.sim_peers
+
+    def http(self, make: Callable[[], Any]) -> Server:
+        return NoHttp()
+
+    def door(self, addresses: Addresses) -> RemoteDoor:
+        return SimDoor(self, addresses)
+
+    def source(self, addresses: Addresses) -> RemoteSource:
+        return SimSource(self, addresses)
+
+    async def enter(self, group: Group) -> None:
+        """As `node.joining`: ask to be added until the own log says that it is so."""
+        if self.config.join is None:
+            return
+        wanted = Member(self.config.id, MemberRole.LEARNER, group.incarnation, self.config.advertised(), True)
+        while True:
+            member = group.members.get(self.config.id)
+            if member is not None and member.incarnation == group.incarnation:
+                return
+            for address in self.world.http_of_members(self.config.id):
+                try:
+                    async with asyncio.timeout(DOOR_S):
+                        await self.ask(address, lambda node: node.group.add(wanted))
+                    break
+                except (RaftError, ConnectionError, TimeoutError):
+                    continue
+            await asyncio.sleep(JOIN_RETRY_S)
+
+    async def find_seeds(self, physical: PhysicalTopology, at: Address) -> None:
+        while len(physical.swim.live()) < 2:
+            physical.add_seeds(self.world.swim_addresses(self.config.id))
+            await asyncio.sleep(JOIN_RETRY_S)
+
+    async def ask(self, address: str, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Have a node do something, as its HTTP server would. Raises ConnectionError, and what it raises."""
+        return await self.world.ask(self.process, self.config.id, address, work)
+
+
+class SimDoor(RemoteDoor):
+    """The questions of `RemoteDoor`, to the registrar of a member."""
+
+    def __init__(self, machine: SimMachine, addresses: Addresses) -> None:
+        super().__init__(addresses)
+        self._machine = machine
+
+    async def state(self) -> ClusterState:
+        return await self._at(lambda registrar: registrar.state())
+
+    async def join(self, request: JoinRequest) -> NodeRecord:
+        return await self._at(lambda registrar: registrar.join(request))
+
+    async def recovered(self, name: str, instance: str, incarnation: int, revision: int) -> NodeRecord:
+        return await self._at(lambda registrar: registrar.recovered(name, instance, incarnation, revision))
+
+    async def leave(self, name: str, instance: str) -> NodeRecord:
+        return await self._at(lambda registrar: registrar.leave(name, instance))
+
+    async def look(self, name: str) -> NodeRecord | None:
+        return await self._at(lambda registrar: registrar.look(name))
+
+    async def nodes(self) -> tuple[list[NodeRecord], int]:
+        return await self._at(lambda registrar: registrar.nodes())
+
+    async def _at(self, work: Callable[[Registrar], Awaitable[T]]) -> T:
+        """Raises JoinRejected, JoinLater, Unavailable."""
+        trouble = "no node of the cluster is known yet"
+        for address in sorted(self._addresses(), key=lambda each: each != self._answered):
+            try:
+                async with asyncio.timeout(DOOR_S):
+                    answer = await self._machine.ask(address, lambda node: work(node.registrar))
+            except (ConnectionError, TimeoutError, RaftError) as error:
+                trouble = f"{address}: {error or type(error).__name__}"
+                continue
+            self._answered = address
+            return answer
+        raise Unavailable(trouble)
+
+
+class SimSource(RemoteSource):
+    """`RemoteSource` with its questions carried by the simulated network."""
+
+    def __init__(self, machine: SimMachine, addresses: Callable[[], Sequence[str]]) -> None:
+        super().__init__(machine.config.id, addresses)
+        self._machine = machine
+
+    async def _send(self, address: str, name: str, body: bytes) -> tuple[int, bytes]:
+        async with asyncio.timeout(15.0):
+            return await self._machine.ask(address, lambda node: FeedAnswers(node.service).answer(name, body))

@@ -1,0 +1,171 @@
+"""One run from one seed: a safety phase, in which things go wrong, then a liveness phase, in which everything heals.
+
+When the faults have stopped everything has to make progress within a bound: a leader, everybody in the topology and
+serving from its vault, a write through every member, the same state everywhere.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+from metastore.requests import Put, Range
+from tests.sim.ambient import ambient
+from tests.sim.checkers.equality import Equality
+from tests.sim.checkers.never_back import NeverBack
+from tests.sim.checkers.raft import Raft
+from tests.sim.clients import Client
+from tests.sim.faults import SCENARIOS, Plan, Scenario, plan_of
+from tests.sim.nemesis import Nemesis
+from tests.sim.seen import Ok, Path
+from tests.sim.workload import Workload
+from tests.sim.world import Checker, Settings, Violation, World
+from tests.support.simulation import Stuck
+
+CHECKERS: tuple[type[Checker], ...] = (Raft, Equality, NeverBack)
+BEGIN_S = 30.0
+LIVENESS_S = 60.0
+"""How long it may take until everything goes on when nothing goes wrong any more."""
+SLICE_S = 0.5
+
+
+@dataclass(slots=True)
+class Outcome:
+    """`violation` empty: all is well. `cpu_s` is no part of what two runs of a seed have in common."""
+
+    seed: int
+    scenario: str
+    plan: Plan
+    violation: str = ""
+    digest: str = ""
+    simulated_s: float = 0.0
+    liveness_s: float = 0.0
+    cpu_s: float = 0.0
+    operations: int = 0
+    coverage: dict[str, int] = field(default_factory=dict)
+    trace: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.violation)
+
+
+def run_seed(seed: int, scenario: str = "many", plan: Plan | None = None, settings: Settings | None = None) -> Outcome:
+    """`plan`: instead of the one that the seed makes."""
+    return Run(seed, SCENARIOS[scenario], plan, settings).run()
+
+
+class Run:
+    def __init__(self, seed: int, scenario: Scenario, plan: Plan | None, settings: Settings | None) -> None:
+        self.scenario = scenario
+        self.world = World(seed, settings)
+        members = tuple(host.id for host in self.world.members)
+        self.plan = plan if plan is not None else plan_of(seed, scenario, members, tuple(self.world.hosts))
+        self.outcome = Outcome(seed, scenario.name, self.plan)
+
+    def run(self) -> Outcome:
+        world, outcome = self.world, self.outcome
+        began = time.process_time()
+        with ambient(world.seed, lambda: world.now):
+            try:
+                self._run()
+            except (Violation, Stuck) as error:
+                outcome.violation = str(world.violations[0] if world.violations else error)
+            except Exception as error:
+                found = world.violations[0] if world.violations else None
+                outcome.violation = str(found) if found else "".join(traceback.format_exception(error))
+            finally:
+                world.close()
+        outcome.cpu_s = time.process_time() - began
+        outcome.digest, outcome.simulated_s, outcome.trace = world.digest(), world.now, world.lines
+        outcome.coverage, outcome.operations = world.coverage, len(world.history.operations())
+        return outcome
+
+    def _run(self) -> None:
+        world = self.world
+        world.checkers = [make(world) for make in CHECKERS]
+        world.start()
+        world.simulation.run_until(world.all_serve, within_s=BEGIN_S)
+        self.workload = Workload(world)
+        process = self.workload.clients[0].process
+        world.simulation.run(process, self.workload.prepare(), within_s=BEGIN_S)
+        self.workload.start()
+        nemesis = Nemesis(world, self.plan)
+        nemesis.start()
+        end = world.now + self.scenario.faults_s
+        while world.now < end:
+            world.simulation.run_for(SLICE_S)
+            self.workload.check()
+        world.note("-", "faults stop")
+        nemesis.stop()
+        self._make_progress()
+        for checker in world.checkers:
+            checker.ended()
+
+    # Liveness
+
+    def _make_progress(self) -> None:
+        world = self.world
+        began = world.now
+        self._until(world.all_serve, "everybody serves")
+        client = Client(world, "prober")
+        for host in world.members:
+            self._write_at(client, host)
+        self.workload.stop()
+        self._until(self._is_settled, "everybody has the same, released")
+        self.outcome.liveness_s = world.now - began
+        self._read_at_the_end()
+
+    def _until(self, condition: Any, what: str) -> None:
+        world = self.world
+        end = world.now + LIVENESS_S
+        while not condition():
+            if world.now >= end:
+                world.fail("liveness", f"{LIVENESS_S:g} s after the faults, not {what}: {self._state()}")
+            world.simulation.run_for(0.1)
+            self.workload.check()
+
+    def _write_at(self, client: Client, host: Any) -> None:
+        request = Put(b"s/probe", host.id.encode())
+
+        async def write() -> bool:
+            for _ in range(10):
+                outcome = await client.ask(host, Path.MEMBER, request, lambda node: node.service.write(request))
+                if isinstance(outcome, Ok):
+                    return True
+            return False
+
+        if not self.world.simulation.run(client.process, write(), within_s=LIVENESS_S):
+            self.world.fail("liveness", f"no write through {host.id} succeeds: {self._state()}")
+
+    def _is_settled(self) -> bool:
+        hosts = list(self.world.hosts.values())
+        members = [host for host in hosts if not host.follows]
+        applied = {host.store.applied for host in members}
+        revision = max(host.store.revision for host in members)
+        return (
+            len(applied) == 1
+            and all(host.vault is not None and host.vault.revision == revision for host in hosts)
+            and all(host.node.fencing.log.settled for host in members)
+            and self.world.all_serve()
+        )
+
+    def _read_at_the_end(self) -> None:
+        for host in self.world.members:
+            self.world.history.final(host.id, host.store.range(Range(b"\0", b"\0")))
+
+    def _state(self) -> str:
+        found = []
+        for host in self.world.hosts.values():
+            if host.node is None:
+                found.append(f"{host.id} is down")
+                continue
+            holder = host.part.holder if host.part is not None else None
+            life = host.node.topology.member.life
+            group = f", {host.group.role.value} of {host.group.leader} in {host.group.term}" if host.group else ""
+            why = "no vault" if holder is None else (holder.why or "serves")
+            lv = host.vault.revision if host.vault is not None else 0
+            found.append(f"{host.id} is {life.phase.value} ({life.waiting}){group}, {why}, LV {lv}")
+        return "; ".join(found)

@@ -1,0 +1,103 @@
+"""A client that watches at some member, and goes on at another one from where it was told to when that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from metastore.errors import Compacted
+from metastore.requests import WatchRequest
+from node.watching import Progress, Watching
+from tests.sim.clients import Client
+from tests.sim.node import Host
+from tests.sim.seen import Ending
+
+PROGRESS_S = 2.0
+SILENT_S = 6.0
+LIFE_S = 8.0
+
+
+class Watcher:
+    """Of everything below `e`, `l` and `s`."""
+
+    def __init__(self, client: Client, going: Callable[[], bool]) -> None:
+        self._client, self._going = client, going
+        self._world = client.world
+        self._from = 0
+        self._before = 0
+
+    async def run(self) -> None:
+        while self._going():
+            host = self._world.chance.choice(self._world.members)
+            await self._watch(host)
+            await asyncio.sleep(0.3 * self._world.chance.random())
+
+    async def _watch(self, host: Host) -> None:
+        history = self._world.history
+        request = WatchRequest(b"e", b"t", self._from)
+        number = history.watch(self._client.name, host.id, request, self._before)
+        self._before = number
+        told: asyncio.Queue[Any] = asyncio.Queue()
+        ending, minimal = Ending.BROKEN, 0
+        try:
+            began = await self._world.ask(
+                self._client.process, self._client.name, host.http, lambda node: self._open(host, node, request, told)
+            )
+            history.watch_began(number, began)
+            self._from = self._from or began + 1
+            ending, minimal = await self._listen(number, told)
+        except Compacted as error:
+            ending, minimal = Ending.COMPACTED, error.minimal_revision
+        except ConnectionError:
+            pass
+        if ending is Ending.COMPACTED:
+            self._from, self._before = minimal, 0
+        history.watch_ended(number, ending, minimal)
+        self._world.count(f"watch: {ending.value}")
+
+    async def _open(self, host: Host, node: Any, request: WatchRequest, told: asyncio.Queue[Any]) -> int:
+        """In the node's process: from now on it sends by itself, in order."""
+        watching = node.service.watch(request, progress_s=PROGRESS_S)
+        process = host.process
+        assert process is not None
+        process.start(self._send(host, watching, told))
+        return int(watching.revision)
+
+    async def _send(self, host: Host, watching: Watching, told: asyncio.Queue[Any]) -> None:
+        network, own = self._world.network, self._client
+        arrives = 0.0
+        until = asyncio.get_running_loop().time() + LIFE_S
+        while asyncio.get_running_loop().time() < until:
+            news: Any
+            try:
+                news = await watching.next()
+            except Compacted as error:
+                news = error
+            if not network.passes(host.id, own.name):
+                return
+            arrives = max(arrives, network.simulation.now + network.stream_way(host.id, own.name))
+            network.simulation.after(
+                arrives - network.simulation.now, lambda news=news: own.process.call(told.put_nowait, news)
+            )
+            if isinstance(news, Compacted):
+                return
+        watching.close()
+
+    async def _listen(self, number: int, told: asyncio.Queue[Any]) -> tuple[Ending, int]:
+        history = self._world.history
+        while self._going():
+            try:
+                news = await asyncio.wait_for(told.get(), SILENT_S)
+            except TimeoutError:
+                return Ending.BROKEN, 0
+            if isinstance(news, Compacted):
+                return Ending.COMPACTED, news.minimal_revision
+            if isinstance(news, Progress):
+                history.progressed(number, news.revision)
+                self._from = max(self._from, news.revision + 1)
+                continue
+            history.delivered(number, news)
+            self._world.count("watch: delivered")
+            self._from = news[-1].revision + 1
+        return Ending.CANCELLED, 0

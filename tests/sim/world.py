@@ -1,0 +1,231 @@
+"""A whole cluster in one thread: machines with real nodes on simulated time, network and disks, all from one seed.
+
+`Host` is a machine and the node on it; `Checker`s look on. The world itself draws from one source of chance; nothing
+in it depends on the order of a set or on an address in memory, so the same seed makes the same trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from metastore.requests import FROM_KEY, WatchRequest
+from node.config import Retention
+from tests.sim.history import History
+from tests.sim.network import Network
+from tests.sim.node import Host
+from tests.support.raft_network import Weather
+from tests.support.simulation import Process, Simulation
+from vault.vault import Vault
+
+T = TypeVar("T")
+LINES_MAX = 400
+
+
+class Violation(AssertionError):
+    """What must never happen has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`drift`: how far each clock may be from true, as a part of 1; the product's bound is 0.01."""
+
+    members: int = 3
+    followers: int = 1
+    drift: float = 0.009
+    catch_up_difference: int = 100
+    retention: Retention = field(default_factory=lambda: Retention(3600, 100_000, 10_000))
+
+
+class Checker:
+    """One property. Each hook may call `fail`."""
+
+    name = "checker"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def wired(self, host: Host) -> None:
+        """A start of a node has been put together."""
+
+    def turned(self, host: Host) -> None:
+        """A process of this machine's node has had its turn."""
+
+    def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
+        """Its store has applied this entry."""
+
+    def ended(self) -> None:
+        """The run is over, and everything was quiet."""
+
+    def fail(self, text: str) -> None:
+        self.world.fail(self.name, text)
+
+
+class World:
+    def __init__(self, seed: int, settings: Settings | None = None) -> None:
+        self.seed, self.settings = seed, settings or Settings()
+        self.simulation = Simulation(seed)
+        self.chance = self.simulation.random
+        self.network = Network(self.simulation)
+        self.network.weather = Weather()
+        self.history = History(lambda: self.simulation.now)
+        self.violations: list[Violation] = []
+        self.checkers: list[Checker] = []
+        self.owners: dict[Process, Host] = {}
+        self.coverage: dict[str, int] = {}
+        self.lines: list[str] = []
+        self._digest = blake2b(digest_size=16)
+        self.revision = 1
+        """The latest that any node has applied."""
+        self.on_ended: Callable[[Host], None] = lambda host: None
+        self.tolerated: Callable[[Host, BaseException], bool] = lambda host, error: False
+        """Whether a node may stop itself for that."""
+        drift = self.settings.drift
+        self.hosts: dict[str, Host] = {}
+        count = self.settings.members + self.settings.followers
+        for number in range(1, count + 1):
+            follows = number > self.settings.members
+            name = f"f{number - self.settings.members}" if follows else f"n{number}"
+            rate = 1.0 + drift * (2 * self.chance.random() - 1)
+            self.hosts[name] = Host(self, name, number, follows=follows, rate=rate)
+        self.founders = tuple(self.members)
+        self.simulation.after_turn = self._turned
+
+    @property
+    def now(self) -> float:
+        return self.simulation.now
+
+    @property
+    def members(self) -> list[Host]:
+        return [host for host in self.hosts.values() if not host.follows]
+
+    def start(self) -> None:
+        for host in self.hosts.values():
+            host.start()
+
+    def close(self) -> None:
+        self.simulation.close()
+
+    # What nodes need of it
+
+    def http_of_members(self, but: str) -> list[str]:
+        return [host.http for host in self.members if host.id != but]
+
+    def swim_addresses(self, but: str) -> list[str]:
+        return [f"{host.address}:7501" for host in self.members if host.id != but]
+
+    async def ask(self, own: Process, sender: str, address: str, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Have the node at that HTTP address do something. Raises ConnectionError, and what it raises."""
+        host = self.hosts[self.network.hosts[address.partition(":")[0]]]
+
+        async def run() -> T:
+            if host.node is None:
+                raise ConnectionRefusedError(f"{host.id} does not listen yet")
+            return await work(host.node)
+
+        return await self.network.ask(own, sender, host.id, host.process, run)
+
+    # What nodes tell
+
+    def wired(self, host: Host, node: Any) -> None:
+        if not host.follows:
+            self._watch_applied(host, node)
+        for checker in self.checkers:
+            checker.wired(host)
+
+    def _watch_applied(self, host: Host, node: Any) -> None:
+        machine = node.group._machine
+        apply = machine.apply
+
+        def observed(index: int, term: int, stamp: Any, commands: Sequence[bytes]) -> Any:
+            results = apply(index, term, stamp, commands)
+            self._committed(node)
+            for checker in self.checkers:
+                checker.applied(host, index, term, commands)
+            return results
+
+        machine.apply = observed
+
+    def _committed(self, node: Any) -> None:
+        """What the first node has applied is put into the history."""
+        if node.store.revision <= self.revision:
+            return
+        watcher = node.store.watches.open(WatchRequest(b"\0", FROM_KEY, self.revision + 1), lambda: None)
+        try:
+            while events := watcher.poll(1000, 1 << 24):
+                for each in events:
+                    self.history.committed(each)
+        finally:
+            watcher.close()
+        self.revision = node.store.revision
+
+    def opened(self, host: Host, vault: Vault) -> None:
+        self.note(host.id, f"vault is open at {vault.revision}")
+
+    def has_ended(self, host: Host, process: Process) -> None:
+        error = host.ended
+        self.note(host.id, f"has ended: {error!r}")
+        if error is not None and not self.violations and not self.tolerated(host, error):
+            self.fail("stays up", f"{host.id} stopped itself: {error!r} {error.__cause__!r}")
+        self.simulation.after(0.0, lambda: self._reap(host, process))
+
+    def _reap(self, host: Host, process: Process) -> None:
+        if host.process is process:
+            host.kill()
+            self.on_ended(host)
+
+    def _turned(self, process: Process) -> None:
+        host = self.owners.get(process)
+        if host is not None and host.process is process and host.node is not None:
+            for checker in self.checkers:
+                checker.turned(host)
+        if self.violations:
+            raise self.violations[0]
+
+    # What is written down
+
+    def note(self, node: str, what: str) -> None:
+        """One line of the trace."""
+        line = f"{self.simulation.now:.6f} {node} {what}"
+        self._digest.update(line.encode() + b"\n")
+        self.lines.append(line)
+        if len(self.lines) > 2 * LINES_MAX:
+            del self.lines[:LINES_MAX]
+
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def count(self, what: str) -> None:
+        self.coverage[what] = self.coverage.get(what, 0) + 1
+
+    def fail(self, checker: str, text: str) -> None:
+        """Also where the caller is inside of something that catches everything, as a node's turn does."""
+        violation = Violation(f"{checker}: seed {self.seed}, at {self.simulation.now:.3f} s: {text}")
+        self.violations.append(violation)
+        raise violation
+
+    # What is seen from outside
+
+    def leaders(self) -> list[Host]:
+        return [host for host in self.members if host.healthy and host.group is not None and host.group.leads]
+
+    def leader(self) -> Host | None:
+        """The leader that a majority follows."""
+        for host in self.leaders():
+            assert host.group is not None
+            voters = host.group.members.voters
+            followers = [
+                other for other in self.members if other.healthy and other.group and other.group.leader == host.id
+            ]
+            if len(followers) * 2 > len(voters):
+                return host
+        return None
+
+    def all_serve(self) -> bool:
+        """Everybody is in the topology, and answers from its vault."""
+        return all(
+            host.healthy and host.is_active and host.part.holder is not None and host.part.holder.serves
+            for host in self.hosts.values()
+        )
