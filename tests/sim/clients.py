@@ -90,8 +90,7 @@ class Client:
 
         async def get(node: Any) -> RangeResult:
             part = node.fencing if host.follows else node.fencing.part
-            _, item = await part.reads.wait_and_get(key)
-            return result_of(item)
+            return result_of((await part.reads.read(key)).item)
 
         return await self.ask(host, Path.FENCED_API, Range(key), get)
 

@@ -1,4 +1,4 @@
-"""What clients saw: all requests, their outcomes, all deliveries of watches, in one total order (issue 5, "all recorded").
+"""What clients saw: requests, their outcomes, what watches were told, in one total order (issue 5, "all recorded").
 
 The order is an integer, the place in the list of events, beside the simulated time: two things of the same instant have
 an order as well, because a simulation is one thread. An operation that ended before another one began has a smaller

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from metastore.errors import Compacted, MetastoreError
-from node.fencing.errors import NotServing, ReadPending, ReleasePending
+from node.fencing.errors import ReadPending, ReleasePending
 from raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
 from tests.sim.seen import Outcome, Refused, Unknown, Why
 from vault.errors import Denied, Fenced, Pending, ReadRefused, VaultError
 
 REFUSALS: tuple[tuple[type[Exception], Why], ...] = (
     (Unavailable, Why.UNAVAILABLE),
-    (NotServing, Why.FENCED),
     (ReadPending, Why.PENDING),
     (Compacted, Why.COMPACTED),
     (MetastoreError, Why.REJECTED),
