@@ -1,0 +1,82 @@
+"""Which keys an operation is about, and which groups of keys no operation connects (Lowe's partitioning)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metastore.requests import FROM_KEY, Put, Txn
+from metastore.results import KeyValue, RangeResult, TxnResult
+from tests.sim.linearizability import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The answer of a write that was lost, and of which it is known from elsewhere that it was done at `revision`."""
+
+    revision: int
+
+
+def inside(key: bytes, start: bytes, end: bytes) -> bool:
+    """Whether a key is in a range, in etcd's notation."""
+    return key == start if not end else key >= start and (end == FROM_KEY or key < end)
+
+
+def spans_of(request: Any) -> Iterator[tuple[bytes, bytes]]:
+    """Every key and range that a request looks at or writes."""
+    if isinstance(request, Txn):
+        for part in (*request.compare, *request.success, *request.failure):
+            yield from spans_of(part)
+    else:
+        yield request.key, request.range_end if not isinstance(request, Put) else b""
+
+
+def rows_of(result: Any) -> Iterator[KeyValue]:
+    """Every version of a key that an answer tells of."""
+    match result:
+        case RangeResult():
+            yield from result.kvs
+        case TxnResult():
+            for part in result.results:
+                yield from rows_of(part)
+        case None | Resolved():
+            return
+        case _:
+            if getattr(result, "prev_kv", None) is not None:
+                yield result.prev_kv
+            yield from getattr(result, "prev_kvs", ())
+
+
+def grouped(ops: Sequence[Op]) -> Iterator[tuple[tuple[bytes, ...], list[Op]]]:
+    """Groups of keys that no operation connects, and the operations of each, in their order."""
+    single = {start for op in ops for start, end in spans_of(op.asked) if not end}
+    known = sorted(single | {kv.key for op in ops for kv in rows_of(op.answered)})
+    leader = {key: key for key in known}
+
+    def find(key: bytes) -> bytes:
+        while leader[key] != key:
+            leader[key] = leader[leader[key]]
+            key = leader[key]
+        return key
+
+    firsts: list[bytes | None] = []
+    for op in ops:
+        keys = [
+            key for start, end in spans_of(op.asked) for key in ([start] if not end else _between(known, start, end))
+        ]
+        for key in keys[1:]:
+            leader[find(key)] = find(keys[0])
+        firsts.append(keys[0] if keys else None)
+    groups: dict[bytes, tuple[list[bytes], list[Op]]] = {}
+    for key in known:
+        groups.setdefault(find(key), ([], []))[0].append(key)
+    for op, first in zip(ops, firsts, strict=True):
+        if first is not None:
+            groups[find(first)][1].append(op)
+    for keys, members in groups.values():
+        yield tuple(keys), members
+
+
+def _between(known: Sequence[bytes], start: bytes, end: bytes) -> list[bytes]:
+    return [key for key in known if inside(key, start, end)]
