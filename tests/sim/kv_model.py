@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
 from metastore.results import KeyValue, RangeResult, TxnResult
+from tests.sim.kv_order import drawn_closer
 from tests.sim.kv_spans import Resolved, grouped, inside, spans_of
 from tests.sim.linearizability import Op
 
@@ -48,7 +49,7 @@ class KeyValues:
 
     def parts(self, ops: Sequence[Op]) -> Iterable[tuple[KeyValues, Sequence[Op]]]:
         for keys, inside_group in grouped(ops):
-            yield KeyValues(keys), inside_group
+            yield KeyValues(keys), drawn_closer(inside_group)
 
     def init(self) -> State:
         return (ABSENT,) * len(self._keys)

@@ -49,7 +49,9 @@ def rows_of(result: Any) -> Iterator[KeyValue]:
 
 
 def grouped(ops: Sequence[Op]) -> Iterator[tuple[tuple[bytes, ...], list[Op]]]:
-    """Groups of keys that no operation connects, and the operations of each, in their order."""
+    """Groups of keys that no operation connects, and the operations of each, in their order.
+
+    Those of ranges in which no key was ever seen are a group without keys."""
     single = {start for op in ops for start, end in spans_of(op.asked) if not end}
     known = sorted(single | {kv.key for op in ops for kv in rows_of(op.answered)})
     leader = {key: key for key in known}
@@ -71,9 +73,11 @@ def grouped(ops: Sequence[Op]) -> Iterator[tuple[tuple[bytes, ...], list[Op]]]:
     groups: dict[bytes, tuple[list[bytes], list[Op]]] = {}
     for key in known:
         groups.setdefault(find(key), ([], []))[0].append(key)
+    lost: list[Op] = []
     for op, first in zip(ops, firsts, strict=True):
-        if first is not None:
-            groups[find(first)][1].append(op)
+        (lost if first is None else groups[find(first)][1]).append(op)
+    if lost:
+        yield (), lost
     for keys, members in groups.values():
         yield tuple(keys), members
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -34,13 +34,16 @@ S = TypeVar("S", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """`began`, `ended`: places in one order. `ended` None: it may take effect at any later time, or never."""
+    """`began`, `ended`: places in one order. `ended` None: it may take effect at any later time, or never.
+
+    `told`: the places for people, where a model has drawn the others closer."""
 
     began: int
     ended: int | None
     asked: Any
     answered: Any = None
     by: str = ""
+    told: tuple[int, int] | None = None
 
 
 class Model(Protocol[S]):
@@ -99,10 +102,20 @@ def check(model: Model[Any], ops: Iterable[Op], steps_max: int = STEPS_MAX) -> R
         verdict = search.run()
         states, steps = states + search.states, steps + search.steps
         if verdict is Verdict.VIOLATION:
-            return Report(verdict, states, steps, search.explained())
+            return Report(verdict, states, steps, _explained(part, inside, search))
         if verdict is Verdict.GAVE_UP:
             gave_up = (*gave_up, f"gave up after {search.states} configurations of {len(inside)} operations")
     return Report(Verdict.GAVE_UP if gave_up else Verdict.LINEARIZABLE, states, steps, gave_up)
+
+
+def _explained(part: Model[Any], ops: Sequence[Op], search: _Search[Any]) -> tuple[str, ...]:
+    """By the times that were recorded: those that were drawn closer tell of it too early."""
+    if any(op.told for op in ops):
+        search = _Search(
+            part, [replace(op, began=op.told[0], ended=op.told[1]) if op.told else op for op in ops], 100_000
+        )
+        search.run()
+    return search.explained()
 
 
 class _Search(Generic[S]):
@@ -155,7 +168,8 @@ class _Search(Generic[S]):
         What has to come first by time is tried first; then what makes that possible; then all others. The same
         configuration may come twice."""
         candidates, bound = self._candidates(at)
-        self._note(at, candidates)
+        if not candidates:
+            return
         for index in candidates:
             op = self._done[index]
             if self._model.only_reads(op) and at.state in self._step(at.state, op):
@@ -205,7 +219,8 @@ class _Search(Generic[S]):
             if not at.window >> (index - at.base) & 1:
                 found.append(index)
                 bound = min(bound, self._ends[index])
-        found = [index for index in found if self._done[index].began < bound]
+        self._note(at, found)
+        found = [index for index in found if self._done[index].began <= bound]
         return sorted(found, key=self._ends.__getitem__), bound
 
     def _with(self, at: Configuration[S], index: int, state: S) -> Configuration[S]:
@@ -234,4 +249,5 @@ class _Search(Generic[S]):
 
 
 def _when(op: Op) -> str:
-    return f"[{op.began}, {'...' if op.ended is None else op.ended}]"
+    began, ended = op.told or (op.began, op.ended)
+    return f"[{began}, {'...' if ended is None else ended}]"

@@ -1,0 +1,74 @@
+"""What the revisions that clients were told say about when an operation took effect: its times, drawn closer.
+
+A write of a key stands behind every write, and every read, of a smaller mod revision of that key; so it took effect
+after those began, and they did before it ended. Nothing of that is a new rule: it follows from the model, and lets the
+search look at what has to come next instead of finding out by trying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+from metastore.requests import DeleteRange, Put, Txn
+from metastore.results import TxnResult
+from tests.sim.kv_spans import Resolved, rows_of
+from tests.sim.linearizability import Op
+
+WRITES, READS = 0, 1
+
+
+def drawn_closer(ops: Sequence[Op]) -> list[Op]:
+    """The same operations in the same order, each as early and as late as it may have been."""
+    begins = [float(op.began) for op in ops]
+    ends = [inf if op.ended is None else float(op.ended) for op in ops]
+    for places in _places(ops).values():
+        _draw(places, begins, ends)
+    return [
+        op
+        if op.ended is None
+        else replace(op, began=int(begins[number]), ended=int(ends[number]), told=(op.began, op.ended))
+        for number, op in enumerate(ops)
+    ]
+
+
+def _places(ops: Sequence[Op]) -> dict[bytes, list[tuple[int, int, int]]]:
+    """For each key: (mod revision, writes or reads it, number of the operation), in this order."""
+    found: dict[bytes, list[tuple[int, int, int]]] = {}
+    for number, op in enumerate(ops):
+        for kv in rows_of(op.answered):
+            if kv.mod_revision:
+                found.setdefault(kv.key, []).append((kv.mod_revision, READS, number))
+        for key, revision in _written(op.asked, op.answered):
+            if revision:
+                found.setdefault(key, []).append((revision, WRITES, number))
+    return {key: sorted(places) for key, places in found.items()}
+
+
+def _written(request: Any, answered: Any) -> Iterator[tuple[bytes, int]]:
+    match request:
+        case Put():
+            yield request.key, getattr(answered, "revision", 0)
+        case DeleteRange() if not request.range_end and not isinstance(answered, Resolved):
+            yield request.key, answered.revision if answered is not None and answered.deleted else 0
+        case Txn() if isinstance(answered, TxnResult):
+            for part in request.success if answered.succeeded else request.failure:
+                if isinstance(part, Put):
+                    yield part.key, answered.revision
+
+
+def _draw(places: list[tuple[int, int, int]], begins: list[float], ends: list[float]) -> None:
+    latest, pending, at = -inf, -inf, (0, 0)
+    for revision, kind, number in places:
+        if (revision, kind) != at:
+            latest, at = max(latest, pending), (revision, kind)
+        begins[number] = max(begins[number], latest)
+        pending = max(pending, begins[number])
+    earliest, pending, at = inf, inf, (0, 0)
+    for revision, kind, number in reversed(places):
+        if (revision, kind) != at:
+            earliest, at = min(earliest, pending), (revision, kind)
+        ends[number] = min(ends[number], earliest)
+        pending = min(pending, ends[number])
