@@ -7,14 +7,19 @@ once the vault has applied its revision *and* the revision is released; the comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from operator import itemgetter
 from typing import NamedTuple
 
-from vault.change import HEADER_BYTES, is_body, item_of
+from vault.change import HEADER, HEADER_BYTES, is_body, item_of
 from vault.errors import RESET, VaultDamaged, VaultDiverged
 from vault.stored_key import stored_key
 
 REVISION_BYTES = 8
+_BY_REVISION = itemgetter(0)
+
+Row = tuple[int, bytes, bytes | None]
+"""What `Staged` names: many of them come at once, and as they come from the wire they are good enough."""
 
 
 class Staged(NamedTuple):
@@ -25,8 +30,9 @@ class Staged(NamedTuple):
     body: bytes | None
 
 
-def pack_pending(row: Staged) -> bytes:
-    return row.revision.to_bytes(REVISION_BYTES, "big") + (row.body or b"")
+def pack_pending(row: Row) -> bytes:
+    revision, _, body = row
+    return revision.to_bytes(REVISION_BYTES, "big") + (body or b"")
 
 
 def revision_of(packed: bytes) -> int:
@@ -37,18 +43,20 @@ def body_of(packed: bytes) -> bytes | None:
     return packed[REVISION_BYTES:] or None
 
 
-def check_staged(row: Staged) -> None:
-    """Raises VaultDiverged unless it is whole: a body of that key, of that revision."""
-    if row.revision <= 0 or not row.key or (row.body is not None and not _fits(row)):
-        raise VaultDiverged(f"the staged change of {row.key[:64]!r} at revision {row.revision} is not whole: ask again")
+def check_staged(rows: Iterable[Row]) -> None:
+    """Raises VaultDiverged unless each is whole: a body of that key, of that revision."""
+    for revision, key, body in rows:
+        if revision <= 0 or not key or (body is not None and not _fits(revision, key, body)):
+            raise VaultDiverged(f"the staged change of {key[:64]!r} at revision {revision} is not whole: ask again")
 
 
-def _fits(row: Staged) -> bool:
-    body = row.body or b""
-    if not is_body(body):
+def _fits(revision: int, key: bytes, body: bytes) -> bool:
+    if len(body) < HEADER_BYTES:
         return False
-    item = item_of(body)
-    return bool(item.version and item.key == row.key and item.mod_revision == row.revision)
+    mod, _, version, _, key_bytes, value_bytes = HEADER.unpack_from(body)
+    end = HEADER_BYTES + key_bytes
+    whole = version and mod == revision and len(body) == end + value_bytes
+    return bool(whole) and body[HEADER_BYTES:end] == key
 
 
 def check_pending(stored: bytes, packed: bytes) -> None:
@@ -99,22 +107,24 @@ class Pending:
             found.append(stored)
         return found
 
-    def newer(self, rows: Sequence[Staged]) -> dict[bytes, Staged]:
-        """Those of `rows` that say something new, the latest of each key, by stored key, in the order of revisions."""
-        found: dict[bytes, Staged] = {}
-        for row in sorted(rows, key=lambda row: row.revision):
-            stored = stored_key(row.key)
-            if row.revision > self._rows.get(stored, 0):
+    def newer(self, rows: Iterable[Row], above: int = 0) -> dict[bytes, Row]:
+        """Those of `rows` that say something new at a revision above that one, the latest of each key, by stored key,
+        in the order of revisions."""
+        found: dict[bytes, Row] = {}
+        known = self._rows.get
+        for row in sorted(rows, key=_BY_REVISION):
+            stored = stored_key(row[1])
+            if row[0] > known(stored, above) and row[0] > above:
                 found.pop(stored, None)
                 found[stored] = row
         return found
 
-    def add(self, rows: dict[bytes, Staged]) -> None:
+    def add(self, rows: dict[bytes, Row]) -> None:
         """As `newer` gave them, once they are committed."""
-        ordered = next(iter(rows.values())).revision >= self.latest if rows else True
+        ordered = next(iter(rows.values()))[0] >= self.latest if rows else True
         for stored, row in rows.items():
             self._rows.pop(stored, None)
-            self._rows[stored] = row.revision
+            self._rows[stored] = row[0]
         if not ordered:
             self._rows = dict(sorted(self._rows.items(), key=lambda item: item[1]))
 

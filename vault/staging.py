@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from vault.change import item_of
 from vault.errors import VaultUngated
 from vault.fence_page import FencePage, FenceState
-from vault.pending import Pending, Staged, check_staged, pack_pending, revision_of
+from vault.pending import Pending, Row, check_staged, pack_pending, revision_of
 from vault.regions import REGIONS_END, REGIONS_PREFIX, Regions, either, is_region_key
 from vault.tables import Backend, Table
 
@@ -28,7 +28,7 @@ class Staging:
         """RR as known here: a fact once true."""
         rows = list(backend.scan(Table.PENDING, b"", None))
         self.pending = Pending((stored, revision_of(packed)) for stored, packed in rows)
-        self._region_changes: list[Staged] = []
+        self._region_changes: list[Row] = []
         self._region_rows: dict[bytes, bytes] | None = None
         self._regions = Regions.of(())
         self._regions_known = False
@@ -39,7 +39,7 @@ class Staging:
 
     # Stage and release
 
-    def stage(self, rows: Sequence[Staged], *, anew: bool = False) -> None:
+    def stage(self, rows: Sequence[Row], *, anew: bool = False) -> None:
         """Mark their keys pending, in one commit. `anew`: in place of all that was pending.
 
         Raises VaultDiverged (a row is not whole), VaultUnusable: then nothing has changed; RuntimeError while a leap is
@@ -47,17 +47,16 @@ class Staging:
         """
         if self._leaping:
             raise RuntimeError("a leap is under way, and LMDB has one writer: stage after it (after_leap)")
-        for row in rows:
-            check_staged(row)
+        check_staged(rows)
         known = Pending() if anew else self.pending
-        new = known.newer([row for row in rows if row.revision > min(self._lv, self.released)])
+        new = known.newer(rows, min(self._lv, self.released))
         if new or (anew and self.pending):
             packed = {stored: pack_pending(row) for stored, row in new.items()}
             self._backend.commit({Table.PENDING: packed}, cleared=(Table.PENDING,) if anew else ())
         known.add(new)
         self.pending = known
         self._region_changes = [] if anew else self._region_changes
-        self._region_changes += [row for row in rows if is_region_key(row.key)]
+        self._region_changes += [row for row in rows if is_region_key(row[1])]
         self.committed()
 
     def release(self, revision: int) -> None:
@@ -89,7 +88,7 @@ class Staging:
         self._regions_known = False
         self.pending.remove(superseded)
         bound = min(lv, self.released)
-        self._region_changes = [row for row in self._region_changes if row.revision > bound]
+        self._region_changes = [row for row in self._region_changes if row[0] > bound]
         self.committed()
 
     def committed(self, *, whole: bool = True) -> None:
@@ -143,7 +142,7 @@ class Staging:
     def is_strict_at(self, key: bytes, revision: int) -> bool:
         """Whether a change of the key at this revision, behind LV, may be one that is staged. What was written before a
         prefix became strict is not, and has to come in before that is acknowledged."""
-        if self._region_changes and revision > min(change.revision for change in self._region_changes):
+        if self._region_changes and revision > min(revision for revision, _, _ in self._region_changes):
             return self.effective_regions.is_strict(key)
         return self.regions.is_strict(key)
 
@@ -152,10 +151,10 @@ class Staging:
         """Strict is what is strict at LV, or by a staged change, or between two of them."""
         found = self.regions
         rows = dict(self._region_rows or {})
-        for change in self._region_changes:
-            if change.body is None:
-                rows.pop(change.key, None)
+        for _, key, body in self._region_changes:
+            if body is None:
+                rows.pop(key, None)
             else:
-                rows[change.key] = item_of(change.body).value
+                rows[key] = item_of(body).value
             found = either(found, Regions.of(rows.items()))
         return found

@@ -4,15 +4,15 @@ The decisions are those of `fencing.release.Releases` and `fencing.session.Sessi
 registry (system records, so that every next leader knows it), the strict changes as they are applied, the quorum lease
 of the group; and what they say goes out to the sessions.
 
-Order within a turn, on each connection: stages, then grants, then releases. A stage is encoded once for all holders
-that lack the same.
+Order within a turn, on each connection: stages, then grants, then releases; and behind all of them whoever waits here.
+A stage is encoded once for all holders that lack the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fencing.messages import (
@@ -32,7 +32,7 @@ from fencing.messages import (
 from fencing.release import NotGranted, Registration, Releases, Standing
 from fencing.session import Session
 from fencing.timing import Timing
-from node.fencing.strict_log import Batch, Change, StrictLog
+from node.fencing.strict_log import Batch, StrictLog
 from node.fencing.wire import FromHolder, FromLeader
 from node.metrics import Histogram
 
@@ -97,9 +97,6 @@ class Grantor:
         self.waits = {"acked": Histogram(WAIT_BUCKETS_S), "fenced": Histogram(WAIT_BUCKETS_S)}
         """How long changes waited for their release, by whether everybody had answered."""
         self._told = -1
-        self._latest: Batch | None = None
-        """The last strict one of this term; `_before`: the last strict revision before it."""
-        self._before = 0
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -107,7 +104,7 @@ class Grantor:
 
     def begin_term(self, term: int, registered: Iterable[Registration]) -> None:
         """This node leads and has applied everything of earlier terms."""
-        self._told, self._latest = -1, None
+        self._told = -1
         self.core.begin_term(term, self._now(), registered, self.log.latest)
         log.info("this node grants leases in term %d", term)
         self._soon()
@@ -196,10 +193,8 @@ class Grantor:
         """Before anything that knows of it leaves this node."""
         if not self.core.leads:
             return
-        before = self.core.strict_latest
         self.core.committed(batch.upto, self._now(), batch.strict)
-        if batch.strict is not None:
-            self._latest, self._before = batch, before
+        if batch.keys:
             self._soon()
 
     # The turn
@@ -214,7 +209,8 @@ class Grantor:
         self.turn()
 
     def turn(self) -> None:
-        """Release what may be; stage, grant and tell what is due."""
+        """Stage, grant and tell what is due; release what may be. Those who wait here come last: to answer them all
+        takes a while, and others wait for what has left by then."""
         try:
             if self.core.leads:
                 self._turn()
@@ -224,15 +220,13 @@ class Grantor:
     def _turn(self) -> None:
         now = self._now()
         released = self.core.advance(now)
-        if released is not None:
-            self._on_released(released)
         self._stage_all()
         self._grant_all(now)
         released = self.core.advance(now) or released
-        if released is not None:
-            self._on_released(released)
         if self.core.rr is not None:
             self._release_all(self.core.strict_released)
+        if released is not None:
+            self._on_released(released)
         for each in self.core.take_released():
             self.waits["fenced" if each.by_fence else "acked"].observe(each.waited_s)
         self._arm(now)
@@ -263,17 +257,10 @@ class Grantor:
 
     def _rows(self, after: int) -> tuple[Row, ...] | None:
         """The latest version of each key is enough: what a holder is staged it shows only at its release."""
-        changes = self._changes_since(after)
-        if changes is None or len(changes) > STAGE_ROWS_MAX or sum(map(_size, changes)) > STAGE_BYTES_MAX:
+        rows = self.log.since(after)
+        if rows is None or len(rows) > STAGE_ROWS_MAX or sum(map(_size, rows)) > STAGE_BYTES_MAX:
             return None
-        return tuple((each.revision, each.key, each.body or None) for each in changes)
-
-    def _changes_since(self, after: int) -> Sequence[Change] | None:
-        """What has just been applied is at hand: nearly every stage is of that alone."""
-        latest = self._latest
-        if latest is not None and after >= self._before:
-            return [change for change in latest.changes if change.revision > after]
-        return self.log.since(after)
+        return tuple(rows)
 
     def _grant_all(self, now: float) -> None:
         """A request waits a moment: a new leader has its quorum lease after its first round, and a registration takes
@@ -329,5 +316,6 @@ class Grantor:
         self.turn()
 
 
-def _size(change: Change) -> int:
-    return len(change.key) + len(change.body) + 16
+def _size(row: Row) -> int:
+    _, key, body = row
+    return len(key) + len(body or b"") + 16

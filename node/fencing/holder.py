@@ -27,7 +27,6 @@ from fencing.timing import Timing
 from node.fencing.commands import Prefixes
 from node.fencing.wire import FromHolder, FromLeader
 from vault.fence_page import FenceState
-from vault.pending import Staged as StagedRow
 from vault.regions import is_region_key
 from vault.vault import Vault
 
@@ -246,7 +245,7 @@ class VaultHolder:
 
     def _mark(self, mark: Mark) -> None:
         try:
-            self.vault.staging.stage([StagedRow(*row) for row in mark.rows], anew=mark.anew)
+            self.vault.staging.stage(mark.rows, anew=mark.anew)
         except Exception:
             self.core.mark_failed(self._now())
             raise

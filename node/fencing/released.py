@@ -7,14 +7,15 @@ answers for itself, whoever leads. What is not released in time is told so: it i
 from __future__ import annotations
 
 import asyncio
-import heapq
+from bisect import bisect_right
 from collections.abc import Callable
-from itertools import count
+from operator import itemgetter
 
 from node.fencing.strict_log import StrictLog
 from node.metrics import Histogram
 
 SWEEP_S = 0.05
+_REVISION = itemgetter(0)
 
 Told = Callable[[bool], None]
 """Whether it was reached in time."""
@@ -26,8 +27,8 @@ class Waiting:
     def __init__(self, point: Callable[[], int], now: Callable[[], float]) -> None:
         self._point = point
         self.now = now
-        self._waiting: list[tuple[int, int, float, float, Told]] = []
-        self._order = count()
+        self._waiting: list[tuple[int, float, float, Told]] = []
+        """By revision, and those of one revision as they came."""
         self._sweeper: asyncio.TimerHandle | None = None
         self.waits = Histogram((0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0, 4.0))
         self.late = 0
@@ -44,7 +45,11 @@ class Waiting:
             told(True)
             return
         now = self.now()
-        heapq.heappush(self._waiting, (revision, next(self._order), now + timeout_s, now, told))
+        entry = (revision, now + timeout_s, now, told)
+        if not self._waiting or revision >= self._waiting[-1][0]:
+            self._waiting.append(entry)
+        else:
+            self._waiting.insert(bisect_right(self._waiting, revision, key=_REVISION), entry)
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
@@ -64,23 +69,24 @@ class Waiting:
     def wake(self) -> None:
         if not self._waiting:
             return
-        point = self._point()
-        now = self.now()
-        while self._waiting and self._waiting[0][0] <= point:
-            _, _, _, began, told = heapq.heappop(self._waiting)
+        reached = bisect_right(self._waiting, self._point(), key=_REVISION)
+        if not reached:
+            return
+        now, waited = self.now(), self._waiting[:reached]
+        del self._waiting[:reached]
+        for _, _, began, told in waited:
             self.waits.observe(now - began)
             told(True)
 
     def _sweep(self) -> None:
         self.wake()
         now = self.now()
-        late = sorted(each for each in self._waiting if each[2] <= now)
+        late = [each for each in self._waiting if each[1] <= now]
         if late:
-            self._waiting = [each for each in self._waiting if each[2] > now]
-            heapq.heapify(self._waiting)
+            self._waiting = [each for each in self._waiting if each[1] > now]
             self.late += len(late)
-            for each in late:
-                each[4](False)
+            for _, _, _, told in late:
+                told(False)
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if self._waiting else None
 
 

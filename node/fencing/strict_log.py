@@ -1,8 +1,8 @@
 """What a replica knows of strict changes: which it has applied, and which of them are not released yet. Pure.
 
 Every member keeps one, so whoever comes to lead can stage at once what a holder lacks, and every member can tell
-which of the keys that it reads wait for a release. Of a change it keeps revision and key: a holder is staged the
-latest version of a key, which is in the store.
+which of the keys that it reads wait for a release. Of an entry it keeps where it ends and which keys it changed: a
+holder is staged the latest version of a key, which is in the store, and only who stages has to read it there.
 
 What was applied before the log began counts as unreleased until RR is known to have passed it: a node that starts
 knows nothing of RR, and "unknown" must never look like "released".
@@ -10,12 +10,11 @@ knows nothing of RR, and "unknown" must never look like "released".
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from fencing.messages import Row
 from node.fencing.commands import Prefixes, touches
 from vault.regions import Regions, is_region_key
 
@@ -23,26 +22,17 @@ KEPT_CHANGES_MAX = 50_000
 """Beyond that the oldest are forgotten: a holder that is further behind recovers first."""
 
 
-class Change(NamedTuple):
-    """The version of a key at `revision`, as `vault.change` has it; no body: the key was deleted."""
-
-    revision: int
-    key: bytes
-    body: bytes
-
-
 class Batch(NamedTuple):
-    """What one entry of the log has changed. `changes`: the strict ones, the latest of each key, in their order."""
+    """What one entry of the log has changed: the strict keys of after < revision <= upto, each once."""
 
     after: int
     upto: int
-    changes: tuple[Change, ...]
+    keys: tuple[bytes, ...]
 
     @property
     def strict(self) -> tuple[int, int] | None:
-        """The first and the last revision that may be strict. A version that a later one of the same entry replaced is
-        not among the changes, and has its place before them: its write, too, waits for what replaced it."""
-        return (self.after + 1, self.changes[-1].revision) if self.changes else None
+        """The first and the last revision that may be strict: which of the entry's are is not worth a look at each."""
+        return (self.after + 1, self.upto) if self.keys else None
 
 
 class StrictLog:
@@ -56,9 +46,11 @@ class StrictLog:
         self.latest = self._began = self._floor = revision
         self.released: int | None = None
         """RR, as far as it is known here."""
-        self._changes: deque[tuple[int, bytes]] = deque()
+        self._kept: deque[Batch] = deque()
+        self._kept_changes = 0
         self._pending: dict[bytes, int] = {}
-        self._batches: deque[tuple[int, int, tuple[bytes, ...]]] = deque()
+        """Where the last entry that changed the key ends."""
+        self._unreleased: deque[Batch] = deque()
         self._former: list[tuple[int, Regions]] = []
         """Regions as they were before a change that is not released: strict is what one of them says."""
         self._union()
@@ -67,9 +59,10 @@ class StrictLog:
         """The state was replaced as a whole: nobody knows what has changed."""
         self._regions = self._load()
         self.latest = self._began = self._floor = revision
-        self._changes.clear()
+        self._kept.clear()
+        self._kept_changes = 0
         self._pending.clear()
-        self._batches.clear()
+        self._unreleased.clear()
         self._former.clear()
         self._union()
 
@@ -95,22 +88,24 @@ class StrictLog:
             self._regions = self._load()
             self._union()
             strict = [key for key in changed if key.startswith(self.prefixes)]
-        changes = self.read(filter(self.is_strict, strict))
-        if changes:
-            self._keep(changes, before + 1)
-        return Batch(before, latest, tuple(changes))
+        batch = Batch(before, latest, tuple(dict.fromkeys(filter(self.is_strict, strict))))
+        if batch.keys:
+            self._keep(batch)
+        return batch
 
-    def _keep(self, changes: Sequence[Change], first: int) -> None:
-        """A member that catches up with the log applies what was released long ago. `first`: of the whole entry."""
-        self._changes.extend((change.revision, change.key) for change in changes)
-        last = changes[-1].revision
-        if self.released is None or last > self.released:
-            self._batches.append((first, last, tuple(change.key for change in changes)))
-            self._pending |= {change.key: change.revision for change in changes}
+    def _keep(self, batch: Batch) -> None:
+        """A member that catches up with the log applies what was released long ago."""
+        self._kept.append(batch)
+        self._kept_changes += len(batch.keys)
+        if self.released is None or batch.upto > self.released:
+            self._unreleased.append(batch)
+            self._pending |= dict.fromkeys(batch.keys, batch.upto)
         elif self._former:
             self._forget_former(self.released)
-        while len(self._changes) > KEPT_CHANGES_MAX:
-            self._floor = self._changes.popleft()[0]
+        while self._kept_changes > KEPT_CHANGES_MAX:
+            forgotten = self._kept.popleft()
+            self._kept_changes -= len(forgotten.keys)
+            self._floor = forgotten.upto
 
     # What is released
 
@@ -119,8 +114,8 @@ class StrictLog:
         if self.released is not None and revision <= self.released:
             return False
         self.released = revision
-        while self._batches and self._batches[0][1] <= revision:
-            for key in self._batches.popleft()[2]:
+        while self._unreleased and self._unreleased[0].upto <= revision:
+            for key in self._unreleased.popleft().keys:
                 if self._pending.get(key, revision + 1) <= revision:
                     del self._pending[key]
         self._forget_former(revision)
@@ -136,12 +131,12 @@ class StrictLog:
         """Every strict change up to this revision is released, and none above it that is applied here."""
         if self.released is None or self.released < self._began:
             return self.released or 0
-        return max(self._batches[0][0] - 1 if self._batches else self.latest, self.released)
+        return max(self._unreleased[0].after if self._unreleased else self.latest, self.released)
 
     @property
     def settled(self) -> bool:
         """Nothing that is applied here waits for a release."""
-        return not self._batches and self.released is not None and self.released >= self._began
+        return not self._unreleased and self.released is not None and self.released >= self._began
 
     def is_pending(self, start: bytes, range_end: bytes) -> bool:
         """Whether a key of the range has a change that is not released, as far as is known here."""
@@ -155,15 +150,20 @@ class StrictLog:
 
     # What a holder lacks
 
-    def since(self, after: int) -> list[Change] | None:
+    def since(self, after: int) -> list[Row] | None:
         """The strict changes in (after, LM], the latest of each key; None: that is not known here any more."""
         if after < self._floor:
             return None
-        start = bisect_right(self._changes, after, key=lambda change: change[0])
-        return self.read(key for _, key in islice(self._changes, start, None))
-
-    def read(self, keys: Iterable[bytes]) -> list[Change]:
-        return sorted(Change(revision, key, body) for key in set(keys) for revision, body in [self._body(key)])
+        keys: set[bytes] = set()
+        for batch in reversed(self._kept):
+            if batch.upto <= after:
+                break
+            keys.update(batch.keys)
+        rows = [
+            (revision, key, body or None) for key in keys for revision, body in [self._body(key)] if revision > after
+        ]
+        rows.sort()
+        return rows
 
 
 def _covered(prefix: bytes, by: set[bytes]) -> bool:

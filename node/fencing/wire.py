@@ -101,21 +101,21 @@ def pack(message: Message) -> list[Any]:
     return _PACK[type(message)](message)
 
 
-def _row(value: Any) -> Row:
-    revision, key, body = value
-    if type(revision) is not int or type(key) is not bytes or not (body is None or type(body) is bytes):
-        raise BadMessage("a row of a stage is a revision, a key and a body or nil")
-    return revision, key, body
+def _is_row(row: Any) -> bool:
+    if type(row) is not tuple or len(row) != 3:
+        return False
+    revision, key, body = row
+    return type(revision) is int and type(key) is bytes and (type(body) is bytes or body is None)
 
 
 def _rows(packed: bytes) -> tuple[Row, ...]:
     try:
-        rows = msgpack.unpackb(packed)
-    except (ValueError, msgpack.UnpackException) as error:
+        rows = msgpack.unpackb(packed, use_list=False)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise BadMessage(f"the rows of a stage are not msgpack: {error}") from None
-    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
-        raise BadMessage("the rows of a stage are a list of three values each")
-    return tuple(map(_row, rows))
+    if type(rows) is not tuple or not all(map(_is_row, rows)):
+        raise BadMessage("the rows of a stage are a list of a revision, a key and a body or nil each")
+    return rows
 
 
 _TEXT, _INT, _FLOAT, _FLAG, _BYTES = (str,), (int,), (float, int), (bool,), (bytes,)

@@ -35,10 +35,10 @@ def test_strict_and_eventual_writes_and_changes_of_regions_fence_nobody() -> Non
 
 
 def only_the_last_revision_of_an_entry(patch: Patch) -> None:
-    last = lambda batch: (batch.changes[-1].revision,) * 2 if batch.changes else None  # noqa: E731
+    last = lambda batch: (batch.upto, batch.upto) if batch.keys else None  # noqa: E731
     patch.setattr(Batch, "strict", property(last))
     keep = StrictLog._keep
-    patch.setattr(StrictLog, "_keep", lambda log, changes, first: keep(log, changes, changes[-1].revision))
+    patch.setattr(StrictLog, "_keep", lambda log, batch: keep(log, batch._replace(after=batch.upto - 1)))
 
 
 def staged_before_the_commit(patch: Patch) -> None:
