@@ -24,6 +24,7 @@ from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS, read_json
 from node.http.front import HttpLimits
 from node.http.problems import errors_as_answers, problem_response
+from node.http.quiet_log import quiet_log
 from node.http.v1_keys import answer
 from node.options import read_members
 from node.parts import ServerPart, cause_of_failure
@@ -75,7 +76,9 @@ class WaitingRoom:
                 web.post("/v1/cluster/init", self._initialize),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=1.0, logger=quiet_log()
+        )
         http = Part("http", ServerPart(_Site(self._runner), config.http))
         self._life = Lifecycle([Part("physical", self._physical), http])
 

@@ -22,12 +22,20 @@ Read = Callable[[Any, str], Any]
 
 
 async def read_body(request: web.Request) -> bytes:
-    """The whole body. Raises TimeoutError, or HTTPRequestEntityTooLarge; for an announced size before it is read."""
+    """The whole body. Raises TimeoutError, BadRequest for a body that is not encoded as its head says, or
+    HTTPRequestEntityTooLarge; for an announced size before it is read."""
     limits, announced = request.app[HTTP_LIMITS], request.content_length
     if announced is not None and announced > limits.body_bytes_max:
         raise web.HTTPRequestEntityTooLarge(limits.body_bytes_max, announced)
-    async with asyncio.timeout(limits.body_timeout_s):
-        return await request.read()
+    try:
+        async with asyncio.timeout(limits.body_timeout_s):
+            return await request.read()
+    except web.RequestPayloadError as error:
+        raise BadRequest(not_as_said(error)) from None
+
+
+def not_as_said(error: web.RequestPayloadError) -> str:
+    return f"the body is not encoded as its head says: {' '.join(str(error).split())[:200]}"
 
 
 async def read_json(request: web.Request) -> Any:

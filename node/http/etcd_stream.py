@@ -19,6 +19,7 @@ from metastore.results import LeaseResult
 from node.authorization.lookups import lookups_of
 from node.authorization.needs import needs_of
 from node.http import etcd_encode as encode
+from node.http.body import not_as_said
 from node.http.etcd_api import EtcdApi, refused
 from node.http.etcd_decode import decode_lease_id, decode_watch
 from node.http.etcd_watch import WatchStream
@@ -65,6 +66,8 @@ class EtcdStreams:
                 lease_id = decode_lease_id(message)
                 await still(needs_of(LeaseKeepAlive(lease_id), lease_keys))
                 await lines.write(await self._keep_alive(lease_id))
+        except ConnectionResetError:
+            raise
         except Exception as error:
             return await lines.refuse(error)
         return await lines.finish()
@@ -114,7 +117,7 @@ class Lines:
 async def messages_of(request: web.Request) -> AsyncIterator[Any]:
     """The JSON values of the body as they arrive. Raises BadJson for what is none."""
     pending = b""
-    async for chunk in request.content.iter_any():
+    async for chunk in chunks_of(request):
         pending += chunk
         if len(pending) > MESSAGE_BYTES_MAX:
             raise BadJson(f"a message of the stream has more than {MESSAGE_BYTES_MAX} bytes")
@@ -127,6 +130,14 @@ async def messages_of(request: web.Request) -> AsyncIterator[Any]:
         if end != len(rest):
             raise BadJson(f"invalid character {rest[end]!r} after top-level value")
         yield value
+
+
+async def chunks_of(request: web.Request) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in request.content.iter_any():
+            yield chunk
+    except web.RequestPayloadError as error:
+        raise BadJson(not_as_said(error)) from None
 
 
 def complete_values(data: bytes) -> tuple[list[Any], bytes]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from node.authorization.authorizer import Authorizer
 from node.authorization.lookups import lookups_of
@@ -28,6 +26,7 @@ from node.http.head import Unary
 from node.http.health import Health
 from node.http.openapi import Kind
 from node.http.problems import errors_as_answers
+from node.http.quiet_log import quiet_log
 from node.http.streaming import STREAMS
 from node.http.v1_backup import Backups
 from node.http.v1_catalog import CatalogRoutes
@@ -89,7 +88,7 @@ class HttpServer:
             shutdown_timeout=CLOSE_S,
             handler_cancellation=True,
             lingering_time=LINGERING_S,
-            logger=_logger(),
+            logger=quiet_log(),
         )
         self._front: FrontServer | None = None
 
@@ -157,20 +156,6 @@ class HttpServer:
         finally:
             if front is not None:
                 front.handled(transport)
-
-
-class _OwnFaults(logging.Filter):
-    """What a client did wrong is answered, and is no news: whoever hammers the port must not fill the disk."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
-
-
-def _logger() -> logging.Logger:
-    logger = logging.getLogger("node.http.aiohttp")
-    if not logger.filters:
-        logger.addFilter(_OwnFaults())
-    return logger
 
 
 def body_bytes_for(request_bytes_max: int) -> int:

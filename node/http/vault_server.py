@@ -17,6 +17,7 @@ from node.http.front import FrontServer, HttpLimits
 from node.http.head import Unary
 from node.http.health import Health
 from node.http.problems import Handler, errors_as_answers
+from node.http.quiet_log import quiet_log
 from node.http.v1_keys import answer
 from node.http.v1_recovery import RecoveryRoutes
 from node.metrics import Metrics
@@ -54,7 +55,9 @@ class VaultServer:
         self.app.add_routes([*health.routes(), web.get("/v1/status", self._state, allow_head=False)])
         self.app.add_routes([*recovery, *routes])
         self.app.add_routes([web.route("*", f"/{api}/{{rest:.*}}", self._refuse) for api in ("v1", "v3")])
-        self._runner = web.AppRunner(self.app, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_S)
+        self._runner = web.AppRunner(
+            self.app, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_S, logger=quiet_log()
+        )
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError when the port can't be had."""

@@ -8,9 +8,9 @@ from typing import Any
 from metastore.errors import InvalidRequest
 from node.cluster_view import members_view, status_view
 from node.fencing.region_book import RegionBook
+from node.new_member import NAME_CHARACTERS_MAX, new_member
 from node.service import Service
 from node.stream.catalog_calls import CatalogCalls
-from raftgroup.membership import Member, MemberRole
 
 Call = Callable[..., Awaitable[Any]]
 
@@ -49,7 +49,7 @@ class Calls:
         try:
             return await call(*arguments)
         except TypeError as error:
-            raise InvalidRequest(f"call {name}: {error}") from None
+            raise InvalidRequest(f"call {name}: {str(error)[:200]}") from None
 
     async def _ping(self) -> None:
         return None
@@ -65,7 +65,9 @@ class Calls:
             raise InvalidRequest("this node stands alone: it belongs to no topology")
         return self._service.topology.view()
 
-    async def _lease_info(self, lease_id: int) -> list[Any]:
+    async def _lease_info(self, lease_id: Any) -> list[Any]:
+        if type(lease_id) is not int:
+            raise InvalidRequest(f"the id of a lease is a number, not {type(lease_id).__name__}")
         info = await self._service.lease_info(lease_id)
         return [info.revision, info.id, info.ttl_s, info.granted_ttl_s, info.keys]
 
@@ -76,18 +78,17 @@ class Calls:
         digest = await self._service.digest()
         return [digest.revision, digest.chain, digest.buckets]
 
-    async def _member_add(self, member: str, incarnation: str, addresses: dict[str, str], voter: bool) -> None:
-        added = Member(member, MemberRole.LEARNER, incarnation, addresses, becomes_voter=voter)
-        await self._service.group.add(added)
+    async def _member_add(self, member: Any, incarnation: Any, addresses: Any, voter: Any) -> None:
+        await self._service.group.add(new_member(member, incarnation, addresses, voter))
 
-    async def _member_promote(self, member: str) -> None:
-        await self._service.group.promote(member)
+    async def _member_promote(self, member: Any) -> None:
+        await self._service.group.promote(a_member(member))
 
-    async def _member_remove(self, member: str) -> None:
-        await self._service.group.remove(member)
+    async def _member_remove(self, member: Any) -> None:
+        await self._service.group.remove(a_member(member))
 
-    async def _transfer(self, target: str | None) -> str:
-        return await self._service.group.transfer(target)
+    async def _transfer(self, target: Any) -> str:
+        return await self._service.group.transfer(None if target is None else a_member(target))
 
     async def _fencing(self) -> dict[str, Any]:
         if self._service.fencing_view is None:
@@ -103,3 +104,10 @@ class Calls:
         if type(name) is not str:
             raise InvalidRequest("a region is deleted by its name")
         return await self._book.delete(name)
+
+
+def a_member(value: Any) -> str:
+    """The id of a member, known or not."""
+    if type(value) is not str or len(value) > NAME_CHARACTERS_MAX:
+        raise InvalidRequest(f"the id of a member is a text of up to {NAME_CHARACTERS_MAX} characters")
+    return value

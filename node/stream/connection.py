@@ -1,7 +1,8 @@
 """One client of the stream, on the side of the node.
 
 All frames of one read are handled in one go; all answers of one turn of the loop leave in one write. What a client
-can make the node keep is bounded: see `IN_FLIGHT_MAX`; a client that does not read is not read from either.
+can make the node keep is bounded: see `IN_FLIGHT_MAX`; a client that does not read is not read from either. What a
+connection had kept goes with it: when it is over it is part of no cycle, since a node looks for cycles rarely.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from node.stream.guard import Guard
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
 from node.stream.shape import NUMBER_MAX, ProtocolError, a_number, pairs_of, told
 from node.stream.strict import when_released
+from node.stream.tasks import Tasks
 from node.stream.watches import Pump, read_watch
 from raftgroup.errors import RaftError
 from raftgroup.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
@@ -65,20 +67,11 @@ class StreamConnection(asyncio.Protocol):
         self._writable.set()
         self._calm = asyncio.Event()
         self._pumps: dict[int, Pump] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(server.loop)
         self._gate: Guard | None = None
         """Asked before anything is done; None where nobody is asked who they are."""
         self._enters = False
         self.since = server.now()
-        self._handlers: dict[int, Callable[[Any], None]] = {
-            Kind.WRITES: self._on_writes,
-            Kind.READS: self._on_reads,
-            Kind.CALL: self._on_call,
-            Kind.WATCH: self._on_watch,
-            Kind.MORE: self._on_more,
-            Kind.UNWATCH: self._on_unwatch,
-            Kind.FENCE: self._on_fence,
-        }
         self._visit: Visit | None = None
 
     # What the transport tells.
@@ -95,11 +88,11 @@ class StreamConnection(asyncio.Protocol):
         self._server.connections.discard(self)
         self._service.metrics.stream_connections -= 1
         self._writable.set()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         self._pumps.clear()
-        if self._visit is not None:
-            self._visit.lost()
+        visit, self._visit = self._visit, None
+        if visit is not None:
+            visit.lost()
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -132,10 +125,10 @@ class StreamConnection(asyncio.Protocol):
             self._regulate()
 
     def _handle(self, kind: int, body: Any) -> None:
-        handler = self._handlers.get(kind)
+        handler = _HANDLERS.get(kind)
         if handler is None:
             raise ProtocolError(f"a client does not send frames of kind {kind}")
-        handler(body)
+        handler(self, body)
 
     def _on_hello(self, kind: int, body: Any) -> None:
         if self._enters:
@@ -147,12 +140,12 @@ class StreamConnection(asyncio.Protocol):
             raise ProtocolError(f"protocol {spoken} is not spoken here, but {PROTOCOL}: use a client of this version")
         self._follows = body.get("follows") is True
         self._timeout_s = self._deadline(body.get("timeout_ms"))
-        guard = self._server.guard(self._transport, self._spawn)
+        guard = self._server.guard(self._transport, self._tasks.spawn)
         if guard is None:
             self._welcome()
         else:
             self._enters = True
-            self._spawn(self._enter(guard, body))
+            self._tasks.spawn(self._enter(guard, body))
 
     def _welcome(self) -> None:
         self._greeted = True
@@ -282,7 +275,7 @@ class StreamConnection(asyncio.Protocol):
 
     def _later(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         self._in_flight += 1
-        self._spawn(self._guard(number, work))
+        self._tasks.spawn(self._guard(number, work))
 
     async def _guard(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -293,12 +286,6 @@ class StreamConnection(asyncio.Protocol):
             self._in_flight -= 1
             if not self._reading:
                 self._regulate()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._server.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     # Watches.
 
@@ -312,7 +299,7 @@ class StreamConnection(asyncio.Protocol):
         if credit < 0:
             raise ProtocolError(f"watch {number}: a credit of {credit} batches makes no sense")
         self._pumps[number] = pump = Pump(number, credit)
-        pump.task = self._spawn(self._watch(pump, request, progress_s))
+        pump.task = self._tasks.spawn(self._watch(pump, request, progress_s))
 
     async def _watch(self, pump: Pump, request: Any, progress_s: float | None) -> None:
         try:
@@ -324,6 +311,7 @@ class StreamConnection(asyncio.Protocol):
         finally:
             if self._pumps.get(pump.number) is pump:
                 del self._pumps[pump.number]
+            pump.task = None
 
     def _on_more(self, body: Any) -> None:
         if type(body) is not list or len(body) != 2 or not 0 < a_number(body[1]) < NUMBER_MAX:
@@ -444,3 +432,14 @@ class StreamConnection(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+_HANDLERS: dict[int, Callable[[StreamConnection, Any], None]] = {
+    Kind.WRITES: StreamConnection._on_writes,
+    Kind.READS: StreamConnection._on_reads,
+    Kind.CALL: StreamConnection._on_call,
+    Kind.WATCH: StreamConnection._on_watch,
+    Kind.MORE: StreamConnection._on_more,
+    Kind.UNWATCH: StreamConnection._on_unwatch,
+    Kind.FENCE: StreamConnection._on_fence,
+}

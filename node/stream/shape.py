@@ -12,6 +12,7 @@ from node.stream.protocol import ITEMS_MAX
 log = logging.getLogger(__name__)
 
 NUMBER_MAX = (1 << 63) - 1
+TOLD_CHARACTERS_MAX = 1500
 NOT_A_NUMBER = "the number of a request is a whole number of 63 bits"
 
 
@@ -25,7 +26,12 @@ def told(error: Exception) -> tuple[str, str, int]:
     if row is INTERNAL:
         log.error("a request of the stream failed", exc_info=error)
         return row.code, "the node has a fault; its log says more", 0
-    return row.code, str(error), error.minimal_revision if isinstance(error, Compacted) else 0
+    return row.code, in_short(str(error)), error.minimal_revision if isinstance(error, Compacted) else 0
+
+
+def in_short(text: str) -> str:
+    """It may quote what was asked for, at any length."""
+    return text if len(text) <= TOLD_CHARACTERS_MAX else text[:TOLD_CHARACTERS_MAX] + "..."
 
 
 def pairs_of(body: Any) -> list[tuple[int, Any]]:

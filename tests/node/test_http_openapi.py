@@ -81,6 +81,7 @@ EXAMPLES: list[tuple[str, str, str, Any]] = [
     ("DELETE", "/v1/kv/{key}", "/v1/kv/b?prev_kv=1", None),
     ("DELETE", "/v1/kv", "/v1/kv?prefix=zz", None),
     ("GET", "/v1/kv/{key}", "/v1/kv/nothing", None),
+    ("GET", "/v1/kv/{key}", "/v1/kv/a?count_only=true", None),
     ("POST", "/v1/leases", "/v1/leases", {"ttl_s": 60, "id": 5}),
     ("GET", "/v1/leases", "/v1/leases", None),
     ("GET", "/v1/leases/{id}", "/v1/leases/5", None),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -341,3 +343,42 @@ async def test_closing_answers_what_is_under_way(stream: StreamServer, client: C
     group.release()
     await closing
     assert len({(await answer).revision for answer in answers}) == 50
+
+
+@pytest.mark.parametrize("call", ["lease_info", "member_promote", "member_remove", "transfer"])
+@pytest.mark.parametrize("wrong", [b"k" * 5000, [7], True, 1.5, {}])
+async def test_what_is_no_id_is_refused_in_one_line(stream: StreamServer, call: str, wrong: Any) -> None:
+    """It was looked up, and came back in the refusal, whatever its size (docs/bugs-found.md)."""
+    async with raw(stream) as connection:
+        connection.send(Kind.CALL, [1, call, [wrong]])
+        kind, body = await connection.frame()
+    assert kind == Kind.FAILURES
+    assert (body[1][0], len(body[1][1]) < 200) == ("invalid-request", True)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        (Kind.CALL, [1, "digest", []]),
+        (Kind.READS, [1, list(operation_fields(Range(b"a")))]),
+        (Kind.WRITES, [1, encode_command(Put(b"a", b"1"))]),
+        (Kind.WATCH, [1, b"a", b"", 1, False, [], 100, 2]),
+        (Kind.CALL, [1, "nothing", []]),
+        (Kind.CALL, "refused"),
+    ],
+    ids=["digest", "reads", "writes", "watch", "failure", "refused"],
+)
+async def test_a_connection_that_is_over_is_gone_at_once(stream: StreamServer, frame: tuple[Kind, Any]) -> None:
+    """A node looks for cycles rarely: what a connection had kept, such as the buffer of a large answer, added up over
+    those that came and went to hundreds of megabytes (docs/bugs-found.md)."""
+    async with raw(stream) as connection:
+        (seen,) = map(weakref.ref, stream.connections)
+        connection.send(*frame)
+        await connection.frame()
+        gc.collect()
+        gc.disable()
+    try:
+        await until(lambda: not stream.connections)
+        await until(lambda: seen() is None)
+    finally:
+        gc.enable()
