@@ -15,6 +15,7 @@ from metastore.requests import Put, Range
 from tests.sim.ambient import ambient
 from tests.sim.checkers.equality import Equality
 from tests.sim.checkers.never_back import NeverBack
+from tests.sim.checkers.of_history import OfHistory
 from tests.sim.checkers.raft import Raft
 from tests.sim.clients import Client
 from tests.sim.faults import SCENARIOS, Plan, Scenario, plan_of
@@ -24,7 +25,7 @@ from tests.sim.workload import Workload
 from tests.sim.world import Checker, Settings, Violation, World
 from tests.support.simulation import Stuck
 
-CHECKERS: tuple[type[Checker], ...] = (Raft, Equality, NeverBack)
+CHECKERS: tuple[type[Checker], ...] = (Raft, Equality, NeverBack, OfHistory)
 BEGIN_S = 30.0
 LIVENESS_S = 60.0
 """How long it may take until everything goes on when nothing goes wrong any more."""

@@ -1,0 +1,75 @@
+"""Nobody is told less of a key than anybody was told before: no stale read, no new-then-old, at any node (issue 4).
+
+The checker of linearizability says this too, and more; this one is quick and names both sides: what was told, and by
+whom something newer had been told, or answered, before the question began. What is committed gives the order.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+
+from metastore.requests import Range
+from tests.sim.checkers.durable import revisions_of
+from tests.sim.history import History
+from tests.sim.kv_spans import inside
+from tests.sim.seen import FENCED, Begun, Ended, Operation, Path
+from tests.sim.truth import Truth
+
+
+def check(history: History, strict: tuple[bytes, ...] = (b"s/",)) -> list[str]:
+    """`strict`: the prefixes of which fenced reads are linearizable, all the time."""
+    truth = Truth(history)
+    operations = {operation.number: operation for operation in history.operations()}
+    known: dict[bytes, tuple[int, str]] = {}
+    floors: dict[int, dict[bytes, tuple[int, str]]] = {}
+    found: list[str] = []
+    for event in history.events:
+        if isinstance(event, Begun):
+            floors[event.number] = dict(known)
+        elif isinstance(event, Ended):
+            operation = operations[event.number]
+            for key, told in _told(operation, truth, strict):
+                floor, by = floors[event.number].get(key, (0, ""))
+                revision = _fitting(told, floor)
+                name = f"{operation.client} ({operation.path.value} at {operation.node}, operation {operation.number})"
+                if not operation.is_read:
+                    revision = told[0]  # Perhaps the answer to a retry of long ago.
+                if revision is None:
+                    found.append(f"{name} was told {key!r} as of {told[-1]}, {floor} had been told by {by} before")
+                elif revision > known.get(key, (0, ""))[0]:
+                    known[key] = revision, name
+    return found
+
+
+def _fitting(revisions: list[int], floor: int) -> int | None:
+    """The oldest that is not too old: what is gone may have gone by several deletes."""
+    place = bisect_left(revisions, floor)
+    return revisions[place] if place < len(revisions) else None
+
+
+def _told(operation: Operation, truth: Truth, strict: tuple[bytes, ...]) -> Iterator[tuple[bytes, list[int]]]:
+    """(key, the revisions of which it may have been told) of what is promised to be the newest."""
+    request, result = operation.request, operation.result
+    if result is None:
+        return
+    if not operation.is_read:
+        for revision in revisions_of(operation):
+            committed = truth.revisions.get(revision)
+            for event in committed.events if committed else ():
+                yield event.kv.key, [revision]
+    if isinstance(request, Range) and operation.path is not Path.LOCAL and _is_whole(request):
+        rows = {kv.key: kv.mod_revision for kv in result.kvs}
+        for key in _keys(request, rows, truth):
+            if rows.get(key) == 0 or (operation.path in FENCED and not key.startswith(strict)):
+                continue
+            yield key, [rows[key]] if key in rows else truth.gone(key)
+
+
+def _is_whole(request: Range) -> bool:
+    plain = Range(request.key, request.range_end, keys_only=request.keys_only)
+    return request == plain
+
+
+def _keys(request: Range, rows: Iterable[bytes], truth: Truth) -> list[bytes]:
+    return sorted({*rows, *(key for key in truth.keys if inside(key, request.key, request.range_end))})

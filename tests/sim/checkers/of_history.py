@@ -1,0 +1,30 @@
+"""What is checked when a run is over, in what the clients saw: each property by the name of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.sim.checkers import durable, exactly_once, fenced_reads, linearizable, snapshots, watch_contract
+from tests.sim.history import History
+from tests.sim.world import Checker
+
+CHECKS: dict[str, Callable[[History], list[str]]] = {
+    "durable": durable.check,
+    "exactly once": exactly_once.check,
+    "snapshots": snapshots.check,
+    "fenced reads": fenced_reads.check,
+    "watch contract": watch_contract.check,
+    "linearizable": linearizable.check,
+}
+"""The quick ones first: what they find they name more clearly."""
+
+
+class OfHistory(Checker):
+    name = "history"
+
+    def ended(self) -> None:
+        for name, check in CHECKS.items():
+            found = check(self.world.history)
+            if found:
+                shown = "\n".join(found[:5])
+                self.world.fail(name, f"{len(found)} violation(s)\n{shown}")

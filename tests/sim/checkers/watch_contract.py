@@ -1,0 +1,125 @@
+"""Watches: every change of what was asked for, in order, once, a revision never split, none missing (M4).
+
+Nothing is from before the start; progress never claims what was not delivered; a watch that goes on after another one
+begins where that one ended; only what is below MM is refused as compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from metastore.requests import WatchRequest
+from metastore.results import Event, RevisionEvents
+from tests.sim.history import History
+from tests.sim.kv_spans import inside
+from tests.sim.seen import (
+    Ending,
+    WatchAsked,
+    WatchBegan,
+    WatchDelivered,
+    WatchEnded,
+    WatchEvent,
+    WatchProgressed,
+)
+from tests.sim.truth import Truth
+
+
+def check(history: History) -> list[str]:
+    truth = Truth(history)
+    next_revisions: dict[int, int] = {}
+    found: list[str] = []
+    for number, events in history.watches().items():
+        watch = _Watch(truth, events)
+        found += watch.check(next_revisions)
+        next_revisions[number] = watch.next_revision
+    return found
+
+
+class _Watch:
+    """`next_revision`: the first that the client was not told of, as far as it knows; 0 while it does not know any."""
+
+    def __init__(self, truth: Truth, events: list[WatchEvent]) -> None:
+        asked = events[0]
+        assert isinstance(asked, WatchAsked)
+        self._truth, self._asked, self._events = truth, asked, events[1:]
+        self._request: WatchRequest = asked.request
+        self.next_revision = asked.request.start_revision
+
+    def _named(self) -> str:
+        return f"watch {self._asked.number} of {self._asked.client} at {self._asked.node}"
+
+    def check(self, before: dict[int, int]) -> Iterator[str]:
+        earlier = before.get(self._asked.resumes, 0)
+        if earlier and self._request.start_revision != earlier:
+            yield f"{self._named()} goes on at {self._request.start_revision}, the one before had come to {earlier}"
+        for event in self._events:
+            match event:
+                case WatchBegan():
+                    self.next_revision = self.next_revision or event.revision + 1
+                    if event.revision > self._committed_by(event.at.order):
+                        yield f"{self._named()} began at revision {event.revision}, which nobody had committed"
+                case WatchDelivered():
+                    for events in event.batch:
+                        yield from self._delivered(events, event.at.order)
+                case WatchProgressed():
+                    yield from self._progressed(event)
+                case WatchEnded(ending=Ending.COMPACTED):
+                    if event.minimal_revision <= self.next_revision:
+                        yield (
+                            f"{self._named()} was told that {self.next_revision} is compacted, "
+                            f"and MM is {event.minimal_revision}"
+                        )
+
+    def _committed_by(self, order: int) -> int:
+        return max((revision for revision, at in self._truth.orders.items() if at < order), default=1)
+
+    def _delivered(self, events: RevisionEvents, order: int) -> Iterator[str]:
+        revision = events.revision
+        if revision < self.next_revision:
+            yield f"{self._named()} was told of {revision}, and should go on at {self.next_revision}"
+            return
+        yield from self._skipped(revision)
+        self.next_revision = revision + 1
+        if self._truth.orders.get(revision, order) >= order:
+            yield f"{self._named()} was told of {revision} before anybody had committed it"
+            return
+        expected, told = self._wanted(revision), tuple(map(self._shown, events.events))
+        if told != expected:
+            yield f"{self._named()} was told of {revision} as {told}, committed was {expected}"
+        yield from self._previous(events)
+
+    def _skipped(self, until: int) -> Iterator[str]:
+        for revision in range(max(1, self.next_revision), until):
+            if self._wanted(revision):
+                yield f"{self._named()} was not told of {revision}, and then of {until}"
+
+    def _progressed(self, event: WatchProgressed) -> Iterator[str]:
+        for revision in range(max(1, self.next_revision), event.revision + 1):
+            if self._wanted(revision):
+                yield f"{self._named()} was told that it had everything up to {event.revision}, but not of {revision}"
+        if event.revision > self._committed_by(event.at.order):
+            yield f"{self._named()} was told of progress to {event.revision}, which nobody had committed"
+        self.next_revision = max(self.next_revision, event.revision + 1)
+
+    def _wanted(self, revision: int) -> tuple[Event, ...]:
+        """What it has to be told of a revision, without what was there before."""
+        committed = self._truth.revisions.get(revision)
+        request = self._request
+        if committed is None:
+            return ()
+        return tuple(
+            self._shown(event)
+            for event in committed.events
+            if inside(event.kv.key, request.key, request.range_end)
+            and ("delete" if event.delete else "put") not in request.filters
+        )
+
+    @staticmethod
+    def _shown(event: Event) -> Event:
+        return event._replace(prev_kv=None)
+
+    def _previous(self, events: RevisionEvents) -> Iterator[str]:
+        for event in events.events:
+            before = self._truth.at(event.kv.key, events.revision - 1)
+            if event.prev_kv is not None and (not self._request.prev_kv or event.prev_kv != before):
+                yield f"{self._named()} was told that {event.kv.key!r} was {event.prev_kv} before {events.revision}"
