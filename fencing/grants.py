@@ -16,20 +16,25 @@ from collections import deque
 from dataclasses import dataclass
 
 from fencing.lease import NEVER
-from fencing.messages import Fenced
+from fencing.messages import Fenced, Renew
 from fencing.timing import Timing
 from fencing.verdict import Facts
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The replicated record of a holder: of its data folder, of how long its leases are, and whether it knows
-    leases."""
+    """The replicated record of a holder: of its data folder, of how long its leases are and have to be counted at
+    least, and whether it knows leases. So every leader counts with that, whatever its own times are."""
 
     node: str
     vault: str
     lease_s: float
     fences: bool = True
+    proceed_s: float = 0.0
+
+    def covers(self, renew: Renew) -> bool:
+        """Whether whoever counts by this record waits for that lease in full."""
+        return renew.lease_s <= self.lease_s and renew.proceed_s <= self.proceed_s
 
 
 class Holding:
@@ -42,7 +47,7 @@ class Holding:
 
     def __init__(self, registration: Registration, timing: Timing) -> None:
         self.registration = registration
-        self.proceed_s = timing.proceed_s(registration.lease_s)
+        self.proceed_s = max(timing.proceed_s(registration.lease_s), registration.proceed_s)
         self.leases: deque[tuple[int, float]] = deque()
         """(after, granted at), both rising. Empty: no lease that this leader or one before it granted can be alive."""
         self.staged = 0

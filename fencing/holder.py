@@ -136,8 +136,8 @@ class Holder:
         self._welcomed = None
         self._renew_at = now
         chain = self._staging.begin_chain()
-        lease_s = self._timing.fence_s
-        return Hello(self._me, True, lease_s, self._state, chain, self.joined, self.staged, lv)
+        lease_s, proceed_s = self._timing.fence_s, self._timing.proceed_s()
+        return Hello(self._me, True, lease_s, self._state, chain, self.joined, self.staged, lv, proceed_s)
 
     def on_welcome(self, welcome: Welcome, now: float) -> Fenced | None:
         """The promise that answers it, unless it serves."""
@@ -234,7 +234,7 @@ class Holder:
         self._renew_at = now + self._timing.renew_every_s
         asks = self._staging.joined and self._state is not State.STOPPED
         t0 = self._lease.ask(now) if asks else now
-        return Renew(t0, self.staged, self._state, asks)
+        return Renew(t0, self.staged, self._state, asks, self._timing.fence_s, self._timing.proceed_s())
 
     def on_grant(self, grant: Grant, now: float) -> GrantVerdict:
         """The deadline may have moved, if this is ACCEPTED. A holder that has run out stays fenced all the same."""

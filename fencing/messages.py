@@ -33,6 +33,15 @@ def _check_time(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a time in seconds, it is {value}")
 
 
+def _check_lease(lease_s: float, proceed_s: float) -> None:
+    _check_time("lease_s", lease_s)
+    _check_time("proceed_s", proceed_s)
+    if lease_s <= 0:
+        raise ValueError(f"lease_s must be positive, it is {lease_s}")
+    if proceed_s < lease_s:
+        raise ValueError(f"proceed_s must be at least lease_s ({lease_s}), it is {proceed_s}")
+
+
 @dataclass(frozen=True, slots=True)
 class HolderId:
     """Who answers from a cache. `vault`: the id of its data folder; `incarnation`: grows with every start of the
@@ -47,7 +56,7 @@ class HolderId:
 class Hello:
     """The holder begins a connection. It is no promise, whatever `state` says: it may have lain somewhere until another
     leader reads it. `joined`: it takes stages from `staged` on; else it will join. `fences`: whether it knows leases at
-    all."""
+    all. `proceed_s`: for how long its leases have to be counted at least, as it knows its own clock."""
 
     holder: HolderId
     fences: bool
@@ -57,12 +66,11 @@ class Hello:
     joined: bool
     staged: int
     lv: int
+    proceed_s: float
 
     def __post_init__(self) -> None:
         _check_revisions(staged=self.staged, lv=self.lv)
-        _check_time("lease_s", self.lease_s)
-        if self.lease_s <= 0:
-            raise ValueError(f"lease_s must be positive, it is {self.lease_s}")
+        _check_lease(self.lease_s, self.proceed_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +86,22 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """A sign of life, an acknowledgement up to `staged`, and, if it `asks`, a request for a lease from `t0` on."""
+    """A sign of life, an acknowledgement up to `staged`, and, if it `asks`, a request for a lease from `t0` on.
+
+    `lease_s`, `proceed_s`: of that lease, so that nobody grants it who counts with less (`Registration.covers`).
+    """
 
     t0: float
     staged: int
     state: State
     asks: bool
+    lease_s: float
+    proceed_s: float
 
     def __post_init__(self) -> None:
         _check_revisions(staged=self.staged)
         _check_time("t0", self.t0)
+        _check_lease(self.lease_s, self.proceed_s)
 
 
 @dataclass(frozen=True, slots=True)

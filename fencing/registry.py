@@ -23,7 +23,7 @@ class Standing(enum.Enum):
 
     REGISTERED = "registered as it is"
     NEW = "not registered: replicate its registration, then register it"
-    OTHER = "registered with another vault, lease or capability: that has to be safe, then replaced"
+    OTHER = "registered with another vault, other times or capability: that has to be safe, then replaced"
     OLD_INCARNATION = "another process of this node has come since"
     NOT_LEADING = "this node does not lead"
 
@@ -157,4 +157,4 @@ class Registry:
 
 def registration_of(hello: Hello) -> Registration:
     """The record that this holder needs."""
-    return Registration(hello.holder.node, hello.holder.vault, hello.lease_s, hello.fences)
+    return Registration(hello.holder.node, hello.holder.vault, hello.lease_s, hello.fences, hello.proceed_s)

@@ -40,6 +40,7 @@ class NotGranted(enum.Enum):
     NO_QUORUM_LEASE = "the leader can't be sure that it still leads"
     NOT_REGISTERED = "the holder is not registered with this vault"
     LEAVING = "the holder is being taken out"
+    OTHER_TIMES = "the holder is registered with a shorter lease than it would hold: that is replaced first"
     OLD_INCARNATION = "another process of this node has come since"
     NOT_ASKED = "it did not ask for one"
 
@@ -175,6 +176,8 @@ class Releases:
             return NotGranted.NOT_ASKED
         if held.leaving:
             return NotGranted.LEAVING
+        if not held.registration.covers(renew):
+            return NotGranted.OTHER_TIMES
         if not quorum_lease:
             return NotGranted.NO_QUORUM_LEASE
         held.grant(renew.t0, now, self._strict_latest)

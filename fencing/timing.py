@@ -12,6 +12,11 @@ import math
 from dataclasses import dataclass, fields
 
 
+def remainder_s(lease_s: float, drift: float) -> float:
+    """What T_fence * (1 + 2 rho) lacks of the longest time that a lease can take, by the fastest clock."""
+    return lease_s * 2 * drift**2 / (1 - drift)
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """`fence_s`: T_fence, how long a lease lasts. `drift`: rho, by how much a clock may be faster or slower than true
@@ -39,9 +44,9 @@ class Timing:
             )
         if not 0 < self.recovery_retry_min_s <= self.recovery_retry_max_s:
             raise ValueError("recovery_retry_min_s must be positive and at most recovery_retry_max_s")
-        if self.margin_s < self.remainder_s(self.fence_s):
+        if self.margin_s < remainder_s(self.fence_s, self.drift):
             raise ValueError(
-                f"margin_s ({self.margin_s}) must be at least {self.remainder_s(self.fence_s):.6f} for fence_s "
+                f"margin_s ({self.margin_s}) must be at least {remainder_s(self.fence_s, self.drift):.6f} for fence_s "
                 f"{self.fence_s} and drift {self.drift}: raise margin_s, or shorten fence_s"
             )
 
@@ -49,12 +54,8 @@ class Timing:
     def renew_every_s(self) -> float:
         return self.fence_s / self.renewals_per_fence
 
-    def remainder_s(self, lease_s: float) -> float:
-        """What T_fence * (1 + 2 rho) lacks of the longest time that a lease can take, by the fastest clock."""
-        return lease_s * 2 * self.drift**2 / (1 - self.drift)
-
     def proceed_s(self, lease_s: float | None = None) -> float:
         """T_proceed: when a lease of this length (None: the own one) has certainly run out, counted by any clock from
         the moment at which it was granted."""
         length = self.fence_s if lease_s is None else lease_s
-        return length * (1 + 2 * self.drift) + max(self.margin_s, self.remainder_s(length))
+        return length * (1 + 2 * self.drift) + max(self.margin_s, remainder_s(length, self.drift))

@@ -11,14 +11,19 @@ somebody is, unless that is switched off in so many words.
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fencing.timing import Timing as Fences
+from fencing.timing import remainder_s
 from node.address import Address, bracketed
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 GIB = 1 << 30
+RENEWAL_S_MIN = 0.05
+"""Between two renewals of a lease: a node looks what is due every 0.02 s."""
 AUTHORIZATION = ("auto", "on", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -69,6 +74,40 @@ class Timing:
                 f"election-max-ms: {self.election_max_ms} is too near to election-min-ms {self.election_min_ms}, so "
                 f"candidates would collide; give at least {int(self.election_min_ms * 1.2)}"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class FenceTimes:
+    """Of the leases by which this node serves reads from its vault (`fencing.timing.Timing`). `drift`: by how much its
+    clock may be faster or slower than true time, as a fraction.
+
+    Other nodes may have other times: each is counted with its own, and with those of the leader where they are longer.
+    """
+
+    lease_s: float = 3.0
+    renewals: int = 5
+    drift: float = 0.01
+    margin_s: float = 0.25
+
+    def __post_init__(self) -> None:
+        _between("fence-s", self.lease_s, 0.2, 3600)
+        _between("fence-renewals", self.renewals, 2, 100)
+        _between("fence-drift", self.drift, 0, 0.4)
+        _between("fence-margin-s", self.margin_s, 0, 600)
+        if self.lease_s / self.renewals < RENEWAL_S_MIN:
+            raise ConfigError(
+                f"fence-renewals: {self.renewals} in {self.lease_s} s is more often than every {RENEWAL_S_MIN} s; give "
+                f"at most {int(self.lease_s / RENEWAL_S_MIN)}, or a longer fence-s"
+            )
+        least_s = remainder_s(self.lease_s, self.drift)
+        if self.margin_s < least_s:
+            raise ConfigError(
+                f"fence-margin-s: {self.margin_s} does not cover what a drift of {self.drift} makes of a lease of "
+                f"{self.lease_s} s; give at least {math.ceil(least_s * 1e6) / 1e6:.6f}"
+            )
+
+    def timing(self) -> Fences:
+        return Fences(self.lease_s, self.drift, self.margin_s, self.renewals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +215,7 @@ class NodeConfig:
     authorization: str = "auto"
     root_password_file: Path | None = None
     timing: Timing = field(default_factory=Timing)
+    fencing: FenceTimes = field(default_factory=FenceTimes)
     peers: PeerConnections = field(default_factory=PeerConnections)
     retention: Retention = field(default_factory=Retention)
     limits: StoreLimits = field(default_factory=StoreLimits)

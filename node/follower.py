@@ -10,7 +10,6 @@ import contextlib
 import logging
 from typing import Any
 
-from fencing.timing import Timing as Fences
 from node.authorization.remote_rows import RemoteRows
 from node.authorization.rows import FencedRows
 from node.authorization.wiring import authorizer_of, proof_of
@@ -80,7 +79,7 @@ class FollowerNode:
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
         scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
         self.fencing = HolderPart(
-            config.id, self.keeper, FollowerRoute(physical), self._clock, Fences(), self._incarnation,
+            config.id, self.keeper, FollowerRoute(physical), self._clock, config.fencing.timing(), self._incarnation,
             ask=asks_a_member(self._door.ask),
         )  # fmt: skip
         self.fencing.shown = proof_of(config)

@@ -16,6 +16,7 @@ from node.config import (
     AUTHORIZATION,
     LOG_LEVELS,
     ConfigError,
+    FenceTimes,
     InitialMember,
     NodeConfig,
     PeerConnections,
@@ -146,6 +147,10 @@ OPTIONS = (
     Option("election-min-ms", "election_min_ms", read_int, "Shortest silence before an election.", Timing),
     Option("election-max-ms", "election_max_ms", read_int, "Longest silence before an election.", Timing),
     Option("request-deadline-s", "request_deadline_s", read_float, "Longest time a request may take.", Timing),
+    Option("fence-s", "lease_s", read_float, "How long a lease for reads of the vault lasts (T_fence).", FenceTimes),
+    Option("fence-renewals", "renewals", read_int, "How often a lease is renewed in that time.", FenceTimes),
+    Option("fence-drift", "drift", read_float, "How wrong the clock may be, as a fraction.", FenceTimes),
+    Option("fence-margin-s", "margin_s", read_float, "Added to the time after which a lease is over.", FenceTimes),
     Option("peer-handshake-timeout-s", "handshake_timeout_s", read_float, "Time to greet a node.", PeerConnections),
     Option("peer-idle-timeout-s", "idle_timeout_s", read_float, "Silence that breaks a connection.", PeerConnections),
     Option("peer-ping-s", "ping_s", read_float, "Time between pings of a connection between nodes.", PeerConnections),
@@ -162,7 +167,13 @@ OPTIONS = (
     Option("quota-bytes", "quota_bytes", read_bytes, "Size of the store at which writes are refused.", StoreLimits),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
-GROUPS: dict[type, str] = {Timing: "timing", PeerConnections: "peers", Retention: "retention", StoreLimits: "limits"}
+GROUPS: dict[type, str] = {
+    Timing: "timing",
+    FenceTimes: "fencing",
+    PeerConnections: "peers",
+    Retention: "retention",
+    StoreLimits: "limits",
+}
 
 
 def node_config(given: Mapping[str, Given]) -> NodeConfig:

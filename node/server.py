@@ -12,7 +12,6 @@ import logging
 import sys
 from collections.abc import Iterator
 
-from fencing.timing import Timing as Fences
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
 from node.authorization.bootstrap import have_a_user, password_in
@@ -102,7 +101,8 @@ class Node:
             beside,
             local=local_configuration(config),
         )
-        self.fencing = MemberFencing(config.id, self.service, self.group, self.keeper, self._clock, Fences())
+        times = config.fencing.timing()
+        self.fencing = MemberFencing(config.id, self.service, self.group, self.keeper, self._clock, times)
         self.fencing.part.shown = proof_of(config)
         self.catalog.releases.released = self.fencing.until_released
         self.catalog.releases.waiting_for = self.fencing.waiting_for

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fencing.messages import (
     Elsewhere,
@@ -45,6 +45,8 @@ LEASE_LOOK_S = 0.02
 """How often it is looked whether the quorum lease holds again, while holders wait for a grant."""
 RENEW_AGE_S = 1.0
 """A request for a lease that is older than that is not answered any more: the next one is on its way."""
+SOON = (NotGranted.NO_QUORUM_LEASE, NotGranted.NOT_REGISTERED, NotGranted.OTHER_TIMES)
+"""Why a request waits a moment instead of being dropped."""
 
 
 @dataclass(eq=False, slots=True)
@@ -85,6 +87,7 @@ class Grantor:
         on_failed: Callable[[Exception], None],
     ) -> None:
         self._on_failed = on_failed
+        self.timing = timing
         self.core = Releases(timing)
         self.log = log_
         self._now, self._lease_holds, self._leader_address = now, lease_holds, leader_address
@@ -273,7 +276,7 @@ class Grantor:
                 connection.owed = None
                 continue
             if not self._is_active(holder.node, holder.incarnation):
-                renew = Renew(renew.t0, renew.staged, renew.state, False)
+                renew = replace(renew, asks=False)
             answer = self.core.renew(holder, renew, now, quorum_lease=self._lease_holds())
             if isinstance(answer, Grant):
                 connection.owed = None
@@ -281,7 +284,7 @@ class Grantor:
                 connection.send(answer)
             else:
                 self.not_granted[answer.name.lower()] = self.not_granted.get(answer.name.lower(), 0) + 1
-                if answer not in (NotGranted.NO_QUORUM_LEASE, NotGranted.NOT_REGISTERED):
+                if answer not in SOON:
                     connection.owed = None
 
     def _release_all(self, released: int) -> None:

@@ -61,6 +61,13 @@ class MemberFencing:
         self._service, self._group, self._clock = service, group, clock
         store = service.store
         self.timing = timing
+        if timing.proceed_s() > service.deadline_s:
+            log.warning(
+                "a strict write may wait %.2f s for a node that does not answer, and requests end after %.2f s: raise "
+                "--request-deadline-s, or lower --fence-s",
+                timing.proceed_s(),
+                service.deadline_s,
+            )
         self.log = StrictLog(store.body, lambda: regions_of(store), store.revision)
         self.released = Released(self.log, clock.now)
         self.active = ActiveNodes(store.system)

@@ -1,8 +1,9 @@
 """Who holds leases, remembered by the cluster: a system record for each holder, written before its first grant (F3).
 
-`holder/<node>` holds vault, lease and whether it fences; empty: nobody is registered under that name. Whoever comes to
-lead waits for all of them, also for those that the leader before it had granted something a moment ago. What takes a
-holder out holds only while the leader that decided it still leads: the record names its term.
+`holder/<node>` holds vault, lease, whether it fences, and for how long its leases are counted; empty: nobody is
+registered under that name. Whoever comes to lead waits for all of them, also for those that the leader before it had
+granted something a moment ago. What takes a holder out holds only while the leader that decided it still leads: the
+record names its term.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import msgpack
 
 from fencing.messages import Hello
+from fencing.registry import registration_of as registration_of_hello
 from fencing.release import Registration, Releases, Standing
 from metastore.codec import decode_result, encode_command
 from metastore.errors import StoreCorrupt, SystemConflict
@@ -45,8 +47,9 @@ def registrations(records: SystemRecords) -> list[Registration]:
 
 def registration_of(node: str, value: bytes) -> Registration:
     try:
-        vault, lease_s, fences = msgpack.unpackb(value)
-        return Registration(str(vault) and node, str(vault), float(lease_s), bool(fences))
+        vault, lease_s, fences, *rest = msgpack.unpackb(value)
+        (proceed_s,) = rest or (0.0,)
+        return Registration(str(vault) and node, str(vault), float(lease_s), bool(fences), float(proceed_s))
     except (ValueError, TypeError, msgpack.UnpackException):
         raise StoreCorrupt(
             f"the record of holder {node} can't be read: {value[:64]!r}. A newer version may have written it: start "
@@ -55,7 +58,8 @@ def registration_of(node: str, value: bytes) -> Registration:
 
 
 def value_of(registration: Registration) -> bytes:
-    packed: bytes = msgpack.packb([registration.vault, registration.lease_s, registration.fences])
+    record = [registration.vault, registration.lease_s, registration.fences, registration.proceed_s]
+    packed: bytes = msgpack.packb(record)
     return packed
 
 
@@ -117,10 +121,16 @@ class Registry:
             return
         if standing is Standing.OTHER and not core.registry.leave(who.node, self._now()).now:
             return
-        registration, term = Registration(who.node, who.vault, hello.lease_s, hello.fences), core.term
+        registration, term = registration_of_hello(hello), core.term
         if await self._write(who.node, value_of(registration), term) and core.leads and core.term == term:
             core.registry.register(registration, self._now())
             log.info("%s is registered as a holder, lease %.3f s", who.node, hello.lease_s)
+            if hello.proceed_s > self._grantor.timing.proceed_s():
+                log.warning(
+                    "strict writes wait up to %.2f s for %s when it does not answer, and %.2f s for a node with the "
+                    "times of this one: give all nodes the same --fence-s, --fence-drift and --fence-margin-s",
+                    hello.proceed_s, who.node, self._grantor.timing.proceed_s(),
+                )  # fmt: skip
             self._grantor.registered(hello)
 
     async def _tidy(self, core: Releases) -> None:

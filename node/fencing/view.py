@@ -82,7 +82,8 @@ def leader_view(core: Releases, now: float) -> dict[str, Any]:
 
 
 def holder_view(held: Holding, strict_latest: int, now: float) -> dict[str, Any]:
-    """`until_ms`: for how long it may still serve by the leases that it was granted; null: nobody can say."""
+    """`proceed_ms`: for how long after a grant a strict change waits for it at most. `until_ms`: for how long it may
+    still serve by the leases that it was granted; null: nobody can say."""
     safe_at = held.safe_at(now)
     return {
         "node": held.registration.node,
@@ -90,6 +91,7 @@ def holder_view(held: Holding, strict_latest: int, now: float) -> dict[str, Any]
         "vault": held.registration.vault,
         "fences": held.registration.fences,
         "lease_ms": millis(held.registration.lease_s),
+        "proceed_ms": millis(held.proceed_s),
         "leaving": held.leaving,
         "staged": held.staged,
         "behind": max(0, strict_latest - held.staged),

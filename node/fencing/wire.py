@@ -51,14 +51,14 @@ def _hello(message: Hello) -> list[Any]:
     who = message.holder
     return [
         HELLO, who.node, who.vault, who.incarnation, message.fences, message.lease_s, message.state.value,
-        message.chain, message.joined, message.staged, message.lv,
+        message.chain, message.joined, message.staged, message.lv, message.proceed_s,
     ]  # fmt: skip
 
 
 _PACK: dict[type, Callable[[Any], list[Any]]] = {
     Hello: _hello,
     Join: lambda m: [JOIN, m.chain, m.lv],
-    Renew: lambda m: [RENEW, m.t0, m.staged, m.state.value, m.asks],
+    Renew: lambda m: [RENEW, m.t0, m.staged, m.state.value, m.asks, m.lease_s, m.proceed_s],
     Staged: lambda m: [STAGED, m.upto],
     Fenced: lambda m: [FENCED, m.term, m.at],
     Welcome: lambda m: [WELCOME, m.term, m.lm, m.released],
@@ -123,13 +123,16 @@ _MAYBE_INT, _MAYBE_TEXT = (int, type(None)), (str, type(None))
 
 _SHAPES: dict[int, tuple[tuple[Any, ...], Callable[..., Message]]] = {
     HELLO: (
-        (_TEXT, _TEXT, _INT, _FLAG, _FLOAT, _TEXT, _INT, _FLAG, _INT, _INT),
-        lambda node, vault, incarnation, fences, lease_s, state, chain, joined, staged, lv: Hello(
-            HolderId(node, vault, incarnation), fences, lease_s, State(state), chain, joined, staged, lv
+        (_TEXT, _TEXT, _INT, _FLAG, _FLOAT, _TEXT, _INT, _FLAG, _INT, _INT, _FLOAT),
+        lambda node, vault, incarnation, fences, lease_s, state, chain, joined, staged, lv, proceed_s: Hello(
+            HolderId(node, vault, incarnation), fences, lease_s, State(state), chain, joined, staged, lv, proceed_s
         ),
     ),
     JOIN: ((_INT, _INT), Join),
-    RENEW: ((_FLOAT, _INT, _TEXT, _FLAG), lambda t0, staged, state, asks: Renew(t0, staged, State(state), asks)),
+    RENEW: (
+        (_FLOAT, _INT, _TEXT, _FLAG, _FLOAT, _FLOAT),
+        lambda t0, staged, state, asks, lease_s, proceed_s: Renew(t0, staged, State(state), asks, lease_s, proceed_s),
+    ),
     STAGED: ((_INT,), Staged),
     FENCED: ((_INT, _FLOAT), Fenced),
     WELCOME: ((_INT, _INT, _MAYBE_INT), Welcome),

@@ -115,6 +115,34 @@ async def test_when_the_leader_is_killed_its_successor_releases_after_t_proceed_
     history.check()
 
 
+async def test_a_node_with_longer_leases_than_the_others_is_waited_for_until_they_are_over(
+    new_cluster: NewCluster,
+) -> None:
+    """It comes back with another T_fence, is registered anew, and then killed: nobody is told old values meanwhile."""
+    cluster = new_cluster(fence_s="1")
+    cluster.start()
+    await cluster.ready()
+    await serving(cluster.nodes)
+    await make_strict(cluster.nodes[0])
+    leader, (victim, other) = await cluster.leader(), await cluster.followers()
+    async with History(cluster, cluster.nodes, lambda: other) as history:
+        await history.longest_stall(victim.stop)
+        victim.options["fence_s"] = "2.5"
+        victim.start()
+        await cluster.ready()
+        await serving([victim])
+        holders = ((await leader.get("/v1/fencing") or {})["leader"] or {})["holders"]
+        times = {each["node"]: (each["lease_ms"], each["proceed_ms"]) for each in holders}
+        assert times == {leader.id: (1000, 1270), other.id: (1000, 1270), victim.id: (2500, 2800)}
+
+        async def kill() -> None:
+            victim.kill()
+
+        assert await history.longest_stall(kill) < 2.8 + 0.5
+        assert not history.failures
+    history.check()
+
+
 async def test_fenced_reads_over_http_and_who_is_asked_for_what_is_not_there(new_cluster: NewCluster) -> None:
     cluster = await started(new_cluster)
     for number, node in enumerate(cluster.nodes):

@@ -9,7 +9,7 @@ ME = HolderId("n1", "v", 1)
 
 
 def hello(*, joined: bool, staged: int = 0, lv: int = 0) -> Hello:
-    return Hello(ME, True, 3.0, State.ACTIVE if joined else State.FENCED, 10, joined, staged, lv)
+    return Hello(ME, True, 3.0, State.ACTIVE if joined else State.FENCED, 10, joined, staged, lv, 3.31)
 
 
 def test_who_takes_stages_goes_on_where_it_is() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fencing.errors import InvariantBroken, NotLeading
+from fencing.grants import Holding
 from fencing.messages import Fenced, Grant, HolderId, Renew, State
 from fencing.registry import Standing
 from fencing.release import NotGranted, Registration, Releases
+from fencing.timing import Timing
 from fencing.verdict import Judgement, Outcome
 from tests.support.fencing_pair import T_FENCE, T_PROCEED, TIMING, Pair
 
@@ -103,7 +105,9 @@ def test_a_hello_is_no_promise() -> None:
 def test_one_without_the_capability_is_never_judged_fenced() -> None:
     """F6: the strict rule applies to it alone, and the change stays pending (F8)."""
     leader = Releases(TIMING)
-    leader.begin_term(1, 0.0, [Registration("old", "v", 3.0, fences=False), Registration("new", "w", 3.0)], 0)
+    leader.begin_term(
+        1, 0.0, [Registration("old", "v", 3.0, fences=False), Registration("new", "w", 3.0, proceed_s=3.31)], 0
+    )
     leader.committed(1, 1.0, (1, 1))
     verdict = leader.verdict(2.0)
     assert verdict is not None
@@ -114,7 +118,10 @@ def test_one_without_the_capability_is_never_judged_fenced() -> None:
     assert verdict.outcome is Outcome.FAIL
     assert verdict.reasons[0].startswith("old does not know leases and has not acknowledged revision 1")
     holder = HolderId("old", "v", 1)
-    assert leader.renew(holder, Renew(5.0, 0, State.ACTIVE, True), 5.0, quorum_lease=True) is NotGranted.NOT_ASKED
+    assert (
+        leader.renew(holder, Renew(5.0, 0, State.ACTIVE, True, 3.0, 3.31), 5.0, quorum_lease=True)
+        is NotGranted.NOT_ASKED
+    )
     assert not leader.fenced(holder, Fenced(1, 5.0), 5.0)
     assert leader.advance(1e6) is None
     leader.staged(holder, 1, 1e6)
@@ -141,7 +148,7 @@ def test_one_never_contacted_is_waited_for_once_from_the_beginning_of_the_term()
 def test_one_that_was_registered_and_granted_nothing_yet_costs_no_wait() -> None:
     pair = Pair("n1")
     pair.serve()
-    pair.leader.registry.register(Registration("n2", "n2-v", T_FENCE), pair.now)
+    pair.leader.registry.register(Registration("n2", "n2-v", T_FENCE, proceed_s=T_PROCEED), pair.now)
     pair.write()
     pair.stage("n1")
     assert pair.release() == 1
@@ -357,12 +364,47 @@ def test_another_vault_under_the_same_name_waits_for_the_readers_of_the_first() 
 def test_a_node_with_longer_leases_is_registered_anew_and_waited_for_longer() -> None:
     pair = Pair("n1")
     pair.serve()
-    pair.leader.registry.register(Registration("n2", "v", 30.0), pair.now)
-    renew = Renew(pair.now, 0, State.ACTIVE, True)
+    pair.leader.registry.register(Registration("n2", "v", 30.0, proceed_s=TIMING.proceed_s(30.0)), pair.now)
+    renew = Renew(pair.now, 0, State.ACTIVE, True, 3.0, 3.31)
     assert isinstance(pair.leader.renew(HolderId("n2", "v", 1), renew, pair.now, quorum_lease=True), Grant)
     pair.write()
     pair.stage("n1")
     assert pair.leader.next_time(pair.now) == pytest.approx(pair.now + TIMING.proceed_s(30.0))
+
+
+LONGER = Timing(fence_s=10.0, drift=0.05, margin_s=0.25)
+
+
+def test_a_node_that_comes_back_with_longer_leases_is_granted_none_before_everybody_counts_with_them() -> None:
+    """A leader that granted by the record of the process before would take the lease for over, and it is not."""
+    pair = Pair("n1")
+    pair.serve()
+    pair.timing = LONGER
+    pair.holders["n1"] = pair.process("n1", 2)
+    pair.sessions.clear()
+    hello = pair.connect("n1")
+    assert pair.leader.registry.standing(hello) is Standing.OTHER
+    pair.join("n1")
+    pair.stage("n1")
+    pair.now += 0.001
+    renew = pair.holders["n1"].renew(pair.now)
+    granted = pair.leader.renew(pair.holders["n1"].me, renew, pair.now, quorum_lease=True)
+    assert granted is NotGranted.OTHER_TIMES
+    assert pair.leader.registry.leave("n1", pair.now).now
+    pair.register(hello)
+    pair.serve()
+    pair.write()
+    assert pair.leader.next_time(pair.now) == pytest.approx(pair.now + LONGER.proceed_s(), abs=0.01)
+
+
+def test_a_leader_counts_with_the_longer_of_its_own_times_and_those_of_the_holder() -> None:
+    """Also one that knows a worse bound for clocks than the holder does, or the other way round."""
+    bad_clock, good_clock = Timing(drift=0.1, margin_s=0.25), Timing(drift=0.0, margin_s=0.25)
+    for leader, holder in ((bad_clock, good_clock), (good_clock, bad_clock)):
+        held = Holding(Registration("n1", "v", holder.fence_s, proceed_s=holder.proceed_s()), leader)
+        assert held.proceed_s == bad_clock.proceed_s()
+    shorter = Holding(Registration("n1", "v", 1.0, proceed_s=1.25), good_clock)
+    assert shorter.proceed_s == 1.25, "and not with the length of its own leases"
 
 
 def test_a_process_of_before_is_told_apart() -> None:
@@ -379,7 +421,7 @@ def test_a_process_of_before_is_told_apart() -> None:
 
 def test_who_is_not_registered_is_granted_nothing() -> None:
     pair = Pair("n1")
-    renew = Renew(1.0, 0, State.ACTIVE, True)
+    renew = Renew(1.0, 0, State.ACTIVE, True, 3.0, 3.31)
     for stranger in (HolderId("n9", "v", 1), HolderId("n1", "other-v", 1)):
         assert pair.leader.renew(stranger, renew, pair.now, quorum_lease=True) is NotGranted.NOT_REGISTERED
 
@@ -395,7 +437,7 @@ def test_an_acknowledgement_of_what_is_not_committed_counts_up_to_lm() -> None:
 def test_who_does_not_lead_does_nothing() -> None:
     releases = Releases(TIMING)
     holder = HolderId("n1", "v", 1)
-    renew = Renew(1.0, 0, State.ACTIVE, True)
+    renew = Renew(1.0, 0, State.ACTIVE, True, 3.0, 3.31)
     assert releases.renew(holder, renew, 1.0, quorum_lease=True) is NotGranted.NOT_LEADING
     assert (releases.rr, releases.advance(1.0), releases.next_time(1.0), releases.verdict(1.0)) == (None,) * 4
     with pytest.raises(NotLeading):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fencing.timing import Timing as Fences
 from node.address import Address, AddressError
-from node.config import ConfigError, InitialMember, NodeConfig, Retention, StoreLimits, Timing
+from node.config import ConfigError, FenceTimes, InitialMember, NodeConfig, Retention, StoreLimits, Timing
 from node.config_sources import load_node_config
 from node.machine import transport_limits
 from node.options import OPTIONS, read_bytes
@@ -31,6 +32,8 @@ def load(file: Path | None = None, environ: dict[str, str] | None = None, **opti
 def test_the_defaults_are_those_of_the_design() -> None:
     config = load()
     assert config.timing == Timing(heartbeat_ms=100, election_min_ms=1000, election_max_ms=1500, request_deadline_s=5)
+    assert config.fencing == FenceTimes(lease_s=3, renewals=5, drift=0.01, margin_s=0.25)
+    assert config.fencing.timing() == Fences()
     assert config.retention == Retention(seconds=3600, revisions=100_000, log_entries=10_000)
     assert config.limits == StoreLimits(4096, 1 << 20, 2 << 20, 1024, 8 << 30)
     assert config.http == Address("127.0.0.1", 7401)
@@ -43,6 +46,33 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
     environ = {"PALISADE_HEARTBEAT_MS": "30", "PALISADE_RETENTION_S": "70"}
     config = load(file, environ, heartbeat_ms="40")
     assert (config.timing.heartbeat_ms, config.retention.seconds, config.limits.quota_bytes) == (40, 70, 1 << 30)
+
+
+def test_the_times_of_fencing_are_options(tmp_path: Path) -> None:
+    """design.md, "Revision-bound leases": "all configurable"."""
+    file = tmp_path / "palisade.toml"
+    file.write_text("fence-s = 1.5\nfence-drift = 0.02\n")
+    timing = load(file, {"PALISADE_FENCE_RENEWALS": "6"}, fence_margin_s="0.5").fencing.timing()
+    assert timing == Fences(fence_s=1.5, drift=0.02, margin_s=0.5, renewals_per_fence=6)
+    assert timing.proceed_s() == pytest.approx(1.5 * 1.04 + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"fence_s": "0"}, r"fence-s: 0.0 is out of range; give a value from 0.2 to 3600"),
+        ({"fence_s": "nan"}, "fence-s: nan is out of range"),
+        ({"fence_s": "soon"}, "fence-s: 'soon' .* is not a number"),
+        ({"fence_renewals": "1"}, "fence-renewals: 1 is out of range"),
+        ({"fence_s": "0.5", "fence_renewals": "20"}, "more often than every 0.05 s; give at most 10"),
+        ({"fence_drift": "0.5"}, "fence-drift: 0.5 is out of range"),
+        ({"fence_margin_s": "-1"}, "fence-margin-s: -1.0 is out of range"),
+        ({"fence_margin_s": "0.0001"}, "fence-margin-s: 0.0001 does not cover .* give at least 0.000607"),
+    ],
+)
+def test_times_of_fencing_that_can_not_work_are_refused(options: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load(**options)
 
 
 def test_variables_that_are_no_options_are_left_alone() -> None:

@@ -18,7 +18,7 @@ from fencing.registry import Registry, Standing
 from fencing.release import NotGranted, Releases
 from fencing.staging import Mark, Odd, Staging
 from fencing.timing import Timing
-from tests.support.fencing_parts import Scope
+from tests.support.fencing_parts import TIMING, Scope
 
 
 class LeaseHolder(Holder):
@@ -202,6 +202,44 @@ class OldPromise(Releases):
         return super().fenced(holder, replace(fenced, at=1e9), now)
 
 
+class AnyTimes(Releases):
+    """times_of_before: it grants by the record of a process that had shorter leases."""
+
+    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> Grant | NotGranted:
+        held = self._registry.find(holder)
+        if held is not None:
+            of = held.registration
+            renew = replace(renew, lease_s=min(renew.lease_s, of.lease_s), proceed_s=min(renew.proceed_s, of.proceed_s))
+        return super().renew(holder, renew, now, quorum_lease=quorum_lease)
+
+
+class OwnTimes(Registry):
+    """leaders_own_times: it counts with what it was told itself, whatever the holder needs."""
+
+    def begin(self, registered: Iterable[Registration], now: float) -> None:
+        super().begin(registered, now)
+        for held in self:
+            held.proceed_s = self._timing.proceed_s()
+
+    def register(self, registration: Registration, now: float) -> None:
+        super().register(registration, now)
+        self._by_node[registration.node].proceed_s = self._timing.proceed_s()
+
+
+class OwnDrift(OwnTimes):
+    """leaders_own_drift: it knows how long the leases are, and not that the clocks of holders may be worse."""
+
+    def begin(self, registered: Iterable[Registration], now: float) -> None:
+        super().begin(registered, now)
+        for held in self:
+            held.proceed_s = self._timing.proceed_s(held.registration.lease_s)
+
+    def register(self, registration: Registration, now: float) -> None:
+        super().register(registration, now)
+        held = self._by_node[registration.node]
+        held.proceed_s = self._timing.proceed_s(registration.lease_s)
+
+
 class HelloIsPromise(Releases):
     """hello_is_promise: a Hello of one that serves nothing counts as a promise."""
 
@@ -217,11 +255,15 @@ PATIENT = Timing(fence_s=2.0, drift=0.0, margin_s=1e6)
 """Nobody is ever judged fenced by time."""
 DRIFT = Timing(fence_s=2.0, drift=0.1, margin_s=2.0 * 2 * 0.1**2 / 0.9)
 
+LONG = Timing(fence_s=4.0, drift=0.0, margin_s=0.0)
+
 PLAIN = Scope()
 DRIFTING = replace(
     PLAIN, timing=DRIFT, rates=(0.9, 1.0, 1.1), leader_rates=(1.1, 1.0, 0.9), tick_s=0.2, ticks=30, weights={"tick": 5}
 )
 """Clocks as fast and as slow as the bound allows, and the least margin."""
+SLOW = replace(DRIFTING, timing=TIMING, timings=(DRIFT,), rates=(0.9,), leader_rates=(1.0,))
+"""Only the holders know that their clocks are bad."""
 DEAF = replace(
     PLAIN, timing=PATIENT, asks_quorum=False, powers=False, holders=1, weights={"depose": 0, "hello": 2, "elect": 3}
 )
@@ -242,13 +284,23 @@ JOINS = {
 }  # fmt: skip
 JOINING = replace(PLAIN, revisions=6, moves=JOINS)
 """Holders join while changes go on."""
+TIMES = {
+    "probe": 2, "tick": 3, "renew": 1, "deliver": 6, "lose": 1, "reboot": 0.3, "stage": 2, "mark": 2, "join": 2,
+    "listen": 2, "activate": 3, "register": 0.5, "apply": 1, "calm": 0.3, "release": 1, "quorum": 1, "succeed": 0.2,
+}  # fmt: skip
+UNLIKE = replace(ALONE, weights={}, timings=(LONG, TIMING), ticks=20, moves=TIMES)
+"""A holder that is started again and again, with longer or shorter leases than the leader has been told."""
 GRANT_HELD = ("renew", "deliver", "hold", "power", "start")
 PROMISE_HELD = ("reboot", "deliver", "deliver", "hold")
 STAGES_HELD = ("commit", "learn", "stage", "stage", "commit", "learn", "stage", "stage", "hold", "hold")
+RETIMED = (
+    "reboot", "deliver", "deliver", "deliver", "join", "deliver", "stage", "deliver", "mark", "deliver", "listen",
+    "renew", "deliver", "deliver", "activate",
+)  # fmt: skip
 JOINED = ("reboot", "deliver", "deliver", "deliver", "join", "deliver", "stage", "deliver", "mark")
 BASES = {
     "plain": PLAIN, "drifting": DRIFTING, "deaf": DEAF, "alone": ALONE, "three": THREE, "returning": RETURNING,
-    "joining": JOINING,
+    "joining": JOINING, "unlike": UNLIKE, "slow": SLOW,
 }  # fmt: skip
 
 FAULTS = {
@@ -263,6 +315,9 @@ FAULTS = {
     "unnoted_grant": replace(PLAIN, releases=Unnoted),
     "stale_term": replace(DEAF, holder=AnyTermHolder),
     "drift_beyond_the_bound": replace(DRIFTING, rates=(0.7, 1.0, 1.3), leader_rates=(1.3, 1.0, 0.7)),
+    "times_of_before": replace(UNLIKE, prelude=RETIMED, releases=AnyTimes),
+    "leaders_own_times": replace(UNLIKE, registry=OwnTimes),
+    "leaders_own_drift": replace(SLOW, registry=OwnDrift),
     "ghost": replace(PLAIN, registry=ByName, weights={"replace": 10}),
     "name_taken_over_at_once": replace(
         ALONE, checks_vault=False, leader_nodes=2, weights={"replace": 10, "register": 3, "elect": 3}

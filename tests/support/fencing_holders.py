@@ -120,9 +120,10 @@ class HolderMoves(Parts):
         process.incarnation = self.incarnations
         if self.scope.fences_at_start:
             process.vault.active = False
-        process.holder = self.scope.holder(
-            process.id, self.scope.timing, self._clock_of(number), term=process.vault.term
+        timing = (
+            self.scope.timings[self.incarnations % len(self.scope.timings)] if self.scope.timings else self.scope.timing
         )
+        process.holder = self.scope.holder(process.id, timing, self._clock_of(number), term=process.vault.term)
 
     def can_kill(self) -> list[Any]:
         return self._alive(lambda _h, _p: True) if self.scope.crashes else []

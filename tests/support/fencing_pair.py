@@ -26,7 +26,9 @@ class Pair:
         self.term = term
         self.leader = Releases(timing)
         self.holders = {name: self.process(name, 1) for name in names}
-        self.registered = {name: Registration(name, f"{name}-v", timing.fence_s) for name in names}
+        self.registered = {
+            name: Registration(name, f"{name}-v", timing.fence_s, proceed_s=timing.proceed_s()) for name in names
+        }
         self.sessions: dict[str, Session] = {}
         self.leader.begin_term(term, now, self.registered.values(), lm)
 

@@ -39,6 +39,8 @@ class Scope:
     processes: int = 4
     quorum_s: float = 1.0
     timing: Timing = TIMING
+    timings: tuple[Timing, ...] = ()
+    """Of the holders, if those are others than the leaders': each process that starts has the next one."""
     rates: tuple[float, ...] = (1.0,)
     """Of the holders' clocks."""
     leader_rates: tuple[float, ...] = (1.0,)

@@ -35,8 +35,9 @@ class World(HolderMoves):
         for number in range(scope.holders):
             name = f"n{number}"
             vault = Vault(f"{name}-v0")
-            self.registered[name] = Registration(name, vault.name, scope.timing.fence_s)
             self._new_process(name, vault)
+            timing = self.processes[-1].holder._timing  # type: ignore[union-attr]
+            self.registered[name] = Registration(name, vault.name, timing.fence_s, proceed_s=timing.proceed_s())
         self.elect(None)
 
     # What may happen: each move has its options, and what it does with one of them
@@ -268,11 +269,11 @@ class World(HolderMoves):
         match what:
             case Hello():
                 standing = releases.hello(what, now)
-                if standing is Standing.REGISTERED:
+                if standing in (Standing.NEW, Standing.OTHER):
+                    leader.wanted[process] = what
+                if standing in (Standing.NEW, Standing.OTHER, Standing.REGISTERED):
                     leader.sessions[process] = self.scope.session(what)
                     self._send(("H", node, process, Welcome(leader.term, releases.lm, releases.rr)))
-                elif standing in (Standing.NEW, Standing.OTHER):
-                    leader.wanted[process] = what
             case Join():
                 if process in leader.sessions:
                     leader.sessions[process].on_join(what)

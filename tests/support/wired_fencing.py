@@ -154,8 +154,10 @@ class World:
         self.leader.call(self._begin)
 
     def _begin(self) -> None:
-        lease_s = self.timing.fence_s
-        self.grantor.begin_term(1, [Registration(node.name, node.name, lease_s) for node in self.nodes])
+        lease_s, proceed_s = self.timing.fence_s, self.timing.proceed_s()
+        self.grantor.begin_term(
+            1, [Registration(node.name, node.name, lease_s, proceed_s=proceed_s) for node in self.nodes]
+        )
         self._apply(Put(region_key("s"), pack_region(Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED))))
 
     def _applied(self, changed: Any, before: int) -> None:

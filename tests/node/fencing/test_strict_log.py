@@ -204,10 +204,10 @@ def test_a_version_that_another_one_of_its_entry_replaced_is_not_released_before
     assert batch.strict == (before + 1, before + 2)
     assert world.log.point == before
     releases = Releases(Timing())
-    releases.begin_term(1, 0.0, [Registration("n1", "v", 3.0)], before)
+    releases.begin_term(1, 0.0, [Registration("n1", "v", 3.0, proceed_s=3.31)], before)
     releases.staged(HolderId("n1", "v", 1), before, 0.0)
     assert releases.advance(0.0) == before
-    renew = Renew(0.0, before, State.ACTIVE, True)
+    renew = Renew(0.0, before, State.ACTIVE, True, 3.0, 3.31)
     assert isinstance(releases.renew(HolderId("n1", "v", 1), renew, 0.0, quorum_lease=True), Grant)
     releases.committed(batch.upto, 0.0, batch.strict)
     assert not releases.visible(before + 1)

@@ -27,9 +27,9 @@ from fencing.messages import (
 from node.fencing.wire import BadMessage, Frames, Message, pack, unpack
 
 MESSAGES: list[Message] = [
-    Hello(HolderId("n1", "v", 3), True, 3.0, State.ACTIVE, 2, True, 17, 20),
+    Hello(HolderId("n1", "v", 3), True, 3.0, State.ACTIVE, 2, True, 17, 20, 3.31),
     Join(2, 20),
-    Renew(12.5, 17, State.RECOVERING, True),
+    Renew(12.5, 17, State.RECOVERING, True, 3.0, 3.31),
     Staged(18),
     Fenced(4, 13.5),
     Welcome(4, 30, None),
