@@ -32,6 +32,8 @@ from vault.vault import Vault
 
 log = logging.getLogger(__name__)
 
+CALM_S = 0.25
+"""A machine that was suspended counts by another clock than the one that wakes it up: so it looks that often."""
 BEHIND_S = 0.1
 """How long a vault that is too far behind goes on catching up before it asks again."""
 
@@ -299,6 +301,15 @@ class VaultHolder:
             self._activate(now)
         if self._wants_join():
             self._tell(self.core.join(now, self.vault.revision))
+
+    def calm_for(self, tick_s: float) -> float:
+        """For how long nothing is due by time alone. While it serves it is told of all else; on its way there it is
+        not, so then it has to look at each tick."""
+        now = self._now()
+        if not self.core.serves(now) or self._marking is not None:
+            return tick_s
+        due = min(self.core.deadline, self.core.next_renewal() if self._send is not None else self.core.deadline)
+        return min(max(due - now, 0.001), CALM_S)
 
     def _page_serves(self) -> bool:
         """Whatever has fenced the machine, the page has to say so before anything enters the vault."""

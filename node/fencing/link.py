@@ -24,6 +24,9 @@ from vault.errors import VaultError
 log = logging.getLogger(__name__)
 
 TICK_S = 0.02
+"""How often it is looked what has become possible, while something is to come that nobody tells of."""
+LOOK_S = 0.05
+"""How often a connection that is well is compared with who is known to lead."""
 RETRY_S = 0.05
 CONNECT_S = 1.0
 SILENT_S = 1.5
@@ -83,7 +86,7 @@ class Link:
         while True:
             self._holder.settle()
             self._holder.renew_if_due()
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._holder.calm_for(TICK_S))
 
     def _next_address(self) -> str | None:
         """The leader, as this node or the last one that was asked knows it; else one after the other."""
@@ -115,7 +118,7 @@ class Link:
         try:
             while not closed.is_set() and self._route.leads_here():
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(closed.wait(), TICK_S)
+                    await asyncio.wait_for(closed.wait(), SILENT_S)
         finally:
             closed.set()
             self._end()
@@ -140,7 +143,7 @@ class Link:
         self._begin(address, protocol.send, protocol.close)
         try:
             while not protocol.closed.is_set() and not self._is_elsewhere(address, protocol):
-                await asyncio.wait({protocol.gone}, timeout=TICK_S)
+                await asyncio.wait({protocol.gone}, timeout=LOOK_S)
         finally:
             self._end()
             self._hint = protocol.elsewhere if protocol.elsewhere != address else None

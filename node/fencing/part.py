@@ -24,6 +24,8 @@ from vault.vault import Vault
 log = logging.getLogger(__name__)
 
 TICK_S = 0.02
+LOOK_S = 0.1
+"""How often it is looked whether the node is in the topology, while it serves. Its lease keeps it safe."""
 FAREWELL_S = 0.5
 
 Listener = Callable[[], Awaitable[None]]
@@ -90,7 +92,7 @@ class HolderPart(Component):
             holder.is_now(self._incarnation())
             if holder.wants_recovery():
                 self._recover(holder)
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(LOOK_S if holder.serves else TICK_S)
         linked.result()
 
     def _recover(self, holder: VaultHolder) -> None:
