@@ -49,6 +49,8 @@ class History(AbstractAsyncContextManager["History"]):
 
     def __init__(self, cluster: Cluster, nodes: Sequence[NodeProcess], writer: Callable[[], NodeProcess]) -> None:
         self._cluster, self._nodes, self._writer = cluster, nodes, writer
+        self.before_exec: Callable[[], None] | None = None
+        """Called in the new process of each reader, before its program."""
         self._readers: list[subprocess.Popen[bytes]] = []
         self.answered: list[Told] = []
         self.failures: list[Any] = []
@@ -59,7 +61,7 @@ class History(AbstractAsyncContextManager["History"]):
         for node in self._nodes:
             vault, file = node.data_dir / "vault", self._file(node)
             arguments = ["-m", "tests.support.fence_reader", str(vault), KEY, str(file)]
-            self._readers.append(subprocess.Popen([sys.executable, *arguments]))
+            self._readers.append(subprocess.Popen([sys.executable, *arguments], preexec_fn=self.before_exec))
 
     @contextlib.contextmanager
     def readers(self) -> Iterator[None]:

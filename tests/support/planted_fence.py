@@ -1,7 +1,7 @@
 """`python -m tests.support.planted_fence FAULT MODULE ...`: runs MODULE (a node) with a fault planted in its fencing.
 
-The first ones prove that the checker over the history of reads sees what it is for; `stages_lost` is no fault of ours
-but of the world, and must do no harm.
+They prove that the checker over the history of reads sees what it is for. `stages_lost` and `deaf_leader` are no faults
+of ours but of the world, and must do no harm.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 import runpy
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import fencing.registry
-from fencing.messages import Stage
+import raftgroup.engine
+from fencing.lease import GrantVerdict, Lease
+from fencing.messages import Grant, Stage
+from fencing.release import Releases
 from node.fencing.holder import VaultHolder
 from node.fencing.strict_answers import StrictAnswers
 
@@ -42,8 +46,64 @@ def stages_lost() -> None:
     holder.deliver = lossy
 
 
+def lease_from_receipt() -> None:
+    """A lease runs from the arrival of its grant, not from when it was asked for."""
+    lease: Any = Lease
+    offer = lease.offer
+
+    def from_now(self: Any, grant: Grant, now: float, staged: int) -> GrantVerdict:
+        asked, not_before = self._asked, self._not_before
+        if grant.t0 <= not_before or grant.t0 > asked:
+            return offer(self, grant, now, staged)
+        self._asked = max(asked, now)
+        verdict = offer(self, replace(grant, t0=now), now, staged)
+        self._asked = asked
+        return verdict
+
+    lease.offer = from_now
+
+
+def deaf_leader() -> None:
+    """A leader does not give up by itself when it hears of no majority: only its quorum lease tells it."""
+    engine: Any = raftgroup.engine
+    made = engine._configuration
+
+    def patient(timing: Any) -> Any:
+        found = made(timing)
+        found.leaderFallbackTimeout = 3600.0
+        return found
+
+    engine._configuration = patient
+
+
+def grant_without_quorum() -> None:
+    """A leader grants as long as it believes that it leads. It gives up so soon that this alone would not show."""
+    deaf_leader()
+    releases: Any = Releases
+    renew = releases.renew
+    releases.renew = lambda self, holder, asked, now, *, quorum_lease: renew(
+        self, holder, asked, now, quorum_lease=True
+    )
+
+
+def ignore_required() -> None:
+    """A holder takes grants that require more than it has staged."""
+    lease: Any = Lease
+    judge = lease._judge
+    lease._judge = lambda self, grant, now, staged: judge(self, grant, now, grant.required)
+
+
 FAULTS: dict[str, Callable[[], None]] = {
-    each.__name__: each for each in (release_without_stage, answer_at_commit, stages_lost)
+    each.__name__: each
+    for each in (
+        release_without_stage,
+        answer_at_commit,
+        stages_lost,
+        deaf_leader,
+        lease_from_receipt,
+        grant_without_quorum,
+        ignore_required,
+    )
 }
 
 

@@ -1,0 +1,127 @@
+"""Plays scenarios with real processes, one after the other, each with a seed of its own.
+
+Without --seconds or --minutes every scenario is played once; with them, scenarios are played until that time is over.
+Exit code 0: everything held; 1: something did not; 2: wrong arguments; 130: Ctrl-C. What failed is played again by the
+line that is printed for it, though real processes never do exactly the same again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.faults.running import played, shown
+from tests.faults.scenarios import SCENARIOS
+from tests.support.planted_fence import FAULTS
+
+SPARE_S = 150.0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/faults", description=__doc__)
+    parser.add_argument("--list", action="store_true", help="the scenarios, and what each is")
+    parser.add_argument("--scenario", action="append", choices=sorted(SCENARIOS), help="only this one (repeatable)")
+    parser.add_argument("--seed", type=int, help="of the first one; drawn and printed if not given")
+    parser.add_argument("--seconds", type=float, help="play until so much time is over")
+    parser.add_argument("--minutes", type=float, help="the same in minutes")
+    parser.add_argument("--each-seconds", type=float, default=30.0, help="how long one that can go on does so (30)")
+    parser.add_argument("--times", type=int, default=9, help="how often one that counts does what it does (9)")
+    parser.add_argument("--network", choices=("auto", "namespaces", "loopback"), default="auto")
+    parser.add_argument("--plant", choices=sorted(FAULTS), help="a fault in every node: it has to be found")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each, and one for all of them")
+    given = parser.parse_args()
+    if given.times < 1 or given.each_seconds <= 0 or (given.seconds or 1) <= 0 or (given.minutes or 1) <= 0:
+        parser.error("--times, --seconds, --each-seconds and --minutes must be positive")
+    return given
+
+
+def listed() -> None:
+    width = max(map(len, SCENARIOS))
+    for name, scenario in SCENARIOS.items():
+        print(f"{name:{width}}  {' '.join((scenario.__doc__ or '').split())}")
+
+
+def to_play(given: argparse.Namespace, seed: int) -> Iterator[tuple[str, int]]:
+    """Until the time is over; each of them once, where none is given."""
+    names = given.scenario or list(SCENARIOS)
+    budget_s = given.seconds if given.seconds is not None else (given.minutes or 0) * 60
+    ends, turn = time.monotonic() + budget_s, 0
+    while turn < len(names) or (budget_s and time.monotonic() < ends):
+        if budget_s and time.monotonic() >= ends:
+            return
+        yield names[turn % len(names)], seed + turn
+        turn += 1
+
+
+async def one(given: argparse.Namespace, scenario: str, seed: int) -> dict[str, Any]:
+    folder = Path(tempfile.mkdtemp(prefix="palisade-faults-"))
+    options = [f"--seed={seed}", f"--seconds={given.each_seconds}", f"--times={given.times}"]
+    options += [f"--network={given.network}", f"--folder={folder}"]
+    options += [f"--plant={given.plant}"] if given.plant else []
+    began = time.monotonic()
+    report = await played(scenario, *options, within_s=SPARE_S + given.each_seconds + 40 * given.times)
+    report |= {"seed": seed, "folder": str(folder), "took_s": round(time.monotonic() - began, 1)}
+    if held(report):
+        shutil.rmtree(folder, ignore_errors=True)
+    return report
+
+
+def held(report: dict[str, Any]) -> bool:
+    return report["failed"] is None and not report["violations"]
+
+
+def tell(given: argparse.Namespace, report: dict[str, Any]) -> None:
+    if given.json:
+        print(json.dumps(report), flush=True)
+        return
+    numbers = {name: round(value, 2) for name, value in report.items() if isinstance(value, int | float)}
+    told = ", ".join(f"{name} {value}" for name, value in numbers.items() if name != "seed")
+    print(f"{'held  ' if held(report) else 'FAILED'} {report['scenario']} --seed {report['seed']}: {told}", flush=True)
+    if not held(report):
+        print(shown(report), flush=True)
+        again = f"scripts/faults --scenario {report['scenario']} --seed {report['seed']}"
+        print(f"again: {again}   its files: {report['folder']}", flush=True)
+
+
+async def play(given: argparse.Namespace) -> int:
+    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(1_000_000)
+    if not given.json:
+        print(f"from seed {seed}", flush=True)
+    counts: Counter[str] = Counter()
+    failed: list[str] = []
+    for scenario, its_seed in to_play(given, seed):
+        report = await one(given, scenario, its_seed)
+        tell(given, report)
+        counts[scenario] += 1
+        failed += [] if held(report) else [f"{scenario} --seed {its_seed}"]
+    if given.json:
+        print(json.dumps({"seed": seed, "played": counts, "failed": failed}), flush=True)
+    else:
+        print(f"{sum(counts.values())} played, {len(failed)} failed {'; '.join(failed)}".rstrip(), flush=True)
+    return 1 if failed else 0
+
+
+def main() -> int:
+    given = arguments()
+    if given.list:
+        listed()
+        return 0
+    try:
+        return asyncio.run(play(given))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

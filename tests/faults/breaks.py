@@ -1,0 +1,267 @@
+"""Scenarios of what breaks beside the network, and of everything at once (issue 5): processes that are killed, stand
+still, or are restarted one after the other; disks that are full, or say something else than what was written.
+
+Clients write all the time (`tests/support/load.py`): what was acknowledged is there at the end, once, and the replicas
+are equal. Where readers are beside the vaults, none is told anything old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+from node.client import Client, OutcomeUnknown, Unavailable
+from tests.faults import kernel
+from tests.faults.ground import SETTLED_S, Ground, GroundCluster
+from tests.faults.network import CLIENT
+from tests.faults.rules import ANY, Rule, partition
+from tests.support.fencing_cluster import now
+from tests.support.load import Load, check_record
+from tests.support.processes import NodeProcess, until
+
+PAUSE_S_MAX = 5.0
+STEP_S_MAX = 2.0
+ROOM_BYTES = 24 << 20
+VALUE_BYTES = 64 << 10
+REFUSED, FAILED = 2, 1
+FILES = ("raft", "store", "vault")
+
+
+async def whole_again(ground: Ground, cluster: GroundCluster, load: Load) -> None:
+    """Everything makes progress again; nothing that was acknowledged is lost, and the replicas are equal."""
+    for node in cluster.running:
+        node.resume()
+    cluster.start()
+    await ground.heals(cluster.nodes)
+    await load.writes(50)
+    record = await load.stop()
+    await check_record(record, load.prefix, cluster.endpoints)
+    await cluster.equal_digests(cluster.members)
+    for name, count in (("acknowledged", len(record.acknowledged)), ("unknown", len(record.unknown))):
+        ground.seen[name] = ground.seen.get(name, 0) + count
+
+
+# Everything at once
+
+
+async def anything(ground: Ground) -> None:
+    """Kills, pauses, changes of the leader and every kind of weather, drawn from the seed, for as long as is asked for;
+    a minority at a time is down or stands still."""
+    cluster = await ground.serving(followers=1)
+    async with AsyncExitStack() as stack:
+        load = await stack.enter_async_context(Load(cluster.endpoints, "any", workers=2, pause_s=0.02, timeout_s=20))
+        history = await stack.enter_async_context(ground.history(cluster, lambda: cluster.members[0]))
+        ends, steps = now() + ground.seconds, 0
+        while now() < ends:
+            steps += 1
+            await ground.chance.choices(*zip(*STEPS, strict=True))[0](ground, cluster)
+            await asyncio.sleep(ground.chance.random() * STEP_S_MAX)
+        ground.seen["steps"] = steps
+        await whole_again(ground, cluster, load)
+        await history.writes(30)
+
+
+async def kill(ground: Ground, cluster: GroundCluster) -> None:
+    node = ground.chance.choice(cluster.nodes)
+    ground.note(f"kill -9 of {node.id}")
+    node.kill()
+    await asyncio.sleep(ground.chance.random() * STEP_S_MAX)
+    node.start()
+
+
+async def pause(ground: Ground, cluster: GroundCluster) -> None:
+    node, seconds = ground.chance.choice(cluster.nodes), ground.chance.random() * PAUSE_S_MAX
+    ground.note(f"{node.id} stands still for {seconds:.2f} s")
+    node.pause()
+    await asyncio.sleep(seconds)
+    node.resume()
+
+
+async def transfer(ground: Ground, cluster: GroundCluster) -> None:
+    node = ground.chance.choice(cluster.members)
+    ground.note(f"{node.id} is asked to hand over the leadership")
+    await node.ask("POST", "/v1/leader/transfer", {}, timeout_s=3)
+
+
+async def weather(ground: Ground, cluster: GroundCluster) -> None:
+    ground.become(*some_weather(ground, [node.id for node in cluster.nodes]))
+
+
+async def calm(ground: Ground, cluster: GroundCluster) -> None:
+    ground.become()
+    await asyncio.sleep(ground.chance.random() * STEP_S_MAX)
+
+
+async def flapping(ground: Ground, cluster: GroundCluster) -> None:
+    """A link that is there and is not, several times a second."""
+    one, other = ground.chance.sample([node.id for node in cluster.nodes], 2)
+    ground.note(f"the link of {one} and {other} flaps")
+    for _ in range(ground.chance.randint(3, 10)):
+        ground.network.become(partition([one], [other]))
+        await asyncio.sleep(ground.chance.random() * 0.4)
+        ground.network.become([])
+        await asyncio.sleep(ground.chance.random() * 0.4)
+
+
+def some_weather(ground: Ground, hosts: list[str]) -> list[Rule]:
+    """One kind of trouble for one or two links, one way or both, or for all of them."""
+    chance = ground.chance
+    one, other = chance.sample(hosts, 2)
+    alone = [[one, CLIENT], [each for each in hosts if each != one]] if chance.random() < 0.3 else [[one], hosts]
+    kinds: list[list[Rule]] = [
+        [Rule(one, other, loss=1.0, carrying=chance.random() < 0.5)],
+        partition(alone[0], [each for each in alone[1] if each not in alone[0]]),
+        [Rule(one, other, delay_s=chance.choice((0.05, 0.5, 2.0, 4.0)))],
+        [Rule(one, ANY, loss=chance.choice((0.02, 0.2)), jitter_s=0.02)],
+        [Rule(loss=0.05, duplicate=0.1, jitter_s=0.05)],
+        [Rule(one, other, rate_bytes_s=chance.choice((5_000, 50_000)))],
+    ]
+    return chance.choice(kinds)
+
+
+STEPS: tuple[tuple[Callable[[Ground, GroundCluster], Awaitable[None]], int], ...] = (
+    (weather, 6), (calm, 3), (flapping, 1), (kill, 3), (pause, 2), (transfer, 2),
+)  # fmt: skip
+
+
+# Restarts
+
+
+async def rolling_restarts(ground: Ground) -> None:
+    """One node after the other is restarted under load, mostly in good order, now and then by kill -9."""
+    cluster = await ground.serving()
+    async with AsyncExitStack() as stack:
+        load = await stack.enter_async_context(Load(cluster.endpoints, "rolling", workers=2, timeout_s=20))
+        await stack.enter_async_context(ground.history(cluster, lambda: cluster.members[0]))
+        longest = 0.0
+        for number in range(ground.times):
+            node, began = cluster.members[number % len(cluster.members)], now()
+            if ground.chance.random() < 0.2:
+                node.kill()
+            else:
+                assert await node.stop() == 0, f"{node.id} did not stop in good order: {node.log()[-1500:]}"
+            node.start()
+            await cluster.ready([node])
+            await load.writes(10)
+            longest = max(longest, now() - began)
+            if number % 10 == 9:
+                ground.note(f"{number + 1} restarts, {len(load.record.acknowledged)} writes")
+        ground.seen |= {"restarts": ground.times, "longest_restart_s": longest}
+        await whole_again(ground, cluster, load)
+
+
+# Disks
+
+
+async def disk_full(ground: Ground) -> None:
+    """The disk of one node has no room any more: it says so and stops, the others go on; with room it comes back."""
+    cluster = ground.cluster()
+    victim = cluster.members[0]
+    if ground.network.disks:
+        victim.data_dir.mkdir()
+        kernel.mount_memory(victim.data_dir, ROOM_BYTES)
+    else:
+        victim.before_exec = limited(victim.before_exec)
+    cluster.start()
+    await cluster.ready()
+    async with Client(cluster.endpoints, timeout_s=20) as client, Load(cluster.endpoints, "full", timeout_s=20) as load:
+        await client.transfer(ground.chance.choice(cluster.members).id)
+        for number in range(10 * ROOM_BYTES // VALUE_BYTES):
+            if not victim.running:
+                break
+            with suppress(OutcomeUnknown, Unavailable):
+                await client.put(f"filling/{number}", os.urandom(VALUE_BYTES))
+        code = await victim.ended()
+        last = victim.log().strip().splitlines()[-1]
+        ground.note(f"{victim.id} ended with {code}: {last}")
+        ground.seen["last_words"] = last
+        assert code == FAILED, f"{victim.id} ended with {code}: {victim.log()[-1500:]}"
+        assert last.startswith("palisade node: "), last
+        assert "make room on the disk" in last, last
+        await load.writes(50)
+        if ground.network.disks:
+            kernel.mount_memory(victim.data_dir, 16 * ROOM_BYTES, again=True)
+        else:
+            victim.before_exec = ground.network.enter(victim.id)
+        await whole_again(ground, cluster, load)
+
+
+def limited(before: Callable[[], None] | None) -> Callable[[], None]:
+    """Where no disk of its own can be mounted: no file may grow beyond a size, which fails as a full disk does."""
+
+    def limit() -> None:
+        import resource
+
+        if before is not None:
+            before()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM_BYTES // 3, ROOM_BYTES // 3))
+
+    return limit
+
+
+async def damage(ground: Ground) -> None:
+    """Bits flip in the journal, the store or the vault of a node that is stopped. It refuses to start and says what to
+    do, or it comes back: never with anything else than what the others have."""
+    cluster = await ground.serving()
+    found: dict[str, int] = {}
+    for number in range(ground.times):
+        async with Load(cluster.endpoints, f"damage{number}", workers=2, timeout_s=20) as load:
+            await load.writes(200)
+            victim, part = ground.chance.choice(cluster.members), FILES[number % len(FILES)]
+            assert await victim.stop() == 0
+            bits = flip_bits(ground, victim.data_dir / part)
+            became = await comes_back(ground, cluster, victim)
+            ground.note(f"{bits} bits of {part} of {victim.id} flipped: {became}")
+            found[f"{part}: {became}"] = found.get(f"{part}: {became}", 0) + 1
+            await whole_again(ground, cluster, load)
+    ground.seen["outcomes"] = found
+
+
+def flip_bits(ground: Ground, folder: Path) -> int:
+    """Some, somewhere in what is written; returns how many."""
+    (path,) = folder.glob("**/data.mdb")
+    content = bytearray(path.read_bytes())
+    written = [at for at in range(0, len(content), 512) if any(content[at : at + 512])]
+    bits = ground.chance.choice((1, 1, 8, 64))
+    for _ in range(bits):
+        at = ground.chance.choice(written) + ground.chance.randrange(512)
+        content[min(at, len(content) - 1)] ^= 1 << ground.chance.randrange(8)
+    path.write_bytes(content)
+    return bits
+
+
+async def comes_back(ground: Ground, cluster: GroundCluster, victim: NodeProcess) -> str:
+    """What it did; it is ready when this returns."""
+    victim.start()
+    if await until(lambda: ready_or_ended(victim), f"{victim.id} being ready, or saying why not", SETTLED_S) == "ready":
+        return "it came back"
+    code, line = await victim.ended(), victim.log().strip().splitlines()[-1]
+    assert code in (FAILED, REFUSED), f"{victim.id} ended with {code}: {victim.log()[-1500:]}"
+    assert line.startswith("palisade node: "), f"{victim.id} ended with {code} and says: {victim.log()[-1500:]}"
+    ground.note(f"{victim.id}: {line}")
+    await comes_back_as_new(cluster, victim)
+    return "refused at the start" if code == REFUSED else "stopped"
+
+
+async def ready_or_ended(node: NodeProcess) -> str | None:
+    if not node.running:
+        return "ended"
+    return "ready" if await node.ready() else None
+
+
+async def comes_back_as_new(cluster: GroundCluster, victim: NodeProcess) -> None:
+    """As the messages say: an empty folder and --join."""
+    founding = victim.options
+    shutil.rmtree(victim.data_dir)
+    others = [node for node in cluster.members if node is not victim]
+    victim.options = cluster.options | {"join": (await cluster.leader(others)).http}
+    victim.start()
+    await until(victim.ready, f"{victim.id} being back (its log ends with: {victim.log()[-1500:]})", SETTLED_S)
+    victim.options = founding
+
+
+SCENARIOS = (anything, rolling_restarts, disk_full, damage)

@@ -1,0 +1,254 @@
+"""A run of one scenario: its network, its nodes with readers beside their vaults, and what is seen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import aiohttp
+
+from tests.faults import kernel
+from tests.faults.network import PORTS, Network
+from tests.faults.rules import Rule
+from tests.support.fence_history import Told, reads_of, violations
+from tests.support.fencing_cluster import KEY, History, lease, make_strict, now, serving
+from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
+
+PROCEED_S = 3.31
+"""T_proceed with the times of the product."""
+STALL_S = PROCEED_S + 0.5
+ELECTION_S = 1.5
+SETTLED_S = 40.0
+"""After the last fault everything has to be as it was within that."""
+
+
+class GroundNode(NodeProcess):
+    """A node on a host of its own, which has its name."""
+
+    def __init__(self, network: Network, folder: Path, node: str, **options: str) -> None:
+        super().__init__(folder, node, **options)
+        self._listens, self._told = network.listens_on(node), network.told(node)
+        self.http, self.peer, self.stream = (f"{self._told}:{PORTS[name]}" for name in ("http", "peer", "stream"))
+        self.before_exec = network.enter(node)
+
+    def command(self) -> list[str]:
+        listening = [f"--{name}={self._listens}:{port}" for name, port in PORTS.items()]
+        beyond = ["--insecure-listen", "--authorization=off", f"--advertise-host={self._told}"]
+        return [*super().command(), *listening, *beyond]
+
+
+class GroundFollower(GroundNode, FollowerProcess):
+    def command(self) -> list[str]:
+        given = [each for each in super().command() if not each.startswith(("--peer", "--stream"))]
+        return [*given, f"--swim={self._listens}:{PORTS['peer']}"]
+
+
+class GroundCluster(Cluster):
+    def __init__(self, network: Network, folder: Path, size: int, followers: int, **options: str) -> None:
+        self.folder, self.options = folder, options
+        self.members: list[NodeProcess] = [
+            GroundNode(network, folder, f"n{number}", **options) for number in range(1, size + 1)
+        ]
+        founders = ",".join(f"{node.id}={node.peer}:{PORTS['http']}:{PORTS['stream']}" for node in self.members)
+        for node in self.members:
+            node.options = options | {"initial_cluster": founders}
+        self.followers_ = [
+            GroundFollower(network, folder, f"f{number}", **options, join=self.members[0].http)
+            for number in range(1, followers + 1)
+        ]
+        self.nodes = [*self.members, *self.followers_]
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [node.stream for node in self.members]
+
+    async def followers(self) -> list[NodeProcess]:
+        """Members that do not lead."""
+        leader = await self.leader()
+        return [node for node in self.members if node is not leader]
+
+
+class ReadSoFar:
+    """What one reader has written, read as far as it is there."""
+
+    def __init__(self, file: Path, by: str) -> None:
+        self._file, self._by, self._offset = file, by, 0
+        self._found: tuple[list[Told], list[tuple[float, str]]] = ([], [])
+
+    def now(self) -> tuple[list[Told], list[tuple[float, str]]]:
+        with contextlib.suppress(FileNotFoundError), self._file.open("rb") as file:
+            file.seek(self._offset)
+            text = file.read()
+            text = text[: text.rfind(b"\n") + 1]
+            self._offset += len(text)
+            for known, new in zip(self._found, reads_of(text.decode("ascii"), self._by), strict=True):
+                known.extend(new)
+        return self._found
+
+
+class GroundHistory(History):
+    """A write that nobody was told of may come late, behind a later one of another node: so each takes effect only
+    where less is written there. Whatever else a scenario finds, at its end it is said what was read that was old."""
+
+    def __init__(self, ground: Ground, cluster: GroundCluster, writer: Callable[[], NodeProcess]) -> None:
+        super().__init__(cluster, cluster.nodes, writer)
+        self.before_exec = kernel.die_with_parent
+        self._ground = ground
+        self._known = {node.id: ReadSoFar(self._file(node), node.id) for node in cluster.nodes}
+
+    def reads(self, node: NodeProcess) -> tuple[list[Told], list[tuple[float, str]]]:
+        return self._known[node.id].now()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._end()
+        told = [each for node in self._nodes for each in self.reads(node)[0]]
+        found = violations(told, self.answered)
+        errors = {word for node in self._nodes for _, word in self.reads(node)[1] if word.startswith("error")}
+        self._ground.seen |= {"reads": len(told), "strict_writes": len(self.answered), "old_reads": len(found)}
+        self._ground.violations += found[:5] + sorted(errors)
+
+    async def put(self, session: aiohttp.ClientSession, value: int) -> str | None:
+        text = f"{value:08}"
+        less = {"target": "value", "key": KEY, "relation": "<", "operand": text}
+        body = {"compare": [less], "then": [{"put": {"key": KEY, "value": text}}]}
+        try:
+            async with session.post(f"http://{self._writer().http}/v1/txn", json=body) as answer:
+                said = await answer.json(content_type=None)
+                return None if answer.status == 200 and said["succeeded"] else str(said)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            return repr(error)
+
+
+@dataclass
+class Pulse:
+    """A strict write of a key of its own every `every_s`, each beside the others: how long the cluster takes to answer
+    one at all."""
+
+    through: Callable[[], NodeProcess]
+    every_s: float = 0.1
+    answered: list[tuple[float, float]] = field(default_factory=list)
+    number: int = 0
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def __aenter__(self) -> Pulse:
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=8.0))
+        self._tasks.add(asyncio.create_task(self._beat()))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._session.close()
+
+    async def _beat(self) -> None:
+        while True:
+            self.number += 1
+            self._tasks.add(asyncio.create_task(self._write(f"/strict/pulse/{self.number}")))
+            await asyncio.sleep(self.every_s)
+
+    async def _write(self, key: str) -> None:
+        began = now()
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+            body = {"key": key, "value": "x"}
+            async with self._session.post(f"http://{self.through().http}/v1/put", json=body) as answer:
+                if answer.status == 200:
+                    self.answered.append((began, now()))
+
+    async def goes_on_after(self, moment: float, within_s: float) -> float:
+        """Seconds from `moment` to the answer of the first write that was sent later."""
+
+        def found() -> float | None:
+            return min((ended - moment for began, ended in self.answered if began > moment), default=None)
+
+        took: float = await until(found, f"a strict write that was sent after the fault (within {within_s} s)", 20)
+        assert took <= within_s, f"strict writes went on after {took:.2f} s, {within_s:.2f} s are allowed"
+        return took
+
+
+class Ground:
+    """`seconds`: how long a scenario that can go on does so; `times`: how often one that counts does what it does.
+    `seen`: what is to be told of the run."""
+
+    def __init__(
+        self, network: Network, folder: Path, seed: int, seconds: float, *, times: int = 1, plant: str | None = None
+    ) -> None:
+        self.network, self.folder, self.seed, self.plant = network, folder, seed, plant
+        self.seconds, self.times = seconds, times
+        self.chance = Random(seed)
+        self.seen: dict[str, Any] = {"network": network.named}
+        self.violations: list[str] = []
+        """What a checker does not accept."""
+        self.log: list[str] = []
+        self._began = now()
+        self.clusters: list[GroundCluster] = []
+
+    def note(self, line: str) -> None:
+        self.log.append(f"{now() - self._began:7.2f} s  {line}")
+        print(self.log[-1], file=sys.stderr, flush=True)
+
+    def cluster(self, size: int = 3, followers: int = 0, **options: str) -> GroundCluster:
+        """Not started yet."""
+        made = GroundCluster(self.network, self.folder, size, followers, **options)
+        if self.plant is not None:
+            for node in made.nodes:
+                node.program = ["-m", "tests.support.planted_fence", self.plant, "node.cli"]
+        self.clusters.append(made)
+        return made
+
+    async def serving(self, size: int = 3, followers: int = 0, **options: str) -> GroundCluster:
+        """Everybody serves fenced reads, and `/strict/` is strict."""
+        cluster = self.cluster(size, followers, **options)
+        cluster.start()
+        await cluster.ready()
+        await serving(cluster.nodes)
+        await make_strict(cluster.members[0])
+        await cluster.members[0].put(KEY, f"{0:08}")
+        self.note(f"{', '.join(node.id for node in cluster.nodes)} serve, {(await cluster.leader()).id} leads")
+        return cluster
+
+    def history(self, cluster: GroundCluster, writer: Callable[[], NodeProcess]) -> GroundHistory:
+        return GroundHistory(self, cluster, writer)
+
+    def become(self, *rules: Rule) -> float:
+        """These rules count from the moment that is returned."""
+        self.network.become(rules)
+        self.note("the network: " + ("; ".join(str(rule.shown()) for rule in rules) or "as it should be"))
+        return now()
+
+    async def fenced(self, history: History, node: NodeProcess, since: float) -> None:
+        """Its lease runs out. A node with a planted fault need not: the checker has to see it, not this."""
+
+        def is_fenced() -> bool:
+            told_enough = self.plant is not None and now() > since + 2 * STALL_S
+            return told_enough or any(word == "fenced" and at > since for at, word in reversed(history.reads(node)[1]))
+
+        await until(is_fenced, f"the readers of {node.id} being fenced")
+
+    async def heals(self, nodes: Sequence[NodeProcess]) -> None:
+        """No fault goes on: everybody serves again in time."""
+        began = self.become()
+        await until(lambda: all_serve(nodes), "everybody serving again", SETTLED_S)
+        self.note(f"everybody serves {now() - began:.2f} s later")
+
+    def close(self) -> None:
+        for cluster in self.clusters:
+            cluster.kill()
+        self.network.close()
+
+
+async def all_serve(nodes: Iterable[NodeProcess]) -> bool:
+    return all([(await lease(node)).get("serves") for node in nodes])
+
+
+def values_of(history: History, node: NodeProcess, since: float) -> list[Told]:
+    """What its readers were told later than that."""
+    told = history.reads(node)[0]
+    return told[bisect_right(told, since, key=lambda each: each.began) :]

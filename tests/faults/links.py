@@ -1,0 +1,143 @@
+"""Scenarios of links that break: one way, late, in two halves, with the log late and the stages in time.
+
+Each has readers beside every vault and a writer of strict changes, and is checked by `tests/support/fence_history.py`:
+no stale read, none that is older than what somebody was told before, and strict writes that go on in time (issue 4,
+"Shown by" 2). Each is the one in which some fault of the product must show: `FAULTS_SHOWN`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.faults.ground import ELECTION_S, STALL_S, Ground, Pulse, values_of
+from tests.faults.network import CLIENT, PORTS
+from tests.faults.rules import ANY, TCP, Rule, partition
+from tests.support.fencing_cluster import History, lease, now
+from tests.support.processes import NodeProcess, until
+
+WRITES = 30
+LATE_S = 5.0
+"""More than T_fence, and more than T_proceed."""
+HEARD_LATER_S = 0.3
+JUST_MS = 200
+"""A grant that is so young is followed by the next one after 400 ms."""
+LATER_EACH_STEP_S, STEP_S = 0.1, 0.15
+"""A link becomes late so slowly that nobody on it hears nothing for the time of an election."""
+
+
+async def back(ground: Ground, history: History, nodes: list[NodeProcess]) -> None:
+    """The network is whole again; everybody serves and shows what is new. Of a planted fault all is seen by then."""
+    if ground.plant in FAULTS_SHOWN:
+        return
+    await ground.heals(nodes)
+    healed = now()
+    await history.writes(WRITES)
+    for node in nodes:
+        await until(lambda node=node: values_of(history, node, healed), f"reads of {node.id} after the fault")
+
+
+async def responses_lost(ground: Ground) -> None:
+    """What a holder sends arrives at the leader; what the leader answers and stages is lost."""
+    cluster = await ground.serving()
+    leader, (victim, other) = await cluster.leader(), await cluster.followers()
+    async with ground.history(cluster, lambda: other) as history, Pulse(lambda: other) as pulse:
+        cut = ground.become(Rule(leader.id, victim.id, carrying=True, loss=1.0))
+        ground.seen["went_on_after_s"] = await pulse.goes_on_after(cut, STALL_S)
+        await ground.fenced(history, victim, cut)
+        await history.writes(WRITES)
+        await back(ground, history, cluster.nodes)
+
+
+async def requests_lost(ground: Ground) -> None:
+    """What a holder sends to the leader is lost; what the leader stages and releases arrives."""
+    cluster = await ground.serving()
+    leader, (victim, other) = await cluster.leader(), await cluster.followers()
+    async with ground.history(cluster, lambda: other) as history, Pulse(lambda: other) as pulse:
+        cut = ground.become(Rule(victim.id, leader.id, carrying=True, loss=1.0))
+        ground.seen["went_on_after_s"] = await pulse.goes_on_after(cut, STALL_S)
+        await ground.fenced(history, victim, cut)
+        await history.writes(WRITES)
+        await back(ground, history, cluster.nodes)
+
+
+async def late(ground: Ground) -> None:
+    """What the leader says comes later and later, in the end by more than T_fence, and never stops coming."""
+    cluster = await ground.serving()
+    leader, (victim, other) = await cluster.leader(), await cluster.followers()
+    async with ground.history(cluster, lambda: other) as history:
+        began = now()
+        await slowly_late(ground, leader, victim)
+        await history.writes(3)
+        await ground.fenced(history, victim, began)
+        await back(ground, history, cluster.nodes)
+    assert longest_write(ground, history, began) < STALL_S
+
+
+async def slowly_late(ground: Ground, source: NodeProcess, destination: NodeProcess) -> None:
+    steps = int(LATE_S / LATER_EACH_STEP_S)
+    for step in range(1, steps + 1):
+        ground.network.become([Rule(source.id, destination.id, delay_s=step * LATER_EACH_STEP_S)])
+        await asyncio.sleep(STEP_S)
+    ground.note(f"from {source.id} to {destination.id} everything takes {LATE_S} s")
+
+
+async def leader_in_minority(ground: Ground) -> None:
+    """The leader and a node that follows are cut off from the majority, and from who writes."""
+    cluster = await ground.serving(followers=1)
+    leader, others = await cluster.leader(), await cluster.followers()
+    here, follower = others[0], cluster.followers_[0]
+    writer = [here]
+    async with ground.history(cluster, lambda: writer[0]) as history, Pulse(lambda: here) as pulse:
+        majority = [node.id for node in others]
+        cut = ground.become(*partition([leader.id, follower.id], [*majority, CLIENT]))
+        ground.seen["went_on_after_s"] = await pulse.goes_on_after(cut, ELECTION_S + STALL_S)
+        await history.writes(WRITES)
+        for node in (leader, follower):
+            await ground.fenced(history, node, cut)
+        await back(ground, history, cluster.nodes)
+
+
+async def log_late(ground: Ground) -> None:
+    """A node hears nothing of the log, and all that is staged. It shows what is released all the same, until it can't
+    mark what is staged: a region becomes strict, and its vault lacks what was written there before. What is said then
+    it hears late, so one that serves on all the same shows that for as long."""
+    cluster = await ground.serving()
+    leader, (victim, other) = await cluster.leader(), await cluster.followers()
+    async with ground.history(cluster, lambda: other) as history:
+        no_log = Rule(ANY, victim.id, protocol=TCP, port=PORTS["peer"], carrying=True, loss=1.0)
+        behind = ground.become(no_log)
+        await history.writes(WRITES)
+        await until(lambda: len(values_of(history, victim, behind)) > WRITES, f"reads of {victim.id} without the log")
+        await until(
+            lambda: has_just_renewed(victim), f"a grant for {victim.id}: none comes between the next two writes"
+        )
+        region = asyncio.create_task(other.ask("PUT", "/v1/regions/late", {"prefix": "/late/"}))
+        changed = now()
+        await asyncio.sleep(1.0)
+        assert not region.done(), f"{victim.id} has marked what it can't have marked"
+        ground.become(no_log, Rule(leader.id, victim.id, delay_s=HEARD_LATER_S))
+        await ground.fenced(history, victim, changed)
+        await history.writes(WRITES)
+        assert (await region or {}).get("http_status") == 200
+        await back(ground, history, cluster.nodes)
+    assert longest_write(ground, history, changed) < STALL_S
+
+
+async def has_just_renewed(node: NodeProcess) -> bool:
+    age_ms = (await lease(node)).get("lease_age_ms")
+    return age_ms is not None and age_ms < JUST_MS
+
+
+def longest_write(ground: Ground, history: History, since: float) -> float:
+    found = max(each.ended - max(each.began, since) for each in history.answered if each.ended > since)
+    ground.seen["longest_write_s"] = found
+    return found
+
+
+SCENARIOS = (responses_lost, requests_lost, late, leader_in_minority, log_late)
+FAULTS_SHOWN = {
+    "release_without_stage": responses_lost,
+    "lease_from_receipt": late,
+    "grant_without_quorum": leader_in_minority,
+    "ignore_required": log_late,
+}

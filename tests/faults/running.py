@@ -1,0 +1,42 @@
+"""Plays a scenario in a process of its own, and returns what it reports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+LONGEST_S = 150.0
+
+
+async def played(scenario: str, *options: str, within_s: float = LONGEST_S) -> dict[str, Any]:
+    """The report of `tests.faults.play`. One that does not end in time is killed, and everything of its with it."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.faults.play", scenario, *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        out, said = await asyncio.wait_for(process.communicate(), within_s)
+    except TimeoutError:
+        return {"scenario": scenario, "violations": [], "failed": f"it did not end within {within_s} s", "log": []}
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    try:
+        return dict(json.loads(out))
+    except ValueError:
+        failed = f"it ended with {process.returncode}: {said.decode(errors='replace')[-3000:]}"
+        return {"scenario": scenario, "violations": [], "failed": failed, "log": []}
+
+
+def shown(report: dict[str, Any]) -> str:
+    """For people, where something did not hold."""
+    told = [f"{name}: {value}" for name, value in report.items() if name != "log"]
+    return "\n".join([*told, *report["log"]])

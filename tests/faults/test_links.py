@@ -1,0 +1,34 @@
+"""Links that break, with real processes in namespaces: nobody is told anything old, strict writes go on in time, and
+each fault that is planted shows in the scenario that is made for it (issue 4, "Shown by" 2)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.links import FAULTS_SHOWN, SCENARIOS
+from tests.faults.running import played, shown
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.parametrize("scenario", [each.__name__ for each in SCENARIOS])
+async def test_no_read_is_old_whatever_a_link_does(scenario: str, tmp_path: Path) -> None:
+    report = await played(scenario, "--folder", str(tmp_path))
+    assert report["failed"] is None, shown(report)
+    assert report["violations"] == [], shown(report)
+    assert report["reads"] > 1000, shown(report)
+
+
+@pytest.mark.parametrize("fault", FAULTS_SHOWN)
+async def test_a_planted_fault_shows(fault: str, tmp_path: Path) -> None:
+    """By what readers were told, and by nothing else."""
+    report = await played(FAULTS_SHOWN[fault].__name__, "--plant", fault, "--folder", str(tmp_path))
+    assert any("had been told" in each for each in report["violations"]), shown(report)
+
+
+async def test_where_namespaces_are_not_permitted_relays_between_loopback_addresses_do(tmp_path: Path) -> None:
+    report = await played("responses_lost", "--network", "loopback", "--folder", str(tmp_path))
+    assert report["failed"] is None, shown(report)
+    assert report["violations"] == [], shown(report)
