@@ -105,24 +105,30 @@ class Registry:
             if not core.leads:
                 continue
             try:
-                for hello, standing in list(self._grantor.wanted.values()):
-                    await self._register(core, hello, standing)
-                if self._now() >= self._tidy_at:
-                    self._tidy_at = self._now() + TIDY_S
-                    await self._tidy(core)
+                await self._look(core, core.term)
             except NodeFailed:
                 raise
             except RaftError as error:
                 log.debug("holders are registered later: %s", error)
 
-    async def _register(self, core: Releases, hello: Hello, standing: Standing) -> None:
+    async def _look(self, core: Releases, term: int) -> None:
+        """Ends with the term: behind each write another node may lead, or this one anew, with other holders."""
+        for hello, standing in list(self._grantor.wanted.values()):
+            if not _leads(core, term):
+                return
+            await self._register(core, term, hello, standing)
+        if self._now() >= self._tidy_at:
+            self._tidy_at = self._now() + TIDY_S
+            await self._tidy(core, term)
+
+    async def _register(self, core: Releases, term: int, hello: Hello, standing: Standing) -> None:
         who = hello.holder
         if not self._active.is_active(who.node, who.incarnation):
             return
         if standing is Standing.OTHER and not core.registry.leave(who.node, self._now()).now:
             return
-        registration, term = registration_of_hello(hello), core.term
-        if await self._write(who.node, value_of(registration), term) and core.leads and core.term == term:
+        registration = registration_of_hello(hello)
+        if await self._write(who.node, value_of(registration), term) and _leads(core, term):
             core.registry.register(registration, self._now())
             log.info("%s is registered as a holder, lease %.3f s", who.node, hello.lease_s)
             if hello.proceed_s > self._grantor.timing.proceed_s():
@@ -133,18 +139,19 @@ class Registry:
                 )  # fmt: skip
             self._grantor.registered(hello)
 
-    async def _tidy(self, core: Releases) -> None:
+    async def _tidy(self, core: Releases, term: int) -> None:
         """Who is out of the topology, and certainly serves nobody any more, is waited for no longer."""
         for registration in registrations(self._records):
             node = registration.node
+            if not _leads(core, term):
+                return
             if not self._active.is_gone(node):
                 if node not in self._grantor.wanted:
                     core.registry.stay(node)
                 continue
-            term = core.term
             if not core.registry.leave(node, self._now()).now or not await self._write(node, b"", term):
                 continue
-            if core.leads and core.term == term:
+            if _leads(core, term):
                 core.registry.unregister(node, self._now())
                 log.info("%s is no holder any more", node)
                 self._grantor.unregistered(node)
@@ -158,3 +165,7 @@ class Registry:
         except SystemConflict:
             return False
         return True
+
+
+def _leads(core: Releases, term: int) -> bool:
+    return core.leads and core.term == term

@@ -40,16 +40,13 @@ class Disk:
         self.backend = SnapshotBackend()
         self.page = bytearray(FENCE_BYTES)
         self.boots = self.vaults = 1
+        self._named()
         self._simulation = simulation
 
-    @property
-    def boot(self) -> bytes:
-        """Which start of the machine this is."""
-        return f"{self.name[:3]:3}{self.boots:5}".encode()
-
-    @property
-    def vault_id(self) -> str:
-        return f"{self.name}-{self.number}-{self.vaults}-{self.boots}"
+    def _named(self) -> None:
+        """`boot`: which start of the machine this is. `vault_id`: which fence page, in which start of the machine."""
+        self.boot = f"{self.name[:3]:3}{self.boots:5}".encode()
+        self.vault_id = f"{self.name}-{self.number}-{self.vaults}-{self.boots}"
 
     async def sync(self) -> None:
         """Raises OSError."""
@@ -61,12 +58,14 @@ class Disk:
         """Its owner finds the vault damaged, and gives the node none."""
         self.backend, self.page = SnapshotBackend(), bytearray(FENCE_BYTES)
         self.vaults += 1
+        self._named()
 
     def killed(self, *, power: bool) -> None:
         self.journal.crash()
         if power:
             self.backend.lose_power()
             self.boots += 1
+            self._named()
 
 
 class SnapshotBackend(MemoryBackend):

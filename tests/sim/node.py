@@ -36,6 +36,10 @@ class Host:
         self.reader_process: Process | None = None
         self.vault: Vault | None = None
         self.node: Any = None
+        self.group: Group | None = None
+        self.store: Any = None
+        self.part: Any = None
+        """Its fencing as a holder."""
         self.machine: SimMachine | None = None
         self.joins = False
         """Its disk was lost: it enters the group anew."""
@@ -64,21 +68,6 @@ class Host:
         return failed is not None and failed.done()
 
     @property
-    def group(self) -> Group | None:
-        return None if self.node is None or self.follows else self.node.group
-
-    @property
-    def store(self) -> Any:
-        return None if self.node is None or self.follows else self.node.store
-
-    @property
-    def part(self) -> Any:
-        """Its fencing as a holder."""
-        if self.node is None:
-            return None
-        return self.node.fencing if self.follows else self.node.fencing.part
-
-    @property
     def http(self) -> str:
         return f"{self.address}:{HTTP}"
 
@@ -95,6 +84,7 @@ class Host:
             "sim",
             **{name: Address(self.address, port) for name, port in ports.items()},
             retention=world.settings.retention,
+            timing=world.settings.timing,
             catch_up_difference=world.settings.catch_up_difference,
         )
         if self.follows:
@@ -111,10 +101,18 @@ class Host:
         self.starts += 1
         self.ended, self.was_full = None, self.disk.full
         process = self.new_process(self.id)
-        self.process, self.node = process, None
+        self.process = process
+        self._is(None)
         self.machine = SimMachine(self.config(), self.world, self.disk, process, self.starts)
         self.machine.home.on_open = self._opened
         process.start(self._life(self.machine, process))
+
+    def _is(self, node: Any) -> None:
+        """The node of the present start, as soon as it is put together."""
+        member = node is not None and not self.follows
+        self.node = node
+        self.group, self.store = (node.group, node.store) if member else (None, None)
+        self.part = node.fencing.part if member else node.fencing if node is not None else None
 
     def new_process(self, name: str) -> Process:
         """With the clock of this machine."""
@@ -130,7 +128,7 @@ class Host:
         try:
             config = machine.config
             node = FollowerNode(config, machine=machine) if self.follows else Node(config, machine=machine)
-            self.node = node
+            self._is(node)
             self.world.wired(self, node)
             await node.start()
             await node.wait()
@@ -155,7 +153,7 @@ class Host:
         if self.machine is not None:
             self.machine.sim_peers.vanish(within_s=2.0 if power else 0.01)
         self.disk.killed(power=power)
-        self.node = None
+        self._is(None)
         if power:
             self.offset_s = 500.0 * self.world.chance.random() - self.rate * self.world.simulation.now
             if self.reader_process is not None:

@@ -6,6 +6,7 @@ serving from its vault, a write through every member, the same state everywhere.
 
 from __future__ import annotations
 
+import gc
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -69,6 +70,7 @@ class Run:
     def run(self) -> Outcome:
         world, outcome = self.world, self.outcome
         began = time.process_time()
+        gc.disable()
         with ambient(world.seed, lambda: world.now):
             try:
                 self._run()
@@ -79,6 +81,7 @@ class Run:
                 outcome.violation = str(found) if found else "".join(traceback.format_exception(error))
             finally:
                 world.close()
+                gc.enable()
         outcome.cpu_s = time.process_time() - began
         outcome.digest, outcome.simulated_s, outcome.trace = world.digest(), world.now, world.lines
         outcome.coverage, outcome.operations = world.coverage, len(world.history.operations())

@@ -12,12 +12,13 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 from metastore.requests import FROM_KEY, WatchRequest
-from node.config import Retention
+from node.config import Retention, Timing
 from tests.sim.history import History
 from tests.sim.network import Network
 from tests.sim.node import Host
+from tests.sim.schedule import FastSimulation
 from tests.support.raft_network import Weather
-from tests.support.simulation import Process, Simulation
+from tests.support.simulation import Process
 from vault.vault import Vault
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class Settings:
     followers: int = 1
     drift: float = 0.009
     catch_up_difference: int = 100
+    timing: Timing = field(default_factory=lambda: Timing(heartbeat_ms=200))
     retention: Retention = field(default_factory=lambda: Retention(3600, 100_000, 10_000))
 
 
@@ -66,7 +68,7 @@ class Checker:
 class World:
     def __init__(self, seed: int, settings: Settings | None = None) -> None:
         self.seed, self.settings = seed, settings or Settings()
-        self.simulation = Simulation(seed)
+        self.simulation = FastSimulation(seed)
         self.chance = self.simulation.random
         self.network = Network(self.simulation)
         self.network.weather = Weather()

@@ -35,7 +35,8 @@ class Raft(Checker):
         world.network.overhear = self.rules.said
 
     def turned(self, host: Host) -> None:
-        if host.group is None or host.failed:
+        group = host.group
+        if group is None or group.failed is None or group.failed.done():
             return
         if self._disks[host.id] is not host.disk:
             self._disks[host.id] = host.disk

@@ -1,0 +1,103 @@
+"""The registry of holders at a leader that loses its leadership in the middle of its work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fencing.messages import Hello, HolderId, State
+from fencing.release import Standing
+from fencing.timing import Timing
+from metastore.limits import Limits
+from metastore.machine import MetaStore
+from metastore.memory_map import MemoryMap
+from node.fencing import registry
+from node.fencing.grantor import Grantor
+from node.fencing.region_book import regions_of
+from node.fencing.registry import PREFIX, Registry
+from node.fencing.strict_log import StrictLog
+from tests.support.fake_group import FakeClock, FakeGroup
+
+
+class World:
+    """A leader. `gone`: every holder is out of the topology."""
+
+    def __init__(self) -> None:
+        self.gone = False
+        self.store = MetaStore(MemoryMap(), Limits())
+        self.group = FakeGroup(self.store, FakeClock())
+        log = StrictLog(self.store.body, lambda: regions_of(self.store), self.store.revision)
+        self.grantor = Grantor(
+            log, Timing(), self.group.clock.now, lease_holds=lambda: True, leader_address=lambda: None,
+            is_active=lambda node, incarnation: True, on_released=lambda revision: None, on_failed=pytest.fail,
+        )  # fmt: skip
+        active: Any = SimpleNamespace(is_active=lambda node, incarnation: True, is_gone=lambda node: self.gone)
+        self.registry = Registry(self.group, self.store.system, active, self.grantor, self.group.clock.now)
+        self.proposed = 0
+
+    def lead(self, term: int) -> None:
+        self.grantor.core.begin_term(term, self.group.clock.now(), [], 0)
+
+    def want(self, *nodes: str) -> None:
+        for node in nodes:
+            hello = Hello(HolderId(node, f"vault of {node}", 1), True, 3.0, State.FENCED, 0, False, 0, 0)
+            self.grantor.wanted[node] = (hello, Standing.NEW)
+
+    def loses_leadership(self, patch: pytest.MonkeyPatch, then: Callable[[], None] = lambda: None) -> None:
+        """With each proposal."""
+        propose = self.group.propose
+
+        async def lose(*arguments: Any, **options: Any) -> Any:
+            self.proposed += 1
+            applied = await propose(*arguments, **options)
+            self.grantor.end_term()
+            then()
+            return applied
+
+        patch.setattr(self.group, "propose", lose)
+
+    async def look_once(self) -> None:
+        """As long as one look takes; raises what it raises."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.registry.run(), 5 * registry.LOOK_S)
+
+
+async def test_leadership_is_lost_while_the_first_of_two_holders_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tests/sim, scenario many, seed 12: the node stopped itself with NotLeading."""
+    world = World()
+    world.lead(2)
+    world.want("n1", "n2")
+
+    world.loses_leadership(monkeypatch)
+    await world.look_once()
+    assert world.proposed == 1
+
+
+async def test_a_decision_of_an_earlier_term_is_not_carried_out_in_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was wanted then is told anew by the holders: the answer of before may be wrong by now."""
+    world = World()
+    world.lead(2)
+    world.want("n1", "n2")
+    world.loses_leadership(monkeypatch, then=lambda: world.lead(4))
+    await world.look_once()
+    assert world.proposed == 1
+
+
+async def test_leadership_is_lost_while_the_first_of_two_gone_holders_is_taken_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.lead(2)
+    world.want("n1", "n2")
+    await world.look_once()
+    assert [record.name for record in world.store.system.with_prefix(PREFIX)] == ["holder/n1", "holder/n2"]
+    world.gone = True
+    world.group.clock.advance(60.0)
+    world.loses_leadership(monkeypatch)
+    await world.look_once()
+    assert world.proposed == 1

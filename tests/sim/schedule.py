@@ -1,0 +1,226 @@
+"""The simulation of `tests/support/simulation.py`, fast enough for whole clusters: the same rules, another bookkeeping.
+
+Who is due next is known, not looked for: a process says that it was touched (a callback was put on its loop, it was
+paused, resumed or killed), and only then is it asked again when it is due. Timers are tuples in a heap, so that C
+compares them.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import heapq
+import threading
+from asyncio import events
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from tests.support.simulation import Process, Simulation
+from tests.support.virtual_loop import VirtualLoop
+
+RESOLUTION_S = 1e-9
+
+
+class Handle:
+    """What the loop is to call; a timer has a `time`. As `asyncio.Handle` and `asyncio.TimerHandle`."""
+
+    __slots__ = ("args", "callback", "context", "off", "time")
+
+    def __init__(self, callback: Any, args: Any, context: Any, time: float = 0.0) -> None:
+        self.callback, self.args, self.context, self.time = callback, args, context, time
+        self.off = False
+
+    def cancel(self) -> None:
+        self.off = True
+        self.callback = self.args = None
+
+    def cancelled(self) -> bool:
+        return self.off
+
+    def when(self) -> float:
+        return self.time
+
+
+class FastLoop(VirtualLoop):
+    """`touch`: something was put on it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self.clock = clock
+        self.touch: Callable[[], None] = lambda: None
+        self.timers: list[tuple[float, int, Handle]] = []
+        self._order = count()
+        self._turning = threading.get_ident()
+
+    def time(self) -> float:
+        return self.clock()
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        handle = Handle(callback, args, context if context is not None else contextvars.copy_context())
+        self._ready.append(handle)
+        self.touch()
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        return self.call_at(self.clock() + delay, callback, *args, context=context)
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        handle = Handle(callback, args, context if context is not None else contextvars.copy_context(), when)
+        heapq.heappush(self.timers, (when, next(self._order), handle))
+        self.touch()
+        return handle
+
+    def next_due(self) -> float | None:
+        if self._ready:
+            return self.clock()
+        timers = self.timers
+        while timers and timers[0][2].off:
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
+
+    def turn(self) -> None:
+        timers, ready = self.timers, self._ready
+        end = self.clock() + RESOLUTION_S
+        while timers and timers[0][0] <= end:
+            ready.append(heapq.heappop(timers)[2])
+        self._thread_id = self._turning
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            for _ in range(len(ready)):
+                if not ready:
+                    break
+                handle = ready.popleft()
+                if not handle.off:
+                    self._run(handle)
+        finally:
+            self._thread_id = None
+            events._set_running_loop(before)
+
+    def _run(self, handle: Any) -> None:
+        try:
+            handle.context.run(handle.callback, *handle.args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.exceptions.append({"message": f"Exception in {handle.callback!r}", "exception": error})
+
+    def abandon(self) -> None:
+        super().abandon()
+        self.timers.clear()
+
+
+class FastProcess(Process):
+    """`place`: among all processes, in the order in which they began."""
+
+    def __init__(
+        self, simulation: FastSimulation, name: str, rate: float, offset_s: float, loop: Any, place: int
+    ) -> None:
+        super().__init__(simulation, name, rate, offset_s, loop)
+        self.place = place
+        self.due_at: float | None = None
+        self.touched = False
+        self._touches = simulation.touches
+        fast: Any = self.loop
+        fast.touch = self.touch
+        self.touch()
+
+    def touch(self) -> None:
+        if not self.touched:
+            self.touched = True
+            self._touches.append(self)
+
+    def pause(self) -> None:
+        super().pause()
+        self.touch()
+
+    def resume(self) -> None:
+        super().resume()
+        self.touch()
+
+    def kill(self) -> None:
+        super().kill()
+        self.touch()
+
+
+class FastSimulation(Simulation):
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.touches: list[FastProcess] = []
+        self._places = count()
+        self._heap: list[tuple[float, int, FastProcess]] = []
+
+    def process(
+        self, name: str, *, rate: float = 1.0, offset_s: float = 1000.0, loop: Callable[[Any], Any] = FastLoop
+    ) -> Process:
+        process = FastProcess(self, name, rate, offset_s, loop, next(self._places))
+        self._processes.append(process)
+        return process
+
+    def _ask_touched(self) -> None:
+        heap = self._heap
+        for process in self.touches:
+            process.touched = False
+            due = process.due()
+            if due != process.due_at:
+                process.due_at = due
+                if due is not None:
+                    heapq.heappush(heap, (due, process.place, process))
+        self.touches.clear()
+
+    def _step(self, end: float) -> bool:
+        if self.touches:
+            self._ask_touched()
+        heap, world = self._heap, self._events
+        while heap and heap[0][2].due_at != heap[0][0]:
+            heapq.heappop(heap)
+        first = heap[0][0] if heap else None
+        if world and (first is None or world[0][0] < first):
+            first = world[0][0]
+        if first is None or first > end:
+            return False
+        if first > self.now:
+            self.now = first
+        if self._is_alone(first):
+            self._take(heapq.heappop(heap)[2])
+            return True
+        candidates = self._due_at(first)
+        worldly = bool(world) and world[0][0] <= self.now
+        choice = 0
+        if len(candidates) + worldly > 1:
+            choice = int(self.random.random() * (len(candidates) + worldly))
+        chosen = candidates.pop(choice) if choice < len(candidates) else None
+        for process in candidates:
+            heapq.heappush(heap, (first, process.place, process))
+        if chosen is None:
+            heapq.heappop(world)[2]()
+        else:
+            self._take(chosen)
+        return True
+
+    def _is_alone(self, first: float) -> bool:
+        """Whether one process is due, and nothing else at that moment: no lots have to be drawn."""
+        heap, world = self._heap, self._events
+        if not heap or heap[0][0] != first or (world and world[0][0] <= first):
+            return False
+        count = len(heap)
+        return not (count > 1 and heap[1][0] == first) and not (count > 2 and heap[2][0] == first)
+
+    def _take(self, process: FastProcess) -> None:
+        process.due_at = None
+        self._turn(process)
+        process.touch()
+
+    def _due_at(self, first: float) -> list[FastProcess]:
+        heap = self._heap
+        found: list[FastProcess] = []
+        while heap and heap[0][0] <= first:
+            due, _, process = heapq.heappop(heap)
+            if process.due_at == due and process not in found:
+                found.append(process)
+        return found
+
+    def _bury(self) -> None:
+        """Dead processes are never due; they are kept until the end."""
