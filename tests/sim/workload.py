@@ -133,12 +133,12 @@ class Workload:
         process, vault = host.reader_process, host.vault
         assert process is not None
         assert vault is not None
-        reader = VaultReader.over(vault, clock_ns=lambda: int(process.now() * 1e9), wait_s=0.2)
+        reader = VaultReader.over(vault, clock_ns=lambda: int(process.now() * 1e9), wait_s=0.05)
         while self.going:
             await asyncio.sleep(self.pause_s * self.chance.random())
             if host.vault is not None and host.vault.backend is not vault.backend:
                 vault = host.vault
-                reader = VaultReader.over(vault, clock_ns=lambda: int(process.now() * 1e9), wait_s=0.2)
+                reader = VaultReader.over(vault, clock_ns=lambda: int(process.now() * 1e9), wait_s=0.05)
             await self._read_beside(host, reader)
 
     async def _read_beside(self, host: Host, reader: VaultReader) -> None:
