@@ -45,7 +45,7 @@ class World:
 
     def want(self, *nodes: str) -> None:
         for node in nodes:
-            hello = Hello(HolderId(node, f"vault of {node}", 1), True, 3.0, State.FENCED, 0, False, 0, 0)
+            hello = Hello(HolderId(node, f"vault of {node}", 1), True, 3.0, State.FENCED, 0, False, 0, 0, 3.5)
             self.grantor.wanted[node] = (hello, Standing.NEW)
 
     def loses_leadership(self, patch: pytest.MonkeyPatch, then: Callable[[], None] = lambda: None) -> None:
