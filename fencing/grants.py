@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from fencing.lease import NEVER
-from fencing.messages import Fenced, Renew
+from fencing.messages import Fenced, Renew, State
 from fencing.timing import Timing
 from fencing.verdict import Facts
 
@@ -42,7 +42,7 @@ class Holding:
 
     __slots__ = (
         "asked", "fenced_at", "granted_at", "heard_at", "incarnation", "leases", "leaving", "proceed_s", "registration",
-        "staged",
+        "said", "staged",
     )  # fmt: skip
 
     def __init__(self, registration: Registration, timing: Timing) -> None:
@@ -57,6 +57,8 @@ class Holding:
         self.leaving = False
         self.granted_at: float | None = None
         self.heard_at: float | None = None
+        self.said: State | None = None
+        """What it called its state when it was last heard of. For people: no verdict rests on it."""
         self.fenced_at: float | None = None
 
     def term_began(self, now: float) -> None:
@@ -95,6 +97,7 @@ class Holding:
             return False
         self.leases.clear()
         self.fenced_at = now
+        self.said = State.FENCED if self.said is State.ACTIVE else self.said
         return True
 
     def safe_up_to(self, now: float, latest: int) -> int:

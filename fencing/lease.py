@@ -89,7 +89,7 @@ class Lease:
         verdict = self._judge(grant, now, staged)
         if verdict is GrantVerdict.ACCEPTED:
             self._t0 = max(self._t0, grant.t0)
-        elif verdict is GrantVerdict.KEPT:
+        elif verdict is GrantVerdict.KEPT and grant not in self._kept:
             self._kept = (*self._kept[-KEPT_MAX + 1 :], grant)
         return verdict
 

@@ -171,6 +171,7 @@ class Releases:
             return NotGranted.NOT_REGISTERED
         if not held.hear(holder.incarnation, now):
             return NotGranted.OLD_INCARNATION
+        held.said = renew.state
         held.acknowledge(min(renew.staged, self._lm))
         if not renew.asks or not held.registration.fences:
             return NotGranted.NOT_ASKED
@@ -189,8 +190,10 @@ class Releases:
             return Standing.NOT_LEADING
         standing = self._registry.standing(hello)
         held = self._registry.find(hello.holder)
-        if held is not None and not held.hear(hello.holder.incarnation, now):
-            return Standing.OLD_INCARNATION
+        if held is not None:
+            if not held.hear(hello.holder.incarnation, now):
+                return Standing.OLD_INCARNATION
+            held.said = hello.state
         return standing
 
     def staged(self, holder: HolderId, upto: int, now: float) -> None:

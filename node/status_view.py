@@ -21,11 +21,19 @@ COLUMNS = (
     ("applied", "applied_index"),
     ("ready", "ready"),
     ("topology", "topology"),
+    ("inc", "incarnation"),
     ("fence", "fence"),
+    ("lease", "lease"),
     ("RR", "released"),
+    ("LV", "vault"),
     ("url", "url"),
 )
-NUMBERS = {"released", "term", "revision", "minimal_revision", "commit_index", "applied_index"}
+OF_FENCE = {"incarnation": "incarnation", "lease": "lease_age_ms", "vault": "applied"}
+"""Where a row has these: in its field `fencing`."""
+NUMBERS = {
+    "released", "term", "revision", "minimal_revision", "commit_index", "applied_index", "incarnation", "lease",
+    "vault",
+}  # fmt: skip
 
 
 def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
@@ -57,7 +65,11 @@ def silent_row(node: str | None, url: str | None) -> dict[str, Any]:
 
 
 def status_table(rows: Sequence[Row]) -> Table:
-    """LM is the newest revision, MM the oldest that is readable; the leader has a star."""
+    """LM is the newest revision, MM the oldest that is readable; the leader has a star.
+
+    `inc`: its incarnation in the topology, `lease`: how long ago it asked for the lease by which it serves, RR: up to
+    where it shows what is released, LV: how far its vault is.
+    """
     table = Table(header_style="bold")
     for title, field in COLUMNS:
         table.add_column(title, justify="right" if field in NUMBERS else "left", no_wrap=True)
@@ -72,11 +84,13 @@ def cells(row: Row) -> list[str]:
 
 def cell(row: Row, field: str) -> str:
     """A field as people read it; large numbers with their thousands apart."""
-    value = row.get(field)
+    value = (row.get("fencing") or {}).get(OF_FENCE[field]) if field in OF_FENCE else row.get(field)
     if field == "ready":
         return "yes" if value else "no"
     if value is None:
         return "silent" if field == "role" else NOTHING
+    if field == "lease":
+        return f"{value / 1000:.1f} s"
     if field == "topology" and row.get("recovery"):
         return f"{value} ({progress_cell(row['recovery'])})"
     if field == "id" and row.get("role") == "leader":

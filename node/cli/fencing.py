@@ -39,7 +39,7 @@ async def of_leader(client: Any) -> dict[str, Any]:
     return found
 
 
-HEADER = ["holder", "incarnation", "staged", "behind", "heard", "lease ends in", "state"]
+HEADER = ["holder", "incarnation", "staged", "behind", "heard", "lease ends in", "said", "state"]
 
 
 def holder_row(each: dict[str, Any]) -> list[str]:
@@ -52,6 +52,7 @@ def holder_row(each: dict[str, Any]) -> list[str]:
         f"{each['behind']:,}",
         "never" if heard is None else f"{heard} ms ago",
         "unknown" if until is None else f"{until} ms",
+        each["said"] or "nothing",
         state,
     ]
 
@@ -61,6 +62,7 @@ def print_own(found: dict[str, Any]) -> None:
     if lease is None:
         print(f"{found['node']}: its vault is not open", file=sys.stderr)
         return
-    left = f", its lease ends in {lease['lease_left_ms']} ms" if lease["serves"] else f": {lease['why_not']}"
-    applied, released = lease["applied"], lease["released"]
-    print(f"{found['node']} is {lease['state']}{left}; RR {released:,}, LV {applied:,}, term {lease['term']}")
+    age, left = lease["lease_age_ms"], lease["lease_left_ms"]
+    why = f", its lease is {age} ms old and ends in {left} ms" if lease["serves"] else f": {lease['why_not']}"
+    facts = f"RR {lease['released']:,}, LV {lease['applied']:,}, term {lease['term']}, incarnation"
+    print(f"{found['node']} is {lease['state']}{why}; {facts} {lease['incarnation']}")

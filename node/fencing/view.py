@@ -83,7 +83,7 @@ def leader_view(core: Releases, now: float) -> dict[str, Any]:
 
 def holder_view(held: Holding, strict_latest: int, now: float) -> dict[str, Any]:
     """`proceed_ms`: for how long after a grant a strict change waits for it at most. `until_ms`: for how long it may
-    still serve by the leases that it was granted; null: nobody can say."""
+    still serve by the leases that it was granted; null: nobody can say. `said`: the state that it told last."""
     safe_at = held.safe_at(now)
     return {
         "node": held.registration.node,
@@ -98,6 +98,7 @@ def holder_view(held: Holding, strict_latest: int, now: float) -> dict[str, Any]
         "heard_ms": since(held.heard_at, now),
         "granted_ms": since(held.granted_at, now),
         "promised": held.fenced_at is not None,
+        "said": held.said.value if held.said is not None else None,
         "until_ms": left(safe_at, now),
     }
 

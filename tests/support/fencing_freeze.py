@@ -12,7 +12,7 @@ from tests.support.fencing_parts import Scope
 VALUES = (int, float, str, bytes, type(None), tuple, enum.Enum, type, Scope)
 FOR_SHOW = {
     "reads", "scope", "_timing", "_finished", "heard_at", "granted_at", "fenced_at", "_order", "_proven",
-    "_last_failure",
+    "_last_failure", "said",
 }  # fmt: skip
 """What no decision depends on."""
 
