@@ -1,5 +1,5 @@
-"""The production machines in every interleaving that chance finds, and in each one of a small scope (issue 4, "Shown
-by" 3).
+"""The production machines in every interleaving that chance finds (issue 4, "Shown by" 3); in each one of a small scope
+in `test_exhaustive.py`.
 
 After `model/lease_model.py`, which explores a sketch of the protocol. Longer: `python -m tests.support.fencing_walks`.
 """
@@ -17,7 +17,7 @@ from fencing.release import Releases
 from fencing.timing import Timing
 from tests.support.fencing_faults import BASES, FAULTS
 from tests.support.fencing_parts import Scope
-from tests.support.fencing_walks import explore, search, walk
+from tests.support.fencing_walks import search, walk
 from tests.support.fencing_world import World
 
 WALKS = 700
@@ -65,26 +65,6 @@ def healed(scope: Scope) -> Scope:
         marks_first=True,
         checks_vault=True,
     )
-
-
-SMALL = Scope(holders=1, revisions=2, terms=2, ticks=4, tick_s=1.0, processes=1, keys=1, powers=False)
-COARSE = dict.fromkeys(("probe", "calm", "stage", "deliver", "mark", "tick", "renew", "succeed", "reboot"), 1.0)
-
-
-@pytest.mark.parametrize("moves", [None, COARSE], ids=["small steps", "large steps"])
-def test_every_way_of_a_few_steps_holds(moves: dict[str, float] | None) -> None:
-    found, worlds, _ = explore(replace(SMALL, moves=moves), depth=5, states_max=2500)
-    assert found is None, found
-    assert worlds > 2000
-
-
-@pytest.mark.parametrize("name", ["no_stage", "new_leader_reads", "no_reset", "unnoted_grant"])
-def test_every_way_of_a_few_steps_finds_a_fault(name: str) -> None:
-    fault = FAULTS[name]
-    scope = replace(SMALL, moves=COARSE, registry=fault.registry, releases=fault.releases)
-    found, _, _ = explore(scope, depth=5, states_max=2500)
-    assert found is not None
-    assert len(found.steps) <= 4, "the shortest way comes first"
 
 
 @pytest.mark.parametrize("seed", range(20))

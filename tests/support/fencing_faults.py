@@ -162,6 +162,14 @@ class ReadsAtOnce(Releases):
         self._rr = lm
 
 
+class KnowsZero(Releases):
+    """new_leader_rr0: a new leader takes it that nothing is released yet, where it does not know."""
+
+    def begin_term(self, term: int, now: float, registered: Iterable[Registration], lm: int) -> None:
+        super().begin_term(term, now, registered, lm)
+        self._rr = 0
+
+
 class Unbound(Releases):
     """unbound_grant: grants require nothing, and the verdict counts from the last one, whenever that was."""
 
@@ -311,6 +319,7 @@ FAULTS = {
     "no_promise": replace(PLAIN, holder=FaithlessHolder),
     "no_reset": replace(PLAIN, registry=NoReset),
     "new_leader_reads": replace(PLAIN, releases=ReadsAtOnce),
+    "new_leader_rr0": replace(PLAIN, releases=KnowsZero, answers_at_rr=True),
     "unbound_grant": replace(ALONE, releases=Unbound),
     "unnoted_grant": replace(PLAIN, releases=Unnoted),
     "stale_term": replace(DEAF, holder=AnyTermHolder),

@@ -14,11 +14,14 @@ class HolderMoves(Parts):
     """For each move `x`: `can_x` lists its options, `x` does it."""
 
     def can_hello(self) -> list[Any]:
+        if self.hellos >= self.scope.hellos:
+            return []
         nodes = min(len(self.leaders), self.scope.leader_nodes)
         return [(i, n) for i in self._alive(lambda h, _: h.state is not State.STOPPED) for n in range(nodes)]
 
     def hello(self, option: tuple[int, int]) -> None:
         number, leader = option
+        self.hellos += 1
         process = self.processes[number]
         process.leader = leader
         self._tell(number, self._call(number, "hello", self._clock_of(number), process.vault.lv))
@@ -111,6 +114,8 @@ class HolderMoves(Parts):
         self.start(len(self.processes) - 1)
 
     def can_start(self) -> list[Any]:
+        if self.incarnations >= self.scope.starts:
+            return []
         return [i for i, process in enumerate(self.processes) if process.holder is None]
 
     def start(self, number: int) -> None:

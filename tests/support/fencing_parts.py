@@ -70,6 +70,14 @@ class Scope:
     """What each walk begins with."""
     marks_first: bool = True
     """False: a stage is acknowledged before the marks are committed."""
+    answers_at_rr: bool = False
+    """True: a leader that knows RR answers with what was the value then, as in `model/lease_model.py`; else only with
+    the latest one, and only once that is released."""
+    messages_max: int = MESSAGES_MAX
+    hellos: int = 1 << 30
+    """How many connections are begun, fair weather aside; each has a number of its own."""
+    starts: int = 1 << 30
+    """How many processes are started, those of the beginning among them."""
     checks_vault: bool = True
     """False: another vault takes a name over without waiting for the readers of the first."""
 
@@ -149,6 +157,7 @@ class Parts:
     reads: int = 0
     incarnations: int = 0
     ticks: int = 0
+    hellos: int = 0
     registered: dict[str, Registration] = field(default_factory=dict)
     leaders: list[Leader] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
@@ -219,7 +228,7 @@ class Parts:
     def _send(self, message: Message) -> None:
         """The oldest is lost where there are too many under way."""
         if message not in self.messages:
-            if len(self.messages) >= MESSAGES_MAX:
+            if len(self.messages) >= self.scope.messages_max:
                 del self.messages[0]
             self.messages.append(message)
 

@@ -1,8 +1,7 @@
-"""Ways through `fencing_world.py`: walks at random, and every one in a small scope.
+"""Ways through `fencing_world.py` at random. Every way, in a small scope: `fencing_explorer.py`.
 
 `python -m tests.support.fencing_walks --walks 1000000 --seed 7` walks on its own; `--plant no_promise` walks with a
-fault of `fencing_faults.py`; `--exhaustive DEPTH` takes every way of so many steps. What it finds, it prints as short
-as it can.
+fault of `fencing_faults.py`. What it finds, it prints as short as it can.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from random import Random
 from typing import Any
 
 from tests.support.fencing_faults import BASES, FAULTS
-from tests.support.fencing_freeze import clone, freeze
 from tests.support.fencing_parts import Scope, Stale
 from tests.support.fencing_world import World
 
@@ -106,50 +104,11 @@ def shorten(scope: Scope, steps: list[Step]) -> list[Step]:
     return steps
 
 
-def explore(scope: Scope, depth: int, states_max: int) -> tuple[Found | None, int, bool]:
-    """Every way of so many steps, going on from equal worlds only once: what is stale, how many worlds, whether that
-    was all of them. With `scope.moves`, only of these moves."""
-    start = begin(scope)
-    came: dict[Any, tuple[Any, Step] | None] = {freeze(start): None}
-    frontier = [(start, next(iter(came)))]
-    for _ in range(depth):
-        following: list[tuple[World, Any]] = []
-        for world, place in frontier:
-            for move in scope.moves or MOVES:
-                for number, option in enumerate(world.options(move)):
-                    after = clone(world)
-                    try:
-                        after.do(move, after.options(move)[number])
-                    except Stale as stale:
-                        return Found(len(came), str(stale), (*_way(came, place), (move, option))), len(came), False
-                    there = freeze(after)
-                    if there not in came:
-                        came[there] = (place, (move, option))
-                        following.append((after, there))
-            if len(came) >= states_max:
-                return None, len(came), False
-        frontier = following
-    return None, len(came), True
-
-
-def _way(came: dict[Any, tuple[Any, Step] | None], place: Any) -> tuple[Step, ...]:
-    steps: list[Step] = []
-    while (before := came[place]) is not None:
-        place, step = before
-        steps.append(step)
-    return tuple(reversed(steps))
-
-
 def main() -> None:
     options = _parser().parse_args()
     scope = FAULTS[options.plant] if options.plant else BASES[options.base]
     began = time.monotonic()
-    if options.exhaustive:
-        found, worlds, everything = explore(scope, options.exhaustive, options.states)
-        extent = "all of them" if everything else "not all of them"
-        print(f"{worlds} worlds, {extent}, in {time.monotonic() - began:.1f} s")
-    else:
-        found = _walk_on(scope, options, began)
+    found = _walk_on(scope, options, began)
     if found is None:
         print("nothing stale")
         return
@@ -177,8 +136,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=STEPS, help="length of a walk, impossible steps included")
     parser.add_argument("--base", choices=BASES, default="plain", help="the world around the protocol")
     parser.add_argument("--plant", choices=FAULTS, help="with this fault")
-    parser.add_argument("--exhaustive", type=int, metavar="DEPTH", help="every way of so many steps instead")
-    parser.add_argument("--states", type=int, default=1_000_000, help="stop after so many worlds")
     return parser
 
 

@@ -125,14 +125,20 @@ class World(HolderMoves):
             for number, leader in enumerate(self.leaders)
             if self.now < leader.quorum_until and leader.releases.leads
             for key in range(self.scope.keys)
-            if leader.releases.visible(self.latest(key, leader.releases.lm))
+            if self.scope.answers_at_rr or leader.releases.visible(self.latest(key, leader.releases.lm))
         ]
 
     def answer(self, option: tuple[int, int]) -> None:
         """A linearizable read at the leader."""
         number, key = option
         leader = self.leaders[number]
-        self.show(key, self.latest(key, leader.releases.lm), self.shown[key], f"leader of term {leader.term}")
+        releases = leader.releases
+        upto = releases.lm
+        if self.scope.answers_at_rr:
+            if releases.rr is None:
+                return
+            upto = releases.rr
+        self.show(key, self.latest(key, upto), self.shown[key], f"leader of term {leader.term}")
 
     def can_stage(self) -> list[Any]:
         return [

@@ -1,0 +1,164 @@
+"""Every way through `fencing_world.py` in a small scope, to the end: until no step leads to a world that was not seen.
+
+Two things keep it small, and neither hides a stale answer:
+
+- Everybody reads after each step. A read changes nothing but what is known to have been shown, and the more was shown,
+  and the earlier, the more is stale.
+- Messages are not taken away when they arrive: each may arrive again, at any time, and one that never arrives is lost.
+  Left out is what nobody could take any more, by the rules of `fencing/lease.py`: a grant that has run out, was
+  promised away, or is shorter than the lease; a renewal that could only get such a one; a release of what is released.
+  Were these rules broken, less would be left out by right: so `test_exhaustive.py` finds faults of the model in here as
+  well. The walks leave out nothing.
+
+`python -m tests.support.fencing_explorer SCOPE`, `--plant FAULT` with a fault of `fencing_faults.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fencing.messages import Grant, Release, Renew
+from fencing.timing import Timing
+from tests.support.fencing_faults import FAULTS
+from tests.support.fencing_freeze import clone, freeze
+from tests.support.fencing_parts import Message, Scope, Stale
+from tests.support.fencing_walks import Found, Step, begin
+from tests.support.fencing_world import World
+
+LEASES = ("tick", "quorum", "elect", "commit", "learn", "advance", "stage", "release", "renew", "mark", "repeat")
+RETURNS = ("kill", "start", "hello", "join", "listen", "activate", "promise", "apply")
+TINY = Scope(
+    holders=1, revisions=1, terms=1, ticks=2, tick_s=1.0, keys=1, processes=1, powers=False, quorum_s=0.5,
+    timing=Timing(fence_s=1.5, drift=0.0, margin_s=0.0), messages_max=100,
+)  # fmt: skip
+"""A lease lasts for this tick and the next one, a quorum lease for this one."""
+SCOPES: dict[str, tuple[Scope, tuple[str, ...]]] = {
+    "one holder, two terms": (replace(TINY, terms=2), LEASES),
+    "an old leader": (replace(TINY, terms=2, ticks=3, prelude=("tick", "elect")), LEASES),
+    "two changes": (replace(TINY, revisions=2, ticks=1), LEASES),
+    "two holders": (replace(TINY, holders=2, processes=2, ticks=1), LEASES),
+    "a holder comes back": (replace(TINY, ticks=1, hellos=2, starts=2), LEASES + RETURNS),
+    "longer": (replace(TINY, terms=2, ticks=3), LEASES),
+    "two holders, two terms": (replace(TINY, holders=2, processes=2, terms=2), LEASES),
+}
+
+
+@dataclass(frozen=True)
+class Explored:
+    """`everything`: there are no other worlds in this scope, and none is further than `depth` steps away."""
+
+    found: Found | None
+    worlds: int
+    depth: int
+    everything: bool
+
+
+def explore(scope: Scope, moves: tuple[str, ...], worlds_max: int) -> Explored:
+    """Breadth first, so what it finds is as short as can be."""
+    start = begin(scope)
+    for move in scope.prelude:
+        start.do(move, start.options(move)[0])
+    look(start)
+    first = key_of(start)
+    came: dict[Any, tuple[Any, Step] | None] = {first: None}
+    frontier, depth = [(start, first)], 0
+    while frontier:
+        depth += 1
+        following: list[tuple[World, Any]] = []
+        for world, place in frontier:
+            for step, after in steps_of(world, moves):
+                if isinstance(after, Stale):
+                    return Explored(Found(len(came), str(after), (*way(came, place), step)), len(came), depth, False)
+                there = key_of(after)
+                if there not in came:
+                    came[there] = (place, step)
+                    following.append((after, there))
+            if len(came) >= worlds_max:
+                return Explored(None, len(came), depth, False)
+        frontier = following
+    return Explored(None, len(came), depth, True)
+
+
+def steps_of(world: World, moves: tuple[str, ...]) -> list[tuple[Step, World | Stale]]:
+    found: list[tuple[Step, World | Stale]] = []
+    for move in moves:
+        for number, option in enumerate(world.options(move)):
+            after: World = clone(world)
+            try:
+                after.do(move, after.options(move)[number])
+                look(after)
+            except Stale as stale:
+                return [((move, option), stale)]
+            found.append(((move, option), after))
+    return found
+
+
+def look(world: World) -> None:
+    """Everybody who may read does so."""
+    for each in world.can_read():
+        world.read(each)
+    for each in world.can_answer():
+        world.answer(each)
+
+
+def key_of(world: World) -> Any:
+    """Equal for worlds that behave alike. In which order messages were sent plays no part."""
+    messages = [message for message in world.messages if not is_spent(world, message)]
+    world.messages = []
+    frozen = freeze(world)
+    world.messages = messages
+    return frozen, frozenset(map(freeze, messages))
+
+
+def is_spent(world: World, message: Message) -> bool:
+    to, _, process, what = message
+    holder = world.processes[process].holder
+    if holder is None:
+        return False
+    said = what[1] if to == "L" else what
+    if isinstance(said, Renew | Grant):
+        lease = holder._lease
+        run_out = world._clock_of(process) >= said.t0 + world.scope.timing.fence_s
+        return run_out or said.t0 < max(lease._not_before, lease.t0)
+    return isinstance(said, Release) and said.released <= holder.released and said.term <= holder.term
+
+
+def way(came: dict[Any, tuple[Any, Step] | None], place: Any) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    while (before := came[place]) is not None:
+        place, step = before
+        steps.append(step)
+    return tuple(reversed(steps))
+
+
+def with_fault(scope: Scope, name: str) -> Scope:
+    """The small scope, with the broken rule of that fault."""
+    fault = FAULTS[name]
+    broken = ("holder", "releases", "session", "registry", "asks_quorum", "answers_at_rr", "gated", "marks_first")
+    return replace(scope, **{each: getattr(fault, each) for each in broken})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scope", choices=SCOPES)
+    parser.add_argument("--plant", choices=FAULTS)
+    parser.add_argument("--worlds", type=int, default=1_000_000, help="stop after so many")
+    options = parser.parse_args()
+    scope, moves = SCOPES[options.scope]
+    began = time.monotonic()
+    explored = explore(with_fault(scope, options.plant) if options.plant else scope, moves, options.worlds)
+    extent = f"all of them, none further than {explored.depth} steps" if explored.everything else "not all of them"
+    print(f"{explored.worlds} worlds, {extent}, in {time.monotonic() - began:.1f} s")
+    if explored.found is not None:
+        print(f"STALE: {explored.found.stale}")
+        for step in explored.found.steps:
+            print("   ", *step)
+        raise SystemExit(1)
+    print("nothing stale")
+
+
+if __name__ == "__main__":
+    main()
