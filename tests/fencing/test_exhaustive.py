@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.fencing_explorer import SCOPES, explore, with_fault
 
-WORLDS = {"two terms": 2000, "two changes": 4000, "an old leader": 150}
+WORLDS = {"two terms": 2000, "two changes": 2000, "an old leader": 150}
 """At least so many are in the scope: else something is not tried any more."""
 FOUND = {
     "lease_from_receipt": "two terms, longer",
