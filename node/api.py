@@ -263,6 +263,12 @@ class StoreApi(CatalogApi):
         revision: int = await self._call("region_set", name, packed)
         return revision
 
+    async def region_change(self, name: str, fields: dict[str, bytes | str]) -> int:
+        """Change what is given of `prefix`, `mode`, `policy` and `default`; the revision, once every node knows. Raises
+        KeyNotFound."""
+        revision: int = await self._call("region_change", name, fields)
+        return revision
+
     async def region_delete(self, name: str) -> int:
         """The revision, once every node knows. Raises KeyNotFound."""
         revision: int = await self._call("region_delete", name)

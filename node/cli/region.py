@@ -1,4 +1,4 @@
-"""palisade region list, set, delete."""
+"""palisade region list, set, change, delete."""
 
 from __future__ import annotations
 
@@ -75,6 +75,24 @@ def set_(session: Session, name: str, prefix: str, mode: str, policy: str, defau
     session.answer(
         {"revision": revision, "name": name}, f"region {name}: {prefix} is {mode}, {policy}; revision {revision}"
     )
+
+
+@region.command()
+@click.argument("name")
+@click.option("--prefix", help="Another prefix.")
+@click.option("--mode", type=click.Choice(MODES))
+@click.option("--policy", type=click.Choice(POLICIES), help="What a read gets while the vault must not be trusted.")
+@click.option("--default", "default", help="Of safe_default: the value that does no harm.")
+@client_options
+def change(session: Session, name: str, **given: str | None) -> None:
+    """Change what is given of the region NAME; the rest stays. Done when every node treats its keys so."""
+    fields: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    if not fields:
+        raise click.UsageError("give --prefix, --mode, --policy or --default")
+    shown = ", ".join(f"{field} {value}" for field, value in fields.items())
+    sent = {field: value.encode() if field in ("prefix", "default") else value for field, value in fields.items()}
+    revision = session.call(lambda client: client.region_change(name, sent))
+    session.answer({"revision": revision, "name": name}, f"region {name}: {shown}; revision {revision}")
 
 
 @region.command()

@@ -7,16 +7,20 @@ nobody reads what it replaced either.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
 
 from metastore.errors import InvalidRequest, KeyNotFound
 from metastore.machine import MetaStore
-from metastore.requests import DeleteRange, Put, Range
+from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+from node.fencing.fenced_reads import FencedReads
 from node.fencing.region_shapes import region_shape
 from node.service import Service
 from vault.regions import (
     REGIONS_END,
     REGIONS_PREFIX,
+    Policy,
     Region,
     Regions,
     check_region,
@@ -25,6 +29,8 @@ from vault.regions import (
     unpack_region,
 )
 
+CHANGE_TRIES = 10
+
 
 def regions_of(store: MetaStore) -> Regions:
     """As they are at LM."""
@@ -32,23 +38,57 @@ def regions_of(store: MetaStore) -> Regions:
     return Regions.of((kv.key, kv.value) for kv in rows)
 
 
+def view_of(regions: Regions, revision: int) -> dict[str, Any]:
+    """Shape `Regions`: all of them, the built in ones first; what is stored and makes no sense is told as well."""
+    shapes = [region_shape(each) for each in regions.all]
+    return {"revision": revision, "regions": shapes, "problems": list(regions.problems)}
+
+
+def named(regions: Regions, name: str) -> Region:
+    """Raises KeyNotFound."""
+    found = next((each for each in regions.all if each.name == name), None)
+    if found is None:
+        raise KeyNotFound(f"there is no region {name[:64]!r}")
+    return found
+
+
+class RegionReader(Protocol):
+    """What can be asked of any node that keeps a vault."""
+
+    async def view(self) -> dict[str, Any]: ...
+    async def get(self, name: str) -> Region: ...
+
+
+class FencedRegions:
+    """The regions as a node that is no member has them, read through its fence: so no policy of before is told."""
+
+    def __init__(self, reads: FencedReads) -> None:
+        self._reads = reads
+
+    async def view(self) -> dict[str, Any]:
+        return view_of(*await self._read())
+
+    async def get(self, name: str) -> Region:
+        """Raises KeyNotFound."""
+        return named((await self._read())[0], name)
+
+    async def _read(self) -> tuple[Regions, int]:
+        """Raises ReadRefused."""
+        rows = await self._reads.range(REGIONS_PREFIX, REGIONS_END, 0)
+        return Regions.of((item.key, item.value) for item in rows), rows.revision
+
+
 class RegionBook:
     def __init__(self, service: Service) -> None:
         self._service = service
 
     async def view(self) -> dict[str, Any]:
-        """Shape `Regions`: all of them, the built in ones first; what is stored and makes no sense is told as well."""
-        regions, revision = await self._read()
-        shapes = [region_shape(each) for each in regions.all]
-        return {"revision": revision, "regions": shapes, "problems": list(regions.problems)}
+        """Shape `Regions`."""
+        return view_of(*await self._read())
 
     async def get(self, name: str) -> Region:
         """Raises KeyNotFound."""
-        regions, _ = await self._read()
-        found = next((each for each in regions.all if each.name == name), None)
-        if found is None:
-            raise KeyNotFound(f"there is no region {name[:64]!r}")
-        return found
+        return named((await self._read())[0], name)
 
     async def _read(self) -> tuple[Regions, int]:
         """Linearizable, as released."""
@@ -57,6 +97,12 @@ class RegionBook:
 
     async def put(self, region: Region) -> int:
         """The revision. Raises InvalidRequest."""
+        await self._check(region)
+        result = await self._service.write(Put(region_key(region.name), pack_region(region)), own=True)
+        await self._service.all_released()
+        return int(result.revision)
+
+    async def _check(self, region: Region) -> None:
         try:
             check_region(region)
         except ValueError as error:
@@ -66,9 +112,35 @@ class RegionBook:
             raise InvalidRequest(
                 f"region {other.name} has the prefix {region.prefix!r} already: change or delete that one"
             )
-        result = await self._service.write(Put(region_key(region.name), pack_region(region)), own=True)
-        await self._service.all_released()
-        return int(result.revision)
+
+    async def change(self, name: str, fields: Mapping[str, Any]) -> tuple[int, Region]:
+        """What is not in `fields` (`prefix`, `mode`, `policy`, `default`) stays as it is, also where others change the
+        region meanwhile. Raises KeyNotFound, InvalidRequest."""
+        for _ in range(CHANGE_TRIES):
+            region, modified = await self._stored(name)
+            changed = replace(region, **fields)
+            if changed.policy is not Policy.SAFE_DEFAULT and "default" not in fields:
+                changed = replace(changed, default=b"")
+            await self._check(changed)
+            key = region_key(name)
+            unchanged = Compare(key, CompareTarget.MOD, CompareResult.EQUAL, modified)
+            result = await self._service.write(Txn((unchanged,), (Put(key, pack_region(changed)),)), own=True)
+            if result.succeeded:
+                await self._service.all_released()
+                return int(result.revision), changed
+        raise InvalidRequest(f"the region {name} is being changed by others all the time: look at it, and try again")
+
+    async def _stored(self, name: str) -> tuple[Region, int]:
+        """And the revision of its last change. Raises KeyNotFound, InvalidRequest."""
+        if named((await self._read())[0], name).built_in:
+            raise InvalidRequest(f"the region {name} is built in, and stays as it is")
+        read = await self._service.range(Range(region_key(name)))
+        if not read.kvs:
+            raise KeyNotFound(f"there is no region {name[:64]!r}")
+        try:
+            return unpack_region(name, read.kvs[0].value), read.kvs[0].mod_revision
+        except ValueError as error:
+            raise InvalidRequest(f"the record of region {name} makes no sense ({error}): set it as a whole") from None
 
     async def put_packed(self, name: str, packed: bytes) -> int:
         """As it is stored. Raises InvalidRequest."""

@@ -11,12 +11,13 @@ from prometheus_client.core import Metric
 from node.authorization.authorizer import Authorizer
 from node.config import NodeConfig
 from node.fencing.fenced_reads import FencedReads
+from node.fencing.region_book import FencedRegions
 from node.fencing.short_view import short_view
 from node.http.health import Health
 from node.http.openapi import Kind
 from node.http.partition_families import partition_families
 from node.http.v1_fenced import FencedRoutes
-from node.http.v1_fencing import FencingRoutes, View
+from node.http.v1_fencing import FencingRoutes, RegionReads, View
 from node.http.v1_keys import answer
 from node.http.v1_partitions import PartitionRoutes
 from node.http.v1_scenarios import ScenarioRoutes
@@ -52,7 +53,8 @@ class FollowerServer:
         def reasons() -> list[str]:
             return not_active(topology)
 
-        fenced_routes = FencedRoutes(fenced or FencedReads())
+        reads = fenced or FencedReads()
+        fenced_routes = FencedRoutes(reads)
 
         def more() -> list[Metric]:
             return [*families(), *partition_families(partitions)]
@@ -68,6 +70,7 @@ class FollowerServer:
                 *ScenarioRoutes(scenarios).routes(),
                 *FencingRoutes(fencing).routes(),
                 *fenced_routes.routes(),
+                *RegionReads(FencedRegions(reads)).routes(),
             ],
             lambda what: no_member(what, members()),
             fenced_routes.gets,

@@ -256,6 +256,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/v1/regions"): regions,
     ("GET", "/v1/regions/{name}"): regions,
     ("PUT", "/v1/regions/{name}"): ADMINS,
+    ("PATCH", "/v1/regions/{name}"): ADMINS,
     ("DELETE", "/v1/regions/{name}"): ADMINS,
     ("POST", "/v3/kv/put"): message(decode.decode_put),
     ("POST", "/v3/kv/range"): message(decode.decode_range),

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from node.fencing.region_book import RegionBook
+from node.fencing.region_book import RegionBook, RegionReader
 from node.fencing.region_shapes import region_from, region_shape
 from node.http.body import content, fields_of, one_of, query_of, read_json
 from node.http.v1_keys import answer
@@ -31,26 +31,40 @@ class FencingRoutes:
         return answer(self._view())
 
 
-class RegionRoutes:
-    """On members of the group."""
+class RegionReads:
+    """On every node that follows the cluster."""
 
-    def __init__(self, book: RegionBook) -> None:
-        self._book = book
+    def __init__(self, regions: RegionReader) -> None:
+        self._regions = regions
 
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/v1/regions", self.list_regions, allow_head=False),
             web.get("/v1/regions/{name}", self.get, allow_head=False),
-            web.put("/v1/regions/{name}", self.put),
-            web.delete("/v1/regions/{name}", self.delete),
         ]
 
     async def list_regions(self, request: web.Request) -> web.Response:
         query_of(request, {})
-        return answer(await self._book.view())
+        return answer(await self._regions.view())
 
     async def get(self, request: web.Request) -> web.Response:
-        return answer(region_shape(await self._book.get(request.match_info["name"])))
+        return answer(region_shape(await self._regions.get(request.match_info["name"])))
+
+
+class RegionRoutes(RegionReads):
+    """On members of the group."""
+
+    def __init__(self, book: RegionBook) -> None:
+        super().__init__(book)
+        self._book = book
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            *super().routes(),
+            web.put("/v1/regions/{name}", self.put),
+            web.patch("/v1/regions/{name}", self.change),
+            web.delete("/v1/regions/{name}", self.delete),
+        ]
 
     async def put(self, request: web.Request) -> web.Response:
         """Answered once every node treats the prefix so."""
@@ -59,6 +73,14 @@ class RegionRoutes:
             raise BadRequest("the body: give prefix, or prefix_base64; an empty one stands for every key")
         region = region_from(request.match_info["name"], fields)
         revision = await self._book.put(region)
+        return answer({"revision": revision, "region": region_shape(region)})
+
+    async def change(self, request: web.Request) -> web.Response:
+        """What the body does not name stays. Answered as `put`."""
+        fields = fields_of(await read_json(request), BODY)
+        if not fields:
+            raise BadRequest(f"the body: names nothing to change; known are {', '.join(BODY)}")
+        revision, region = await self._book.change(request.match_info["name"], fields)
         return answer({"revision": revision, "region": region_shape(region)})
 
     async def delete(self, request: web.Request) -> web.Response:

@@ -11,7 +11,16 @@ from vault.regions import REGIONS_END, REGIONS_PREFIX
 
 SIGNED_IN = frozenset({"ping", "status", "members", "topology", "leases", "digest", "fencing"})
 ADMINS = frozenset(
-    {"member_add", "member_promote", "member_remove", "transfer", "procedures", "region_set", "region_delete"}
+    {
+        "member_add",
+        "member_promote",
+        "member_remove",
+        "transfer",
+        "procedures",
+        "region_set",
+        "region_change",
+        "region_delete",
+    }
 )
 NAMED = frozenset(
     {"regions", "lease_info", "catalog_do", "catalog_objects", "catalog_object", "procedure", "procedure_cancel"}

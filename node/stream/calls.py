@@ -8,6 +8,7 @@ from typing import Any
 from metastore.errors import InvalidRequest
 from node.cluster_view import members_view, status_view
 from node.fencing.region_book import RegionBook
+from node.fencing.region_shapes import fields_from
 from node.new_member import NAME_CHARACTERS_MAX, new_member
 from node.service import Service
 from node.stream.catalog_calls import CatalogCalls
@@ -38,6 +39,7 @@ class Calls:
             "fencing": self._fencing,
             "regions": self._book.view,
             "region_set": self._region_set,
+            "region_change": self._region_change,
             "region_delete": self._region_delete,
         }
 
@@ -99,6 +101,14 @@ class Calls:
         if type(name) is not str or type(packed) is not bytes:
             raise InvalidRequest("a region is set by its name and its record")
         return await self._book.put_packed(name, packed)
+
+    async def _region_change(self, name: str, fields: Any) -> int:
+        if type(name) is not str:
+            raise InvalidRequest("a region is changed by its name")
+        try:
+            return (await self._book.change(name, fields_from(fields)))[0]
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from None
 
     async def _region_delete(self, name: str) -> int:
         if type(name) is not str:

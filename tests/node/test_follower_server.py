@@ -32,7 +32,7 @@ from recovery.report import Outcome, Phase, Progress, RecoveryReport
 from tests.support.keeper_world import World
 from vault.opening import open_vault
 
-METHODS = {"GET", "PUT", "POST", "DELETE"}
+METHODS = {"GET", "PUT", "POST", "PATCH", "DELETE"}
 ACTIVE = NodeRecord("n1", Role.VOTER, Standing.ACTIVE, "i1", 1, 1, {"http": "127.0.0.1:7401"}, 7, "")
 
 

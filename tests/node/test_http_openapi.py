@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 
 from node.http.server import HttpServer
 
-METHODS = {"GET", "PUT", "POST", "DELETE"}
+METHODS = {"GET", "PUT", "POST", "PATCH", "DELETE"}
 
 
 @pytest.fixture
@@ -122,6 +122,7 @@ EXAMPLES: list[tuple[str, str, str, Any]] = [
     ("GET", "/v1/regions/{name}", "/v1/regions/palisade", None),
     ("PUT", "/v1/regions/{name}", "/v1/regions/cfg", {"prefix": "/cfg/", "policy": "safe_default", "default": "x"}),
     ("PUT", "/v1/regions/{name}", "/v1/regions/cfg", {"prefix_base64": "/w==", "mode": "eventual"}),
+    ("PATCH", "/v1/regions/{name}", "/v1/regions/cfg", {"policy": "refetch"}),
     ("DELETE", "/v1/regions/{name}", "/v1/regions/cfg", None),
     ("DELETE", "/v1/regions/{name}", "/v1/regions/cfg", None),
     ("GET", "/livez", "/livez", None),

@@ -101,6 +101,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, set[str]]] = {
     ("GET", "/v1/regions"): ("/v1/regions", None, {"root", "node"}),
     ("GET", "/v1/regions/{name}"): ("/v1/regions/x", None, {"root", "node"}),
     ("PUT", "/v1/regions/{name}"): ("/v1/regions/x", {}, {"root"}),
+    ("PATCH", "/v1/regions/{name}"): ("/v1/regions/x", {}, {"root"}),
     ("DELETE", "/v1/regions/{name}"): ("/v1/regions/x", None, {"root"}),
     ("POST", "/v3/kv/put"): ("/v3/kv/put", {"key": b64("/a/x/k")}, {"root", "alice"}),
     ("POST", "/v3/kv/range"): ("/v3/kv/range", V3_RANGE, {"root", "alice", "node"}),

@@ -1,0 +1,119 @@
+"""Regions are seen and changed over HTTP, the stream and the command line, on members and beside them (issue 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from click.testing import CliRunner, Result
+
+from metastore.errors import InvalidRequest, KeyNotFound
+from node.cli.main import main
+from node.client import Client
+from node.fencing.region_book import FencedRegions, RegionBook
+from node.service import Service
+from node.stream.server import StreamServer
+from tests.node.fencing.test_fenced_http import Node
+from vault.errors import Fenced
+from vault.regions import Mode, Policy, Region, pack_region
+
+CONFIG = Region("config", b"/config/", Mode.STRICT, Policy.SAFE_DEFAULT, b"none")
+
+
+async def patched(http: ClientSession, body: Any, name: str = "config") -> tuple[int, dict[str, Any]]:
+    async with http.patch(f"/v1/regions/{name}", json=body) as answer:
+        return answer.status, await answer.json(content_type=None)
+
+
+async def test_what_a_change_does_not_name_stays(service: Service, http: ClientSession) -> None:
+    """Setting the policy with PUT would make an eventual region strict again."""
+    book = RegionBook(service)
+    await book.put(Region("config", b"/config/", Mode.EVENTUAL, Policy.SAFE_DEFAULT, b"none"))
+    status, found = await patched(http, {"default": "nothing"})
+    assert (status, found["region"]["default"], found["region"]["mode"]) == (200, "nothing", "eventual")
+    status, found = await patched(http, {"policy": "refetch"})
+    shape = {"name": "config", "prefix": "/config/", "mode": "eventual", "policy": "refetch", "built_in": False}
+    assert (status, found["region"]) == (200, shape), "the default goes with its policy"
+    assert await book.get("config") == Region("config", b"/config/", Mode.EVENTUAL, Policy.REFETCH)
+    assert (await book.view())["revision"] == found["revision"]
+    assert (await patched(http, {"mode": "strict", "prefix": "/c/"}))[0] == 200
+    assert await book.get("config") == Region("config", b"/c/", Mode.STRICT, Policy.REFETCH)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [({}, "bad-request"), ({"policy": "perhaps"}, "bad-request"), ({"name": "x"}, "bad-request"), ([], "bad-request"),
+     ({"default": "x"}, "invalid-request"), ({"prefix": "palisade/x"}, "invalid-request"),
+     ({"prefix": "/other/"}, "invalid-request")],
+)  # fmt: skip
+async def test_a_change_that_makes_no_sense_changes_nothing(
+    service: Service, http: ClientSession, body: Any, code: str
+) -> None:
+    book, plain = RegionBook(service), Region("config", b"/config/", Mode.STRICT, Policy.DENY)
+    await book.put(plain)
+    await book.put(Region("other", b"/other/", Mode.STRICT, Policy.DENY))
+    status, found = await patched(http, body)
+    assert (status, found["code"]) == (400, code)
+    assert await book.get("config") == plain
+
+
+async def test_what_is_not_there_or_built_in_is_not_changed(http: ClientSession) -> None:
+    status, found = await patched(http, {"policy": "deny"}, "none")
+    assert (status, found["code"]) == (404, "key-not-found")
+    status, found = await patched(http, {"policy": "fail_closed"}, "palisade.permissions")
+    assert (status, found["code"]) == (400, "invalid-request")
+
+
+async def test_two_changes_at_once_both_count(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was overtaken reads again."""
+    book = RegionBook(service)
+    await book.put(CONFIG)
+    stored, overtaken = RegionBook._stored, []
+
+    async def overtake(self: RegionBook, name: str) -> tuple[Region, int]:
+        found = await stored(self, name)
+        if not overtaken:
+            overtaken.append(name)
+            await RegionBook(service).change(name, {"prefix": b"/c/"})
+        return found
+
+    monkeypatch.setattr(RegionBook, "_stored", overtake)
+    await book.change("config", {"default": b"other"})
+    assert await book.get("config") == Region("config", b"/c/", Mode.STRICT, Policy.SAFE_DEFAULT, b"other")
+
+
+async def test_the_stream_and_the_command_change_them(service: Service, client: Client, stream: StreamServer) -> None:
+    await client.region_set("config", pack_region(CONFIG))
+    assert await client.region_change("config", {"mode": "eventual", "default": b"\xff"}) == service.store.revision
+    book = RegionBook(service)
+    assert await book.get("config") == Region("config", b"/config/", Mode.EVENTUAL, Policy.SAFE_DEFAULT, b"\xff")
+    for wrong in ({}, {"mode": b"strict"}, {"name": "x"}, {"policy": "perhaps"}, None, {"prefix": "text"}):
+        with pytest.raises(InvalidRequest):
+            await client.region_change("config", wrong)  # type: ignore[arg-type]
+    with pytest.raises(KeyNotFound):
+        await client.region_change("none", {"mode": "strict"})
+
+    def palisade(*words: str) -> Result:
+        return CliRunner().invoke(main, ["region", "change", "config", *words])
+
+    at = f"--endpoints=127.0.0.1:{stream.port}"
+    found = await asyncio.to_thread(palisade, "--policy", "deny", at)
+    assert (found.exit_code, found.output.startswith("region config: policy deny; revision ")) == (0, True), (
+        found.output
+    )
+    assert (await book.get("config")).policy is Policy.DENY
+    assert (await asyncio.to_thread(palisade, at)).exit_code == 2
+
+
+async def test_a_node_that_is_no_member_tells_them_through_its_fence() -> None:
+    node = Node()
+    regions = FencedRegions(node.reads)
+    assert (await regions.get("r")).policy is Policy.REFETCH
+    assert (await regions.get("palisade.ttl")).built_in
+    with pytest.raises(KeyNotFound):
+        await regions.get("none")
+    node.page.refuse()
+    with pytest.raises(Fenced):
+        await regions.view()
