@@ -1,0 +1,48 @@
+"""Nodes that were told different times: each is counted with its own (fencing/DESIGN.md, 1; design.md "all configurable").
+
+The model check has the same in any order: `times_of_before`, `leaders_own_times`, `leaders_own_drift`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fencing.grants import Holding
+from fencing.registry import Standing
+from fencing.release import NotGranted, Registration
+from fencing.timing import Timing
+from tests.support.fencing_pair import Pair
+
+LONGER = Timing(fence_s=10.0, drift=0.05, margin_s=0.25)
+
+
+def test_a_node_that_comes_back_with_longer_leases_is_granted_none_before_everybody_counts_with_them() -> None:
+    """A leader that granted by the record of the process before would take the lease for over, and it is not."""
+    pair = Pair("n1")
+    pair.serve()
+    pair.timing = LONGER
+    pair.holders["n1"] = pair.process("n1", 2)
+    pair.sessions.clear()
+    hello = pair.connect("n1")
+    assert pair.leader.registry.standing(hello) is Standing.OTHER
+    pair.join("n1")
+    pair.stage("n1")
+    pair.now += 0.001
+    renew = pair.holders["n1"].renew(pair.now)
+    granted = pair.leader.renew(pair.holders["n1"].me, renew, pair.now, quorum_lease=True)
+    assert granted is NotGranted.OTHER_TIMES
+    assert pair.leader.registry.leave("n1", pair.now).now
+    pair.register(hello)
+    pair.serve()
+    pair.write()
+    assert pair.leader.next_time(pair.now) == pytest.approx(pair.now + LONGER.proceed_s(), abs=0.01)
+
+
+def test_a_leader_counts_with_the_longer_of_its_own_times_and_those_of_the_holder() -> None:
+    """Also one that knows a worse bound for clocks than the holder does, or the other way round."""
+    bad_clock, good_clock = Timing(drift=0.1, margin_s=0.25), Timing(drift=0.0, margin_s=0.25)
+    for leader, holder in ((bad_clock, good_clock), (good_clock, bad_clock)):
+        held = Holding(Registration("n1", "v", holder.fence_s, proceed_s=holder.proceed_s()), leader)
+        assert held.proceed_s == bad_clock.proceed_s()
+    shorter = Holding(Registration("n1", "v", 1.0, proceed_s=1.25), good_clock)
+    assert shorter.proceed_s == 1.25, "and not with the length of its own leases"
