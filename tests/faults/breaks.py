@@ -32,12 +32,16 @@ FILES = ("raft", "store", "vault")
 
 
 async def whole_again(ground: Ground, cluster: GroundCluster, load: Load) -> None:
-    """Everything makes progress again; nothing that was acknowledged is lost, and the replicas are equal."""
+    """Everything makes progress again, in time."""
     for node in cluster.running:
         node.resume()
     cluster.start()
     await ground.heals(cluster.nodes)
     await load.writes(50)
+
+
+async def nothing_is_lost(ground: Ground, cluster: GroundCluster, load: Load) -> None:
+    """What was acknowledged is there, once, and the replicas are equal. Nobody writes any more."""
     record = await load.stop()
     await check_record(record, load.prefix, cluster.endpoints)
     await cluster.equal_digests(cluster.members)
@@ -55,6 +59,7 @@ async def anything(ground: Ground) -> None:
     async with AsyncExitStack() as stack:
         load = await stack.enter_async_context(Load(cluster.endpoints, "any", workers=2, pause_s=0.02, timeout_s=20))
         history = await stack.enter_async_context(ground.history(cluster, lambda: cluster.members[0]))
+        await stack.enter_async_context(ground.mixed(cluster.members))
         ends, steps = now() + ground.seconds, 0
         while now() < ends:
             steps += 1
@@ -63,6 +68,7 @@ async def anything(ground: Ground) -> None:
         ground.seen["steps"] = steps
         await whole_again(ground, cluster, load)
         await history.writes(30)
+    await nothing_is_lost(ground, cluster, load)
 
 
 async def kill(ground: Ground, cluster: GroundCluster) -> None:
@@ -152,6 +158,7 @@ async def rolling_restarts(ground: Ground) -> None:
                 ground.note(f"{number + 1} restarts, {len(load.record.acknowledged)} writes")
         ground.seen |= {"restarts": ground.times, "longest_restart_s": longest}
         await whole_again(ground, cluster, load)
+    await nothing_is_lost(ground, cluster, load)
 
 
 # Disks
@@ -188,6 +195,7 @@ async def disk_full(ground: Ground) -> None:
         else:
             victim.before_exec = ground.network.enter(victim.id)
         await whole_again(ground, cluster, load)
+        await nothing_is_lost(ground, cluster, load)
 
 
 def limited(before: Callable[[], None] | None) -> Callable[[], None]:
@@ -218,6 +226,7 @@ async def damage(ground: Ground) -> None:
             ground.note(f"{bits} bits of {part} of {victim.id} flipped: {became}")
             found[f"{part}: {became}"] = found.get(f"{part}: {became}", 0) + 1
             await whole_again(ground, cluster, load)
+            await nothing_is_lost(ground, cluster, load)
     ground.seen["outcomes"] = found
 
 

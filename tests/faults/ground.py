@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 
 from tests.faults import kernel
+from tests.faults.mixed import MixedClients
 from tests.faults.network import PORTS, Network
 from tests.faults.rules import Rule
 from tests.support.fence_history import Told, reads_of, violations
@@ -222,6 +223,18 @@ class Ground:
         self.network.become(rules)
         self.note("the network: " + ("; ".join(str(rule.shown()) for rule in rules) or "as it should be"))
         return now()
+
+    @contextlib.asynccontextmanager
+    async def mixed(self, nodes: Sequence[NodeProcess]) -> AsyncIterator[MixedClients]:
+        """Clients of every kind meanwhile; at the end it is said what of their history can't be."""
+        clients = MixedClients(nodes, self.chance)
+        try:
+            async with clients:
+                yield clients
+        finally:
+            found, unknown = await asyncio.to_thread(clients.violations)
+            self.violations += found
+            self.seen |= {"mixed": clients.answered, "keys_given_up": unknown}
 
     async def fenced(self, history: History, node: NodeProcess, since: float) -> None:
         """Its lease runs out. A node with a planted fault need not: the checker has to see it, not this."""

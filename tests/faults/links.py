@@ -40,7 +40,11 @@ async def responses_lost(ground: Ground) -> None:
     """What a holder sends arrives at the leader; what the leader answers and stages is lost."""
     cluster = await ground.serving()
     leader, (victim, other) = await cluster.leader(), await cluster.followers()
-    async with ground.history(cluster, lambda: other) as history, Pulse(lambda: other) as pulse:
+    async with (
+        ground.mixed(cluster.nodes),
+        ground.history(cluster, lambda: other) as history,
+        Pulse(lambda: other) as pulse,
+    ):
         cut = ground.become(Rule(leader.id, victim.id, carrying=True, loss=1.0))
         ground.seen["went_on_after_s"] = await pulse.goes_on_after(cut, STALL_S)
         await ground.fenced(history, victim, cut)

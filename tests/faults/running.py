@@ -11,6 +11,8 @@ import subprocess
 import sys
 from typing import Any
 
+from tests.faults import kernel
+
 LONGEST_S = 150.0
 
 
@@ -18,7 +20,7 @@ async def played(scenario: str, *options: str, within_s: float = LONGEST_S) -> d
     """The report of `tests.faults.play`. One that does not end in time is killed, and everything of its with it."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.faults.play", scenario, *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True,
+        start_new_session=True, preexec_fn=kernel.die_with_parent,
     )  # fmt: skip
     try:
         out, said = await asyncio.wait_for(process.communicate(), within_s)
