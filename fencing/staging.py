@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from operator import itemgetter
 
 from fencing.messages import Row, Stage
 
+_REVISION = itemgetter(0)
 STEP = 1 << 12
 """Chains are numbered by when their holder began, in microseconds, and by its incarnation in the low bits: so a stage
 that is under way for the one before it, of another process or of this one, is of another chain."""
@@ -104,7 +106,9 @@ class Staging:
         if stage.upto <= self._received:
             return Odd.HAD
         # A row that came before must not come again: a later one of the same key may be in its place by now.
-        rows = tuple(row for row in stage.rows if row[0] > self._received)
+        rows = stage.rows
+        if rows and min(map(_REVISION, rows)) <= self._received:
+            rows = tuple(row for row in rows if row[0] > self._received)
         self._received = stage.upto
         return Mark(self._chain, stage.upto, rows, anew=False)
 

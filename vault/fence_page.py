@@ -15,9 +15,8 @@ than the reader's, is a fence that is down.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
 from struct import Struct
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 from vault.errors import VaultForeign, VaultNewer
@@ -41,8 +40,7 @@ class FenceState(enum.IntEnum):
     ACTIVE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(NamedTuple):
     """What the page says. `deadline_ns`: on the clock of `fence_file.clock_ns`; 0 unless ACTIVE. `commits`: how many
     commits of the vault its readers can see since it was opened. `pending`: rows in Table.PENDING. `boot`: which start
     of which machine. `sequence`: another one, and a higher one, each time that anything is published.
@@ -90,11 +88,11 @@ class FencePage:
         self.buffer = buffer
         self._whole = True
         self.fence = Fence(FenceState.FENCED, 0, 0, 0, 0, 0, 0, 0, boot, first_sequence)
-        self._publish(self.fence)
+        self._publish()
 
     def identify(self, incarnation: int) -> None:
         """The incarnation of the node in the topology."""
-        self._publish(replace(self.fence, incarnation=incarnation))
+        self._publish(incarnation=incarnation)
 
     def serve(self, deadline_ns: int, term: int) -> None:
         """ACTIVE until then; to be called for each renewal. While it is ACTIVE the deadline never goes back.
@@ -105,40 +103,39 @@ class FencePage:
             raise RuntimeError("the vault is between two revisions: it can't be served before its snapshot is finished")
         now = self.fence
         if now.state is FenceState.ACTIVE:
-            self._publish(replace(now, deadline_ns=max(deadline_ns, now.deadline_ns), term=term))
+            self._publish(deadline_ns=max(deadline_ns, now.deadline_ns), term=term)
             return
-        self._publish(replace(now, state=FenceState.ACTIVE, deadline_ns=deadline_ns, term=term))
+        self._publish(state=FenceState.ACTIVE, deadline_ns=deadline_ns, term=term)
 
     def refuse(self, state: FenceState = FenceState.FENCED) -> None:
         """At once; FENCED or RECOVERING."""
         if state is FenceState.ACTIVE:
             raise ValueError("only serve() makes a page ACTIVE")
-        self._publish(replace(self.fence, state=state, deadline_ns=0))
+        self._publish(state=state, deadline_ns=0)
 
     def release(self, revision: int) -> None:
         """Every strict revision up to it is released. It never goes back."""
         if revision > self.fence.released:
-            self._publish(replace(self.fence, released=revision))
+            self._publish(released=revision)
 
     def committed(self, lv: int, pending: int, *, whole: bool = True) -> None:
         """A commit that readers can see has been made; `whole`: it left the vault at one revision."""
         self._whole = whole
-        fence = replace(self.fence, lv=lv, pending=pending, commits=self.fence.commits + 1)
-        self._publish(fence if whole or fence.state is not FenceState.ACTIVE else _fenced(fence))
+        commits = self.fence.commits + 1
+        if whole or self.fence.state is not FenceState.ACTIVE:
+            self._publish(lv=lv, pending=pending, commits=commits)
+        else:
+            self._publish(lv=lv, pending=pending, commits=commits, state=FenceState.FENCED, deadline_ns=0)
 
     def opened(self, lv: int, pending: int, *, whole: bool) -> None:
         """What the vault holds that was opened."""
         self._whole = whole
-        self._publish(replace(self.fence, lv=lv, pending=pending))
+        self._publish(lv=lv, pending=pending)
 
-    def _publish(self, fence: Fence) -> None:
-        fence = replace(fence, sequence=self.fence.sequence + 1)
+    def _publish(self, **changes: Any) -> None:
+        fence = self.fence._replace(sequence=self.fence.sequence + 1, **changes)
         self.buffer[:COPY_BYTES] = pack_fence(fence)
         self.fence = fence
-
-
-def _fenced(fence: Fence) -> Fence:
-    return replace(fence, state=FenceState.FENCED, deadline_ns=0)
 
 
 def pack_fence(fence: Fence) -> bytes:

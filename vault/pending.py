@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from vault.change import HEADER, HEADER_BYTES, is_body, item_of
 from vault.errors import RESET, VaultDamaged, VaultDiverged
-from vault.stored_key import stored_key
+from vault.stored_key import PREFIX_BYTES, stored_key
 
 REVISION_BYTES = 8
 _BY_REVISION = itemgetter(0)
@@ -45,18 +45,16 @@ def body_of(packed: bytes) -> bytes | None:
 
 def check_staged(rows: Iterable[Row]) -> None:
     """Raises VaultDiverged unless each is whole: a body of that key, of that revision."""
+    unpack = HEADER.unpack_from
     for revision, key, body in rows:
-        if revision <= 0 or not key or (body is not None and not _fits(revision, key, body)):
+        if body is not None and len(body) >= HEADER_BYTES:
+            mod, _, version, _, key_bytes, value_bytes = unpack(body)
+            end = HEADER_BYTES + key_bytes
+            fits = version and mod == revision and len(body) == end + value_bytes and body[HEADER_BYTES:end] == key
+        else:
+            fits = body is None
+        if not fits or revision <= 0 or not key:
             raise VaultDiverged(f"the staged change of {key[:64]!r} at revision {revision} is not whole: ask again")
-
-
-def _fits(revision: int, key: bytes, body: bytes) -> bool:
-    if len(body) < HEADER_BYTES:
-        return False
-    mod, _, version, _, key_bytes, value_bytes = HEADER.unpack_from(body)
-    end = HEADER_BYTES + key_bytes
-    whole = version and mod == revision and len(body) == end + value_bytes
-    return bool(whole) and body[HEADER_BYTES:end] == key
 
 
 def check_pending(stored: bytes, packed: bytes) -> None:
@@ -113,8 +111,9 @@ class Pending:
         found: dict[bytes, Row] = {}
         known = self._rows.get
         for row in sorted(rows, key=_BY_REVISION):
-            stored = stored_key(row[1])
-            if row[0] > known(stored, above) and row[0] > above:
+            revision, key, _ = row
+            stored = key if len(key) <= PREFIX_BYTES else stored_key(key)
+            if revision > above and revision > known(stored, 0):
                 found.pop(stored, None)
                 found[stored] = row
         return found
@@ -122,9 +121,11 @@ class Pending:
     def add(self, rows: dict[bytes, Row]) -> None:
         """As `newer` gave them, once they are committed."""
         ordered = next(iter(rows.values()))[0] >= self.latest if rows else True
+        known = self._rows
         for stored, row in rows.items():
-            self._rows.pop(stored, None)
-            self._rows[stored] = row[0]
+            if stored in known:
+                del known[stored]
+            known[stored] = row[0]
         if not ordered:
             self._rows = dict(sorted(self._rows.items(), key=lambda item: item[1]))
 

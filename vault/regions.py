@@ -92,6 +92,11 @@ class Regions:
                 problems += [problem] if problem else []
         return _regions(found, problems)
 
+    @property
+    def prefixes_decide(self) -> bool:
+        """Whether every key that begins with one of `strict_prefixes` is strict, and no other one."""
+        return self._before is None and not self._holes
+
     def region_of(self, key: bytes) -> Region:
         """The one with the longest prefix; OTHER where there is none."""
         for region in self._longest_first:

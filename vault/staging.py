@@ -13,7 +13,7 @@ from vault.change import item_of
 from vault.errors import VaultUngated
 from vault.fence_page import FencePage, FenceState
 from vault.pending import Pending, Row, check_staged, pack_pending, revision_of
-from vault.regions import REGIONS_END, REGIONS_PREFIX, Regions, either, is_region_key
+from vault.regions import REGIONS_END, REGIONS_PREFIX, Regions, either
 from vault.tables import Backend, Table
 
 
@@ -39,8 +39,9 @@ class Staging:
 
     # Stage and release
 
-    def stage(self, rows: Sequence[Row], *, anew: bool = False) -> None:
-        """Mark their keys pending, in one commit. `anew`: in place of all that was pending.
+    def stage(self, rows: Sequence[Row], *, anew: bool = False) -> list[Row]:
+        """Mark their keys pending, in one commit. `anew`: in place of all that was pending. Those of them that change
+        regions.
 
         Raises VaultDiverged (a row is not whole), VaultUnusable: then nothing has changed; RuntimeError while a leap is
         under way (`after_leap`).
@@ -55,9 +56,10 @@ class Staging:
             self._backend.commit({Table.PENDING: packed}, cleared=(Table.PENDING,) if anew else ())
         known.add(new)
         self.pending = known
-        self._region_changes = [] if anew else self._region_changes
-        self._region_changes += [row for row in rows if is_region_key(row[1])]
+        changes = [row for row in rows if row[1].startswith(REGIONS_PREFIX)]
+        self._region_changes = changes if anew else [*self._region_changes, *changes]
         self.committed()
+        return changes
 
     def release(self, revision: int) -> None:
         """Every strict revision up to it is released; the page says so. An earlier one than known changes nothing."""

@@ -27,7 +27,6 @@ from fencing.timing import Timing
 from node.fencing.commands import Prefixes
 from node.fencing.wire import FromHolder, FromLeader
 from vault.fence_page import FenceState
-from vault.regions import is_region_key
 from vault.vault import Vault
 
 log = logging.getLogger(__name__)
@@ -247,19 +246,15 @@ class VaultHolder:
 
     def _mark(self, mark: Mark) -> None:
         try:
-            self.vault.staging.stage(mark.rows, anew=mark.anew)
+            regions = self.vault.staging.stage(mark.rows, anew=mark.anew)
         except Exception:
             self.core.mark_failed(self._now())
             raise
-        changes = self._changes_of_regions(mark)
+        changes = sorted(revision for revision, _, _ in regions)
         self._marking = (mark, changes)
         if changes:
             self.prefixes = self.vault.staging.effective_regions.strict_prefixes
         self._marked_if_whole()
-
-    @staticmethod
-    def _changes_of_regions(mark: Mark) -> list[int]:
-        return sorted(revision for revision, key, _ in mark.rows if is_region_key(key))
 
     def _marked_if_whole(self) -> None:
         """A prefix that becomes strict was written without stages so far: the vault has to have all of that first.

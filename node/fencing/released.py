@@ -39,13 +39,12 @@ class Waiting:
     def reached(self, revision: int) -> bool:
         return revision <= self._point()
 
-    def when(self, revision: int, timeout_s: float, told: Told) -> None:
-        """Call `told` once, at once where it is there already."""
+    def when(self, revision: int, until: float, told: Told) -> None:
+        """Call `told` once, at once where it is there already. `until`: by the clock `now`."""
         if self.reached(revision):
             told(True)
             return
-        now = self.now()
-        entry = (revision, now + timeout_s, now, told)
+        entry = (revision, until, self.now(), told)
         if not self._waiting or revision >= self._waiting[-1][0]:
             self._waiting.append(entry)
         else:
@@ -63,7 +62,7 @@ class Waiting:
             if not future.done():
                 future.set_result(in_time)
 
-        self.when(revision, timeout_s, told)
+        self.when(revision, self.now() + timeout_s, told)
         return await future
 
     def wake(self) -> None:

@@ -88,25 +88,16 @@ class StrictAnswers:
             if not isinstance(outcome, Applied) or (self.prefixes is prefixes and self._holds_lease()):
                 done(outcome)
                 return
-            revision = max(map(revision_of, outcome.results), default=0)
+            revision, until = last_revision(outcome), self.released.now() + timeout_s
             self.released.applied.when(
-                revision, timeout_s, lambda in_time: again(outcome if in_time else self.late(revision))
+                revision, until, lambda in_time: again(outcome if in_time else self.late(revision))
             )
 
         return ended
 
     def hold(self, done: Done, timeout_s: float) -> Done:
         """The time for the release is what the proposal has left of it."""
-        until = self.released.now() + timeout_s
-
-        def held(outcome: Outcome) -> None:
-            if not isinstance(outcome, Applied):
-                done(outcome)
-                return
-            revision, left = max(map(revision_of, outcome.results), default=0), until - self.released.now()
-            self.released.when(revision, left, lambda in_time: done(outcome if in_time else self.late(revision)))
-
-        return held
+        return Held(self, done, self.released.now() + timeout_s)
 
     def late(self, revision: int) -> ReleasePending:
         return ReleasePending.of(revision, self._waits_for())
@@ -129,6 +120,30 @@ class StrictAnswers:
                 f"what was read has a strict change up to revision {revision} that is not released yet"
                 f"{self._waits_for()}: read again in a moment"
             )
+
+
+class Held:
+    """An answer to a strict write: called with its outcome, it passes it on when that is released, or is too late."""
+
+    __slots__ = ("_answers", "_done", "_outcome", "_revision", "_until")
+
+    def __init__(self, answers: StrictAnswers, done: Done, until: float) -> None:
+        self._answers, self._done, self._until = answers, done, until
+
+    def __call__(self, outcome: Outcome) -> None:
+        if not isinstance(outcome, Applied):
+            self._done(outcome)
+            return
+        self._outcome, self._revision = outcome, last_revision(outcome)
+        self._answers.released.when(self._revision, self._until, self._told)
+
+    def _told(self, in_time: bool) -> None:
+        self._done(self._outcome if in_time else self._answers.late(self._revision))
+
+
+def last_revision(outcome: Applied) -> int:
+    results = outcome.results
+    return revision_of(results[0]) if len(results) == 1 else max(map(revision_of, results), default=0)
 
 
 OWN_KEYS = Range(OWN, prefix_end(OWN), limit=1, keys_only=True)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fencing.messages import Row
 from node.fencing.commands import Prefixes, touches
-from vault.regions import Regions, is_region_key
+from vault.regions import REGIONS_PREFIX, Regions
 
 KEPT_CHANGES_MAX = 50_000
 """Beyond that the oldest are forgotten: a holder that is further behind recovers first."""
@@ -83,12 +83,14 @@ class StrictLog:
         strict = [key for key in changed if key.startswith(prefixes)]
         if not strict:
             return Batch(before, latest, ())
-        if any(map(is_region_key, strict)):
+        if [key for key in strict if key.startswith(REGIONS_PREFIX)]:
             self._former.append((latest, self._regions))
             self._regions = self._load()
             self._union()
             strict = [key for key in changed if key.startswith(self.prefixes)]
-        batch = Batch(before, latest, tuple(dict.fromkeys(filter(self.is_strict, strict))))
+        if self._former or not self._regions.prefixes_decide:
+            strict = list(filter(self.is_strict, strict))
+        batch = Batch(before, latest, tuple(dict.fromkeys(strict)))
         if batch.keys:
             self._keep(batch)
         return batch

@@ -101,21 +101,24 @@ def pack(message: Message) -> list[Any]:
     return _PACK[type(message)](message)
 
 
-def _is_row(row: Any) -> bool:
-    if type(row) is not tuple or len(row) != 3:
-        return False
-    revision, key, body = row
-    return type(revision) is int and type(key) is bytes and (type(body) is bytes or body is None)
-
-
 def _rows(packed: bytes) -> tuple[Row, ...]:
     try:
         rows = msgpack.unpackb(packed, use_list=False)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise BadMessage(f"the rows of a stage are not msgpack: {error}") from None
-    if type(rows) is not tuple or not all(map(_is_row, rows)):
+    if type(rows) is not tuple or not _are_rows(rows):
         raise BadMessage("the rows of a stage are a list of a revision, a key and a body or nil each")
     return rows
+
+
+def _are_rows(rows: tuple[Any, ...]) -> bool:
+    for row in rows:
+        if type(row) is not tuple or len(row) != 3:
+            return False
+        revision, key, body = row
+        if type(revision) is not int or type(key) is not bytes or (type(body) is not bytes and body is not None):
+            return False
+    return True
 
 
 _TEXT, _INT, _FLOAT, _FLAG, _BYTES = (str,), (int,), (float, int), (bool,), (bytes,)

@@ -187,7 +187,7 @@ class World:
         self.answer(told)
 
     def answer(self, told: Callable[[bool], None]) -> None:
-        self.released.when(self.store.revision, 20.0, told)
+        self.released.when(self.store.revision, self.released.now() + 20.0, told)
 
     def play(self, seconds: float) -> None:
         """Something happens every few milliseconds; now and then it is trouble."""

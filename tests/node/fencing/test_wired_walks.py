@@ -19,6 +19,7 @@ from node.fencing.strict_answers import StrictAnswers
 from node.fencing.strict_log import Batch, StrictLog
 from tests.support.wired_walk import walk
 from vault.pending import Staged
+from vault.staging import Staging
 
 Patch = pytest.MonkeyPatch
 
@@ -64,7 +65,13 @@ def reads_that_wait_for_nothing(patch: Patch) -> None:
 
 
 def a_region_that_waits_for_no_vault(patch: Patch) -> None:
-    patch.setattr(VaultHolder, "_changes_of_regions", staticmethod(lambda mark: []))
+    stage = Staging.stage
+
+    def staged(staging: Staging, rows: Any, **options: Any) -> list[Any]:
+        stage(staging, rows, **options)
+        return []
+
+    patch.setattr(Staging, "stage", staged)
 
 
 def a_page_that_stays_active(patch: Patch) -> None:

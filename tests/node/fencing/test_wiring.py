@@ -43,7 +43,7 @@ def stages_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     mark = VaultHolder._mark
 
     def marked(self: VaultHolder, mark_: Any) -> None:
-        monkeypatch.setattr(self.vault.staging, "stage", lambda rows, anew=False: None)
+        monkeypatch.setattr(self.vault.staging, "stage", lambda rows, anew=False: [])
         mark(self, mark_)
 
     monkeypatch.setattr(VaultHolder, "_mark", marked)
