@@ -13,7 +13,7 @@ from metastore.requests import Range, RequestId
 from metastore.results import KeyValue, RangeResult
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
-from tests.sim.seen import Ok, Operation, Outcome, Path, Refused, Request, Unknown, Why
+from tests.sim.seen import Call, Ok, Operation, Outcome, Path, Refused, Request, Unknown, Why
 from tests.sim.sockets import SimLoop
 from tests.sim.world import World
 from vault.change import Item
@@ -64,6 +64,15 @@ class Client:
         revision = getattr(outcome.result, "revision", "-") if isinstance(outcome, Ok) else "-"
         world.note(self.name, f"{number} {path.value} at {host.id} {type(request).__name__} {kind} {revision}")
         return outcome
+
+    async def call(
+        self, host: Host, path: Path, request: Call, work: Callable[[Any], Awaitable[Any]], attempt: int = 1
+    ) -> bool:
+        """A request of the catalog: whether anything was heard."""
+        outcome = await self.ask(host, path, request, work, None, attempt)
+        if isinstance(outcome, Ok):
+            self.world.count(f"catalog {request.name}: {outcome.result}")
+        return isinstance(outcome, Ok)
 
     async def write(self, request: Request, tries: int = 3) -> Outcome:
         """With an id, again at other nodes until it is known what has become of it."""

@@ -172,7 +172,7 @@ class SimVaultHome:
 
     def __init__(self, disk: Disk, now: Callable[[], float]) -> None:
         self._disk, self._now = disk, now
-        self.reports: list[Any] = []
+        self.on_report: Callable[[Any], None] = lambda report: None
         self.on_open: Callable[[Vault], None] = lambda vault: None
 
     async def open(self) -> Vault:
@@ -187,4 +187,4 @@ class SimVaultHome:
         return self._disk.vault_id
 
     def keep(self, report: Any) -> None:
-        self.reports.append(report)
+        self.on_report(report)

@@ -18,6 +18,7 @@ from vault.vault import Vault
 
 if TYPE_CHECKING:
     from raftgroup.group import Group
+    from recovery.report import RecoveryReport
     from tests.sim.world import World
 
 HTTP, PEER, STREAM = 7401, 7501, 7601
@@ -85,6 +86,7 @@ class Host:
             **{name: Address(self.address, port) for name, port in ports.items()},
             retention=world.settings.retention,
             timing=world.settings.timing,
+            fencing=world.settings.fences,
             catch_up_difference=world.settings.catch_up_difference,
         )
         if self.follows:
@@ -105,6 +107,7 @@ class Host:
         self._is(None)
         self.machine = SimMachine(self.config(), self.world, self.disk, process, self.starts)
         self.machine.home.on_open = self._opened
+        self.machine.home.on_report = self._recovered
         process.start(self._life(self.machine, process))
 
     def _is(self, node: Any) -> None:
@@ -138,6 +141,13 @@ class Host:
             if node is not None:
                 await node.stop()
         self.world.has_ended(self, process)
+
+    def _recovered(self, report: RecoveryReport) -> None:
+        case = report.case.value if report.case is not None else "-"
+        self.world.note(
+            self.id, f"recovery {case} {report.outcome.value}: LV {report.lv}, LM {report.lm}, MM {report.mm}"
+        )
+        self.world.count(f"recovery {case} {report.outcome.value}")
 
     def _opened(self, vault: Vault) -> None:
         self.vault = vault

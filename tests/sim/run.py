@@ -12,11 +12,14 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-from metastore.requests import Put, Range
+from catalog import keys
+from metastore.requests import Put, Range, prefix_end
 from tests.sim.ambient import ambient
 from tests.sim.checkers.equality import Equality
+from tests.sim.checkers.lease_safety import LeaseSafety
 from tests.sim.checkers.never_back import NeverBack
 from tests.sim.checkers.of_history import OfHistory
+from tests.sim.checkers.procedures import Procedures
 from tests.sim.checkers.raft import Raft
 from tests.sim.clients import Client
 from tests.sim.faults import SCENARIOS, Plan, Scenario, plan_of
@@ -26,11 +29,12 @@ from tests.sim.workload import Workload
 from tests.sim.world import Checker, Settings, Violation, World
 from tests.support.simulation import Stuck
 
-CHECKERS: tuple[type[Checker], ...] = (Raft, Equality, NeverBack, OfHistory)
+CHECKERS: tuple[type[Checker], ...] = (Raft, Equality, NeverBack, Procedures, OfHistory)
 BEGIN_S = 30.0
 LIVENESS_S = 60.0
 """How long it may take until everything goes on when nothing goes wrong any more."""
 SLICE_S = 0.5
+LOCKS = Range(keys.LOCKS, prefix_end(keys.LOCKS))
 
 
 @dataclass(slots=True)
@@ -89,12 +93,13 @@ class Run:
 
     def _run(self) -> None:
         world = self.world
-        world.checkers = [make(world) for make in CHECKERS]
+        self.leases = LeaseSafety(world)
+        world.checkers = [*(make(world) for make in CHECKERS), self.leases]
         world.start()
         world.simulation.run_until(world.all_serve, within_s=BEGIN_S)
         self.workload = Workload(world)
         process = self.workload.clients[0].process
-        world.simulation.run(process, self.workload.prepare(), within_s=BEGIN_S)
+        self.leases.strict_from = world.simulation.run(process, self.workload.prepare(), within_s=BEGIN_S)
         self.workload.start()
         nemesis = Nemesis(world, self.plan)
         nemesis.start()
@@ -153,6 +158,7 @@ class Run:
             len(applied) == 1
             and all(host.vault is not None and host.vault.revision == revision for host in hosts)
             and all(host.node.fencing.log.settled for host in members)
+            and not any(host.store.range(LOCKS).kvs for host in members)
             and self.world.all_serve()
         )
 

@@ -21,6 +21,7 @@ from metastore.requests import (
     Range,
     Txn,
 )
+from tests.sim.cataloguing import Cataloguer
 from tests.sim.clients import Client, result_of
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
@@ -52,6 +53,8 @@ class Workload:
             self.tasks.append(client.process.start(self._work(client)))
         leaser, watcher = Client(self.world, "lessee"), Client(self.world, "watcher")
         self.tasks.append(leaser.process.start(self._lease(leaser)))
+        cataloguer = Client(self.world, "cataloguer")
+        self.tasks.append(cataloguer.process.start(Cataloguer(cataloguer, lambda: self.going).run()))
         self.tasks.append(watcher.process.start(Watcher(watcher, lambda: self.going).run()))
         self._look_after_readers()
 
@@ -64,12 +67,15 @@ class Workload:
             if task.done():
                 task.result()
 
-    async def prepare(self) -> None:
-        """The strict region is agreed on before anybody counts on it."""
+    async def prepare(self) -> int:
+        """The strict region is agreed on before anybody counts on it: from which revision on it is."""
         client = self.clients[0]
         region = Put(region_key("s"), pack_region(Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED)))
         host = self.world.leader() or self.world.members[0]
-        await self.world.ask(client.process, client.name, host.http, lambda node: node.service.write(region, own=True))
+        written = await self.world.ask(
+            client.process, client.name, host.http, lambda node: node.service.write(region, own=True)
+        )
+        return int(written.revision)
 
     # Writers and readers
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from random import Random
 from typing import Any, TypeVar
 
 from metastore.requests import FROM_KEY, WatchRequest
-from node.config import Retention, Timing
+from metastore.results import RevisionEvents
+from node.config import FenceTimes, Retention, Timing
 from tests.sim.history import History
 from tests.sim.network import Network
 from tests.sim.node import Host
@@ -31,7 +33,10 @@ class Violation(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`drift`: how far each clock may be from true, as a part of 1; the product's bound is 0.01."""
+    """`drift`: how far each clock may be from true, as a part of 1; the product's bound is 0.01.
+
+    `of` draws what may differ between clusters: sizes, what is kept, times.
+    """
 
     members: int = 3
     followers: int = 1
@@ -39,6 +44,19 @@ class Settings:
     catch_up_difference: int = 100
     timing: Timing = field(default_factory=lambda: Timing(heartbeat_ms=200))
     retention: Retention = field(default_factory=lambda: Retention(3600, 100_000, 10_000))
+    fences: FenceTimes = field(default_factory=FenceTimes)
+
+    @staticmethod
+    def of(seed: int) -> Settings:
+        """Small logs and short histories are common, so that snapshots and differences are."""
+        chance = Random(f"settings {seed}")
+        return Settings(
+            members=5 if chance.random() < 0.08 else 3,
+            followers=chance.choice((0, 1, 1, 1, 2)),
+            catch_up_difference=chance.choice((100, 100, 3)),
+            retention=Retention(3600, chance.choice((100_000, 100_000, 60, 15)), chance.choice((10_000, 200, 20, 20))),
+            fences=chance.choice((FenceTimes(), FenceTimes(), FenceTimes(lease_s=1.0, renewals=4))),
+        )
 
 
 class Checker:
@@ -58,6 +76,9 @@ class Checker:
     def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
         """Its store has applied this entry."""
 
+    def committed(self, events: RevisionEvents) -> None:
+        """The first store has applied this revision."""
+
     def ended(self) -> None:
         """The run is over, and everything was quiet."""
 
@@ -67,7 +88,7 @@ class Checker:
 
 class World:
     def __init__(self, seed: int, settings: Settings | None = None) -> None:
-        self.seed, self.settings = seed, settings or Settings()
+        self.seed, self.settings = seed, settings or Settings.of(seed)
         self.simulation = FastSimulation(seed)
         self.chance = self.simulation.random
         self.network = Network(self.simulation)
@@ -159,6 +180,8 @@ class World:
             while events := watcher.poll(1000, 1 << 24):
                 for each in events:
                     self.history.committed(each)
+                    for checker in self.checkers:
+                        checker.committed(each)
         finally:
             watcher.close()
         self.revision = node.store.revision

@@ -1,0 +1,67 @@
+"""When a change is released, no fence page that is up belongs to a vault that would show what it replaces (F3 to F5).
+
+Looked at from outside, at every release of any leader: also pages of nodes that are dead, paused or cut off, each by
+the clock of its machine. A vault may be served that has applied the change, or has marked its key.
+"""
+
+from __future__ import annotations
+
+from metastore.results import RevisionEvents
+from tests.sim.node import Host
+from tests.sim.world import Checker, World
+from vault.fence_page import COPY_BYTES, unpack_fence
+from vault.pending import revision_of
+from vault.stored_key import stored_key
+from vault.tables import Table
+from vault.vault import POSITION, unpack_position
+
+STRICT = (b"s/", b"palisade/")
+KEPT = 200
+
+
+class LeaseSafety(Checker):
+    name = "lease safety"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._changes: list[tuple[int, bytes]] = []
+        self._released: dict[str, int] = {}
+        self.strict_from = 0
+        """The revision from which on `s/` is strict; 0: not yet."""
+
+    def committed(self, events: RevisionEvents) -> None:
+        self._changes += [(events.revision, event.kv.key) for event in events.events if event.kv.key.startswith(STRICT)]
+        del self._changes[:-KEPT]
+
+    def turned(self, host: Host) -> None:
+        if host.follows:
+            return
+        core = host.node.fencing.grantor.core
+        released = core.rr if core.leads and core.rr is not None else 0
+        before = self._released.get(host.id, 0)
+        if released == before:
+            return
+        self._released[host.id] = released
+        fresh = [change for change in self._changes if before < change[0] <= released and self._counts(change)]
+        if fresh:
+            self.world.count("release: of strict changes")
+            for other in self.world.hosts.values():
+                self._look(other, {key: revision for revision, key in fresh}, released)
+
+    def _counts(self, change: tuple[int, bytes]) -> bool:
+        return not change[1].startswith(b"s/") or 0 < self.strict_from < change[0]
+
+    def _look(self, host: Host, changes: dict[bytes, int], released: int) -> None:
+        page = unpack_fence(bytes(host.disk.page[:COPY_BYTES])) if host.starts and any(host.disk.page) else None
+        now = host.offset_s + host.rate * self.world.simulation.now
+        if page is None or not page.serves(int(now * 1e9), host.disk.boot):
+            return
+        backend = host.disk.backend
+        lv = unpack_position(backend.get(Table.META, POSITION)).revision
+        for key, revision in changes.items():
+            marked = backend.get(Table.PENDING, stored_key(key))
+            if lv < revision and (marked is None or revision_of(marked) < revision):
+                self.fail(
+                    f"RR is {released}, and the page of {host.id} is up for {page.deadline_ns / 1e9 - now:.3f} s "
+                    f"more with LV {lv} and no mark for {key!r} at {revision}"
+                )

@@ -1,0 +1,78 @@
+"""Procedures of the catalog end in exactly one of their allowed states, by allowed steps, behind PROCEED (F8, F9).
+
+Seen in what is committed: each record goes on as the table in `catalog/procedures.py` says, an open one holds a lock
+and an ended one none, nothing goes on from PREPARED before that change was released, permissions are not taken back;
+and when everything is quiet none is open.
+"""
+
+from __future__ import annotations
+
+from catalog import keys
+from catalog.procedure_record import from_bytes
+from catalog.procedures import ENDED, NEXT, Procedure, State
+from metastore.results import RevisionEvents
+from tests.sim.node import Host
+from tests.sim.world import Checker, World
+
+
+class Procedures(Checker):
+    name = "procedures"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._known: dict[str, Procedure] = {}
+        self._locks: dict[bytes, str] = {}
+        self._released = 0
+
+    def turned(self, host: Host) -> None:
+        if not host.follows:
+            released = host.node.fencing.log.released or 0
+            self._released = max(self._released, released)
+
+    def committed(self, events: RevisionEvents) -> None:
+        touched = False
+        for event in events.events:
+            key = event.kv.key
+            if key.startswith(keys.LOCKS):
+                touched = True
+                if event.delete:
+                    self._locks.pop(key, None)
+                else:
+                    self._locks[key] = event.kv.value.decode()
+            elif key.startswith(keys.PROCEDURES):
+                touched = True
+                self._record(key, None if event.delete else from_bytes(key, event.kv.value, events.revision))
+        if touched:
+            self._check_locks()
+
+    def _record(self, key: bytes, now: Procedure | None) -> None:
+        if now is None:
+            self._known.pop(key[len(keys.PROCEDURES) :].decode(), None)
+            return
+        before = self._known.get(now.id)
+        self._known[now.id] = now
+        state = now.state
+        self.world.count(f"procedure {before.state.value if before else 'new'} -> {state.value}")
+        if before is None:
+            if state is not State.SUBMITTED:
+                self.fail(f"{now.id} begins as {state.value}")
+            return
+        if state not in NEXT[before.state]:
+            self.fail(f"{now.id} went from {before.state.value} to {state.value}")
+        if before.state is not State.PREPARED:
+            return
+        if now.operation.keeps and state is not State.DONE:
+            self.fail(f"{now.id} changed permissions and ended as {state.value}")
+        if state in (State.DONE, State.DESTROYING) and before.revision > self._released:
+            self.fail(f"{now.id} went on from revision {before.revision}, and {self._released} is released")
+
+    def _check_locks(self) -> None:
+        holders = set(self._locks.values())
+        for procedure in self._known.values():
+            if (procedure.id in holders) == procedure.ended:
+                self.fail(f"{procedure.id} is {procedure.state.value} and holds the locks {sorted(self._locks)}")
+
+    def ended(self) -> None:
+        still = [each.id for each in self._known.values() if each.state not in ENDED]
+        if still or self._locks:
+            self.fail(f"at the end the procedures {still} are open, and there are the locks {sorted(self._locks)}")
