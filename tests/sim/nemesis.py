@@ -24,8 +24,8 @@ class Nemesis:
         self.going = True
         world.on_ended = self._ended
         world.tolerated = self._tolerated
-        self._lost: dict[str, None] = {}
-        """Members without a disk that the group knows: at most a minority."""
+        self._removed: dict[str, None] = {}
+        """Members that an administrator has taken out, and not let in again yet."""
         self._acts: dict[Kind, Callable[[Fault, Host], None]] = {
             Kind.CRASH: self._crash, Kind.POWER: self._power, Kind.PAUSE: self._pause, Kind.STOP: self._stop,
             Kind.ISOLATE: self._isolate, Kind.ONE_WAY: self._one_way, Kind.CUT: self._cut, Kind.FLAP: self._flap,
@@ -42,6 +42,8 @@ class Nemesis:
     def stop(self) -> None:
         self.going = False
         self.world.network.heal()
+        for name in self._removed:
+            self.world.hosts[name].wipe()
         for host in self.world.hosts.values():
             host.disk.fsync_s, host.disk.full = FSYNC_S, False
             if host.runs and host.process is not None:
@@ -184,11 +186,11 @@ class Nemesis:
 
     def _wipe(self, fault: Fault, host: Host) -> None:
         """Not while another member is without its disk: with two of three lost, what was acknowledged is gone."""
-        if host.follows or self._is_whole(but=None):
+        if host.follows or (not self._removed and self._is_whole()):
             host.wipe()
             self._later(fault.for_s, lambda: self._start(host))
 
-    def _is_whole(self, but: str | None) -> bool:
+    def _is_whole(self) -> bool:
         """Whether every member is a voter with the disk that it has now, as the leader sees it."""
         for leader in self.world.leaders():
             members = leader.group.members if leader.group is not None else None
@@ -230,12 +232,15 @@ class Nemesis:
         self._at(leader, lambda leader: leader.group.transfer(target))  # type: ignore[union-attr]
 
     def _remove(self, fault: Fault, host: Host) -> None:
-        if not self._is_whole(but=None):
+        if self._removed or not self._is_whole():
             return
         for leader in self.world.leaders():
             self._at(leader, lambda leader: leader.group.remove(host.id))  # type: ignore[union-attr]
 
+        self._removed[host.id] = None
+
         def anew() -> None:
+            del self._removed[host.id]
             host.wipe()
             self._start(host)
 
