@@ -22,7 +22,8 @@ pytestmark = pytest.mark.e2e
 ROOT, ALICE = Password("root", "roots password"), Password("alice", "alices password")
 TOKEN = "a token of this test"
 T_PROCEED_S = 3.0 * 1.02 + 0.25
-WAITS_S = T_PROCEED_S + 2.0
+WAITS_S = 1.8 * T_PROCEED_S
+"""One wait, and a command that has to be started; two waits would be longer."""
 
 
 @pytest.fixture

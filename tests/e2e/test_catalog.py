@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from catalog import keys
 from tests.support.processes import Cluster, NodeProcess, palisade, until
+from vault.errors import ReadRefused
+from vault.reader import VaultReader
 
 pytestmark = pytest.mark.e2e
 
 ROWS = 3_000
+ONE_WAIT_S = 1.4 * 3.31
+"""Tells one wait for a lease that runs out from two, on a busy machine, too."""
 
 
 async def write_rows(node: NodeProcess, data: str) -> None:
@@ -149,3 +157,74 @@ async def test_a_drop_waits_for_a_node_that_stands_still_and_deletes_nothing_bef
     still.resume()
     await cluster.ready()
     assert await count(still, table["data"]) == 0
+
+
+class Looks:
+    """What another process of a node's machine is shown of one key, all the time: there, absent, or nothing."""
+
+    def __init__(self, reader: VaultReader, key: bytes) -> None:
+        self._reader, self._key = reader, key
+        self.seen: list[tuple[float, str]] = []
+
+    async def go_on(self) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                found = await self._reader.get_async(self._key)
+                self.seen.append((began, "absent" if found is None else "there"))
+            except ReadRefused:
+                self.seen.append((began, "refused"))
+            await asyncio.sleep(0.005)
+
+    def since(self, moment: float) -> set[str]:
+        return {what for began, what in self.seen if began >= moment}
+
+
+@asynccontextmanager
+async def looking(node: NodeProcess, key: bytes) -> AsyncIterator[Looks]:
+    reader = VaultReader(node.data_dir / "vault", wait_s=0.2)
+    looks = Looks(reader, key)
+    task = asyncio.create_task(looks.go_on())
+    try:
+        yield looks
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        reader.close()
+
+
+async def fenced_s(node: NodeProcess) -> float:
+    view = await node.get("/v1/fencing")
+    assert view is not None
+    return float(view["lease"]["fenced_s"])
+
+
+async def test_a_table_is_made_while_a_node_stands_still_and_nobody_there_is_shown_the_old_catalog(
+    cluster: Cluster,
+) -> None:
+    """Issue 4, "Shown by" 4: SIGSTOP, `create-table`, SIGCONT; the node is fenced, recovers, and shows the table."""
+    leader, (still, other) = await cluster.leader(), await cluster.followers()
+    await leader.ask("PUT", "/v1/catalog/databases/plant?wait_s=30", timeout_s=60)
+    for node in cluster.nodes:
+        await until(lambda node=node: serves(node), f"{node.id} serving fenced reads")
+    async with looking(still, keys.at(keys.TABLES, "plant.readings")) as looks:
+        await until(lambda: looks.seen and looks.seen[-1][1] == "absent", "the reader being shown the old catalog")
+        before_s = await fenced_s(still)
+        still.pause()
+        code, _, err = await palisade(
+            "catalog", "create-table", "plant.readings", "--column", "a:text", "--procedure", "made",
+            "--endpoints", other.stream,
+        )  # fmt: skip
+        answered = time.monotonic()
+        assert code == 0, err
+        steps = {each["step"]: each["at_ms"] for each in (await other.get("/v1/procedures/made") or {})["steps"]}
+        assert steps["done"] - steps["submitted"] < ONE_WAIT_S * 1000
+        await until(lambda: "refused" in looks.since(answered), "readers of the still node being refused")
+        assert looks.since(answered) == {"refused"}
+        still.resume()
+        await until(lambda: looks.seen[-1][1] == "there", "the node showing the table")
+        assert looks.since(answered) == {"refused", "there"}
+        assert await fenced_s(still) > before_s
+        shown = await still.get("/v1/catalog/tables/plant.readings")
+        assert shown is not None
+        assert shown["http_status"] == 200

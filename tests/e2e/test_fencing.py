@@ -14,12 +14,16 @@ import pytest
 
 from tests.support.fence_history import Told, violations
 from tests.support.fencing_cluster import KEY, History, lease, make_strict, now, serving
-from tests.support.processes import Cluster, FollowerProcess, until
+from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 
 pytestmark = pytest.mark.e2e
 
 PROCEED_S = 3.31
-STALL_S = PROCEED_S + 0.5
+STALL_S = 1.4 * PROCEED_S
+"""Tells one wait from two on a machine that is busy with other things, too; before the deadline of a write. That it is
+T_proceed + 0.5 s at most is measured by `scripts/bench fencing`."""
+NO_STALL_S = 0.5 * PROCEED_S
+"""Who waits for a lease to run out waits for longer: the last one was asked for a fifth of T_fence ago at most."""
 ELECTION_S = 1.5
 NewCluster = Callable[..., Cluster]
 
@@ -51,7 +55,7 @@ async def test_a_killed_node_stalls_strict_writes_once_and_nobody_is_told_old_va
         assert await history.longest_stall(kill) < STALL_S
         after = now()
         await history.writes(100)
-        assert max(each.ended - each.began for each in history.answered if each.began > after) < 1.0
+        assert max(each.ended - each.began for each in history.answered if each.began > after) < NO_STALL_S
         assert not history.failures
     history.check()
     assert leader.running
@@ -84,11 +88,11 @@ async def test_a_node_that_stops_politely_stalls_nobody_a_follower_nor_the_leade
     first, other = await cluster.followers()
     leader = await cluster.leader()
     async with History(cluster, cluster.nodes, lambda: other) as history:
-        assert await history.longest_stall(first.stop) < 0.3
+        assert await history.longest_stall(first.stop) < NO_STALL_S
         first.start()
         await cluster.ready()
         await serving(cluster.nodes)
-        assert await history.longest_stall(leader.stop) < 0.6
+        assert await history.longest_stall(leader.stop) < NO_STALL_S
         assert not history.failures
     history.check()
 
@@ -138,7 +142,7 @@ async def test_a_node_with_longer_leases_than_the_others_is_waited_for_until_the
         async def kill() -> None:
             victim.kill()
 
-        assert await history.longest_stall(kill) < 2.8 + 0.5
+        assert await history.longest_stall(kill) < 1.4 * 2.8
         assert not history.failures
     history.check()
 
@@ -165,7 +169,10 @@ async def test_the_checker_sees_a_planted_fault(new_cluster: NewCluster, fault: 
     await serving(cluster.nodes)
     await make_strict(cluster.nodes[0])
     async with History(cluster, cluster.nodes, lambda: cluster.nodes[0]) as history:
-        await history.writes(600)
+        for _ in range(60):
+            await history.writes(50)
+            if history.violations():
+                break
     with pytest.raises(AssertionError, match="had been told"):
         history.check(at_least=1)
 
@@ -189,19 +196,26 @@ async def test_a_holder_whose_heartbeats_work_and_whose_stages_get_lost_is_fence
     async with aiohttp.ClientSession() as session:
         assert await history.put(session, 1) is None
         with history.readers():
-            await four_writes(history, session)
+            await four_writes(history, session, [node for node in cluster.nodes if node is not deaf])
     assert all([(await lease(node))["serves"] for node in cluster.nodes if node is not deaf])
-    told = {node.id: {read.value for read in history.reads(node)[0]} for node in cluster.nodes if node is not deaf}
-    assert all(len(values) >= 2 for values in told.values()), f"the key is pending most of the time: {told}"
     history.check(at_least=0)
 
 
-async def four_writes(history: History, session: aiohttp.ClientSession) -> None:
+async def four_writes(history: History, session: aiohttp.ClientSession, others: list[NodeProcess]) -> None:
+    """Each is shown by the others before the next one comes: while it waits the key is pending there."""
     for value in range(2, 6):
         began = now()
         assert await history.put(session, value) is None
         assert now() - began < STALL_S
         history.answered.append(Told(began, now(), value, "the writer"))
+        await until(
+            lambda: {shown_last(history, node) for node in others} == {history.answered[-1].value}, "it being shown"
+        )
+
+
+def shown_last(history: History, node: NodeProcess) -> int:
+    told = history.reads(node)[0]
+    return told[-1].value if told else 0
 
 
 async def test_a_node_that_follows_serves_fenced_reads_and_stalls_writes_no_longer_than_another(
@@ -221,7 +235,7 @@ async def test_a_node_that_follows_serves_fenced_reads_and_stalls_writes_no_long
             await serving([follower])
             read = await follower.get(f"/v1/fenced/{KEY.replace('/', '%2F')}") or {}
             assert int(read["kv"]["value"]) > 0
-            assert await history.longest_stall(follower.stop) < 0.3
+            assert await history.longest_stall(follower.stop) < NO_STALL_S
             follower.start()
             await until(follower.ready, "f1 being ready again")
             await serving([follower])

@@ -135,8 +135,8 @@ async def test_a_fenced_node_keeps_what_comes_of_age_until_it_may_trust_the_rule
 ) -> None:
     cluster, whole = keepers
     alone, *others = cluster.nodes
-    ends_s = time.time() + 12
-    await answered(alone, "PUT", RULE, {"ttl_ms": ttl_ms_that_ends_in(12)})
+    ends_s = time.time() + 20
+    await answered(alone, "PUT", RULE, {"ttl_ms": ttl_ms_that_ends_in(20)})
     for node in others:
         node.pause()
 

@@ -155,3 +155,7 @@ class History(AbstractAsyncContextManager["History"]):
             everything += told
         found = violations(everything, self.answered)
         assert not found, f"{len(found)} of {len(everything)} reads: {found[:5]}"
+
+    def violations(self) -> list[str]:
+        """So far."""
+        return violations([told for node in self._nodes for told in self.reads(node)[0]], self.answered)
