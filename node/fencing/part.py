@@ -97,12 +97,17 @@ class HolderPart(Component):
 
     def _recover(self, holder: VaultHolder) -> None:
         core = holder.begin_recovery()
-        if not self.listeners:
+        if not self.listeners and holder.vault.revision >= core.released:
             holder.recovered(core)
             return
         self._recovering = asyncio.get_running_loop().create_task(self._listen(holder, core), name="fence recovery")
 
     async def _listen(self, holder: VaultHolder, core: Holder) -> None:
+        """First the vault: the components of the node hear of a revision before it is there, so they are up to date
+        with it (F2)."""
+        released = core.released
+        while holder.vault.revision < released:  # noqa: ASYNC110
+            await asyncio.sleep(TICK_S)
         for name, listener in self.listeners.items():
             try:
                 await listener()
