@@ -24,6 +24,7 @@ from node.fencing import link, part, registry
 from node.metrics import Metrics
 from node.stream import server
 from raftgroup import group
+from vault import policies
 
 WALL_S = 1_700_000_000
 PRODUCTION_PACES_EVERY = 8
@@ -35,6 +36,8 @@ PACES: tuple[tuple[Any, str, float], ...] = (
     (server, "LOOK_S", 0.5),
     (runner, "LOOK_S", 0.4),
     (group, "_TICK_S", 0.1),
+    (policies, "PAUSE_S_FIRST", 0.005),
+    (policies, "PAUSE_S_MAX", 0.02),
 )
 
 

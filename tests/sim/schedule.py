@@ -82,9 +82,10 @@ class FastLoop(VirtualLoop):
 
     def turn(self) -> None:
         timers, ready = self.timers, self._ready
-        end = self.clock() + RESOLUTION_S
-        while timers and timers[0][0] <= end:
-            ready.append(heapq.heappop(timers)[2])
+        if timers:
+            end = self.clock() + RESOLUTION_S
+            while timers and timers[0][0] <= end:
+                ready.append(heapq.heappop(timers)[2])
         self._thread_id = self._turning
         before = events._get_running_loop()
         events._set_running_loop(self)
@@ -94,18 +95,15 @@ class FastLoop(VirtualLoop):
                     break
                 handle = ready.popleft()
                 if not handle.off:
-                    self._run(handle)
+                    try:
+                        handle.context.run(handle.callback, *handle.args)
+                    except (SystemExit, KeyboardInterrupt):
+                        raise
+                    except BaseException as error:
+                        self.exceptions.append({"message": f"in {handle.callback!r}", "exception": error})
         finally:
             self._thread_id = None
             events._set_running_loop(before)
-
-    def _run(self, handle: Any) -> None:
-        try:
-            handle.context.run(handle.callback, *handle.args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            self.exceptions.append({"message": f"Exception in {handle.callback!r}", "exception": error})
 
     def abandon(self) -> None:
         super().abandon()
