@@ -20,9 +20,48 @@ from raftgroup.journal import MemoryJournal
 from tests.support.simulation import Simulation
 from vault.fence_page import FENCE_BYTES, FencePage
 from vault.memory_backend import MemoryBackend, MemoryTransaction
+from vault.tables import Changes
+from vault.tables import Table as VaultTable
 from vault.vault import Vault
 
 FLUSH_LOOK_S = 0.25
+
+
+class Killed(BaseException):
+    """The process died in the middle of a turn of its loop: what is left of it writes nothing."""
+
+
+class Hand:
+    """Whoever writes into vault and fence page: the process of the present start. `dies_at`: so many writes from now it
+    is killed, before that write, or behind it."""
+
+    def __init__(self) -> None:
+        self.dies_at = 0
+        self.behind = False
+        self.is_dead: Callable[[], bool] = lambda: False
+        self.die: Callable[[], None] = lambda: None
+
+    def write(self, work: Callable[[], None]) -> None:
+        if self.is_dead():
+            raise Killed
+        now = self.dies_at == 1
+        self.dies_at = max(0, self.dies_at - 1)
+        if not now or self.behind:
+            work()
+        if now:
+            self.die()
+            raise Killed
+
+
+class Page(bytearray):
+    """The memory that node and readers share."""
+
+    hand: Hand
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.hand.write(lambda: super(Page, self).__setitem__(index, value))
+
+
 FSYNC_S = 0.0005
 
 
@@ -37,8 +76,8 @@ class Disk:
         self.stored: Content = [{} for _ in Table]
         self.flushes = 0
         self.receiving: Any = None
-        self.backend = SnapshotBackend()
-        self.page = bytearray(FENCE_BYTES)
+        self.hand = Hand()
+        self._new_vault()
         self.boots = self.vaults = 1
         self._named()
         self._simulation = simulation
@@ -54,9 +93,13 @@ class Disk:
         if self.full:
             raise OSError(28, "No space left on device")
 
+    def _new_vault(self) -> None:
+        self.backend, self.page = SnapshotBackend(), Page(FENCE_BYTES)
+        self.backend.hand = self.page.hand = self.hand
+
     def put_vault_aside(self) -> None:
         """Its owner finds the vault damaged, and gives the node none."""
-        self.backend, self.page = SnapshotBackend(), bytearray(FENCE_BYTES)
+        self._new_vault()
         self.vaults += 1
         self._named()
 
@@ -71,10 +114,15 @@ class Disk:
 class SnapshotBackend(MemoryBackend):
     """Readers share a snapshot until the next commit."""
 
+    hand: Hand
+
     def __init__(self) -> None:
         super().__init__()
         self._shared: MemoryTransaction | None = None
         self._shared_at = -1
+
+    def commit(self, changes: Changes, cleared: Sequence[VaultTable] = ()) -> None:
+        self.hand.write(lambda: super(SnapshotBackend, self).commit(changes, cleared))
 
     def begin(self) -> MemoryTransaction:
         if self._shared is None or self._shared_at != self.commits:

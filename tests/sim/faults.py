@@ -16,6 +16,8 @@ class Kind(enum.Enum):
 
     CRASH = "crash"
     """kill -9; started again after `for_s`."""
+    CRASH_IN_WRITE = "crash-in-write"
+    """As a crash, in the middle of a turn: at one of the next writes of vault or fence page, before it or behind it."""
     POWER = "power"
     """The machine loses its power; started again after `for_s`."""
     PAUSE = "pause"
@@ -65,13 +67,14 @@ class Fault:
 
 Plan = tuple[Fault, ...]
 LONGEST_S = {
-    Kind.CRASH: 3.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0, Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0,
-    Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0, Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0,
-    Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0, Kind.TORN_VAULT: 2.0, Kind.REMOVE: 3.0,
+    Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0, Kind.STOP: 2.0,
+    Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0, Kind.STORM: 6.0,
+    Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0, Kind.TORN_VAULT: 2.0,
+    Kind.REMOVE: 3.0,
 }  # fmt: skip
 MANY = (
-    Kind.CRASH, Kind.CRASH, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP, Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY,
-    Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SPLIT, Kind.STORM, Kind.STORM, Kind.SLOW_LINK, Kind.SLOW_DISK,
+    Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP, Kind.ISOLATE, Kind.ISOLATE,
+    Kind.ONE_WAY, Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SPLIT, Kind.STORM, Kind.STORM, Kind.SLOW_LINK, Kind.SLOW_DISK,
     Kind.TRANSFER, Kind.COMPACT,
 )  # fmt: skip
 NETWORK = (
@@ -79,7 +82,8 @@ NETWORK = (
     Kind.TRANSFER,
 )  # fmt: skip
 DISKS = (
-    Kind.CRASH, Kind.POWER, Kind.SLOW_DISK, Kind.FULL_DISK, Kind.TORN_VAULT, Kind.WIPE, Kind.COMPACT, Kind.STOP,
+    Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.SLOW_DISK, Kind.FULL_DISK,
+    Kind.TORN_VAULT, Kind.WIPE, Kind.COMPACT, Kind.STOP,
 )  # fmt: skip
 MEMBERS = (Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE)
 

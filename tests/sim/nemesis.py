@@ -27,7 +27,8 @@ class Nemesis:
         self._removed: dict[str, None] = {}
         """Members that an administrator has taken out, and not let in again yet."""
         self._acts: dict[Kind, Callable[[Fault, Host], None]] = {
-            Kind.CRASH: self._crash, Kind.POWER: self._power, Kind.PAUSE: self._pause, Kind.STOP: self._stop,
+            Kind.CRASH: self._crash, Kind.CRASH_IN_WRITE: self._crash_in_write,
+            Kind.POWER: self._power, Kind.PAUSE: self._pause, Kind.STOP: self._stop,
             Kind.ISOLATE: self._isolate, Kind.ONE_WAY: self._one_way, Kind.CUT: self._cut, Kind.FLAP: self._flap,
             Kind.SPLIT: self._split, Kind.STORM: self._storm, Kind.SLOW_LINK: self._slow_link,
             Kind.SLOW_DISK: self._slow_disk, Kind.FULL_DISK: self._full_disk, Kind.WIPE: self._wipe,
@@ -45,7 +46,7 @@ class Nemesis:
         for name in self._removed:
             self.world.hosts[name].wipe()
         for host in self.world.hosts.values():
-            host.disk.fsync_s, host.disk.full = FSYNC_S, False
+            host.disk.fsync_s, host.disk.full, host.disk.hand.dies_at = FSYNC_S, False, 0
             if host.runs and host.process is not None:
                 host.process.resume()
             else:
@@ -87,6 +88,13 @@ class Nemesis:
     def _crash(self, fault: Fault, host: Host) -> None:
         host.kill()
         self._later(fault.for_s, lambda: self._start(host))
+
+    def _crash_in_write(self, fault: Fault, host: Host) -> None:
+        hand, process = host.disk.hand, host.process
+        if process is None or process.dead:
+            return
+        hand.dies_at, hand.behind = 1 + int(fault.amount * 12), fault.amount * 12 % 1 < 0.5
+        process.on_death[fault] = lambda: self._later(fault.for_s, lambda: self._start(host))
 
     def _power(self, fault: Fault, host: Host) -> None:
         host.kill(power=True)

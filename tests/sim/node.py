@@ -105,6 +105,8 @@ class Host:
         process = self.new_process(self.id)
         self.process = process
         self._is(None)
+        hand = self.disk.hand
+        hand.dies_at, hand.is_dead, hand.die = 0, lambda: process.dead, self.kill
         self.machine = SimMachine(self.config(), self.world, self.disk, process, self.starts)
         self.machine.home.on_open = self._opened
         self.machine.home.on_report = self._recovered

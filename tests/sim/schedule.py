@@ -220,5 +220,15 @@ class FastSimulation(Simulation):
                 found.append(process)
         return found
 
+    def _turn(self, process: Process) -> None:
+        self.turns += 1
+        process.loop.turn()
+        if process.dead:
+            return
+        if process.loop.exceptions:
+            context = process.loop.exceptions[0]
+            raise AssertionError(f"seed {self.seed}, {process.name}: {context}") from context.get("exception")
+        self.after_turn(process)
+
     def _bury(self) -> None:
         """Dead processes are never due; they are kept until the end."""
