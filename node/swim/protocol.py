@@ -252,6 +252,9 @@ class Swim:
             self._hear_of_self(record)
             return
         known = self._known.get(record.name)
+        if known is not None and known.is_live and record.state is State.DEAD:
+            # Who was cut off holds all others for dead. That counts as a suspicion, which they have time to refute.
+            record = record.become(State.SUSPECT)
         if known is None or record.supersedes(known):
             self._learn(record)
 

@@ -31,14 +31,34 @@ def listener() -> Swim:
 def test_the_order_and_the_number_of_times_in_which_records_arrive_do_not_matter(
     heard: list[Record], chance: random.Random
 ) -> None:
+    """Behind the time that suspects have: whoever is dead to others is suspected until then."""
     nodes = [listener(), listener()]
     again = [*heard, *chance.sample(heard, len(heard) // 2)]
     chance.shuffle(again)
     for node, arriving in zip(nodes, (heard, again), strict=True):
         for record in arriving:
             node.receive(Roster(Identity("n9", "y"), False, (record,)), "n9:7700", 0.0)
+        for tenths in range(1, int(10 * node.timing.suspicion_s(3)) + 2):
+            node.tick(tenths / 10)
     for name in ("n2", "n3"):
-        assert nodes[0].get(name) == nodes[1].get(name)
+        one, other = (settled(node.get(name)) for node in nodes)
+        assert one == other
+
+
+def settled(record: Record | None) -> Record | None:
+    """These listeners suspect everybody who is alive, sooner or later: nobody answers them."""
+    return record.become(State.ALIVE) if record is not None and record.is_live else record
+
+
+def test_who_is_dead_to_others_is_suspected_by_who_knows_it_alive_and_refutes_that_in_time() -> None:
+    """Also if it is said again and again (found by `tests/faults`: a node that was cut off holds all for dead)."""
+    node, alive = listener(), Record("n2", "n2:1", "a", 4)
+    for record in (alive, alive.become(State.DEAD), alive.become(State.DEAD)):
+        node.receive(Roster(Identity("n9", "y"), False, (record,)), "n9:7700", 0.0)
+    assert node.get("n2") == alive.become(State.SUSPECT)
+    refuted = Record("n2", "n2:1", "a", 5)
+    node.receive(Roster(Identity("n9", "y"), False, (refuted,)), "n9:7700", 0.0)
+    assert node.get("n2") == refuted
 
 
 def test_a_refutation_beats_the_suspicion_and_death_beats_both_until_refuted() -> None:

@@ -125,6 +125,21 @@ def test_both_halves_of_a_split_find_each_other_again(seed: int) -> None:
         world.run_until(world.agreed, 60)
 
 
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("cut", [1, 2])
+def test_who_was_cut_off_takes_nobody_along_when_it_comes_back(seed: int, cut: int) -> None:
+    """It holds for dead who was there all the time. That is old: nobody believes it without having asked (found by
+    `tests/faults`, leader_in_minority: a member of the majority was dropped from the topology, and fenced)."""
+    world, nodes = settled(seed, 5)
+    world.partition(nodes[:cut], nodes[cut:])
+    world.run(20)
+    world.cut.clear()
+    world.run_until(world.agreed, 60)
+    world.run(20)
+    gone = [node.swim.own.name for node in nodes[:cut]]
+    assert [sorted(set(lost(node))) for node in nodes[cut:]] == [gone] * (5 - cut)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_leaves_is_gone_at_once_and_is_suspected_by_nobody(seed: int) -> None:
     world, nodes = settled(seed, 10)
