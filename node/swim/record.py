@@ -1,8 +1,8 @@
 """What is known of one node, and which of two records of it is the newer one. Pure.
 
 Records of one name are totally ordered, by (incarnation, instance, state), and every node keeps the greatest that it
-has heard. So it does not matter in which order, how often or by which way records arrive: all nodes end with the same. That
-somebody is dead is not taken on hearsay: it is suspected then, and dead if it does not refute that in time.
+has heard. So it does not matter in which order, how often or by which way records arrive: all nodes end with the same.
+That somebody is dead is not taken on hearsay: it is suspected then, and dead if it does not refute that in time.
 
 `instance` is drawn when the process starts, `incarnation` grows: by one when a node refutes that it failed, and above
 whatever is known when a node comes back under its name. So a returning node is always a newer one, and what is
