@@ -1,5 +1,5 @@
-"""scenarios.md, "Suspend: wall and boot clock jump, monotonic stands still": leases are counted by the clock that goes on
-(F1), on both sides of the fence page: by the node, and by readers in other processes."""
+"""scenarios.md, "Suspend: wall and boot clock jump, monotonic stands still": leases are counted by the clock that goes
+on (F1), on both sides of the fence page: by the node, and by readers in other processes."""
 
 from __future__ import annotations
 
