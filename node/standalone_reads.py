@@ -7,16 +7,20 @@ one as not there yet. The order of filters, sort and limit is that of the meta s
 from __future__ import annotations
 
 from metastore.errors import Compacted, FutureRevision
+from metastore.limits import Limits
 from metastore.mvcc import Found, end_of
 from metastore.range_read import answer, passes, sort
 from metastore.record import LINK_BYTES
 from metastore.requests import Range, RequestId, Write
 from metastore.results import RangeResult
+from metastore.validation import check_request
 from node.refusals import WithoutCluster
 from vault.change import item_of
 from vault.vault import Vault
 
 NO_LINK = bytes(LINK_BYTES)
+LIMITS = Limits()
+"""The vault does not say what its cluster goes by."""
 
 
 class StandaloneReads:
@@ -26,7 +30,8 @@ class StandaloneReads:
         self._vault = vault
 
     async def range(self, request: Range) -> RangeResult:
-        """Raises Compacted, FutureRevision."""
+        """Raises Compacted, FutureRevision, and the refusal of what no member would look up."""
+        check_request(request, LIMITS)
         return read_vault_range(self._vault, request)
 
     async def write(self, request: Write, request_id: RequestId | None) -> object:

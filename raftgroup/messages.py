@@ -7,6 +7,7 @@ group knows. `sent_at` is the sender's clock in seconds; an answer echoes it, an
 from __future__ import annotations
 
 import enum
+import math
 from typing import Any
 
 
@@ -45,25 +46,40 @@ class Kind(enum.IntEnum):
     """A message of `snapshot_transfer`."""
 
 
-_NUMBER = (int, float)
-_SHAPES: dict[int, tuple[type | tuple[type, ...], ...]] = {
-    Kind.APPEND: (int, int, int, int, _NUMBER, list),
-    Kind.HEARTBEAT: (int, _NUMBER),
-    Kind.APPEND_REPLY: (int, int, bool, _NUMBER, str),
-    Kind.HEARTBEAT_REPLY: (int, _NUMBER, str),
-    Kind.PRE_VOTE: (int, int, int),
-    Kind.PRE_VOTE_REPLY: (int, bool, int, str),
-    Kind.REQUEST_VOTE: (int, int, int, bool),
-    Kind.VOTE: (int, bool, str),
-    Kind.CAMPAIGN_NOW: (int,),
-    Kind.REQUEST: (int, str, list),
-    Kind.RESPONSE: (int, (str, type(None)), object),
+NUMBER_MAX = 1 << 62
+"""Of terms, indexes and numbers of requests: none is negative, and each has room for its successors."""
+
+
+class _Shape(enum.Enum):
+    NUMBER = enum.auto()
+    """A whole one, 0 to NUMBER_MAX."""
+    TIME = enum.auto()
+    """Seconds, finite."""
+    COMMANDS = enum.auto()
+    """A list of bytes."""
+
+
+_N, _T = _Shape.NUMBER, _Shape.TIME
+_Wanted = _Shape | type | tuple[type, ...]
+
+_SHAPES: dict[int, tuple[_Wanted, ...]] = {
+    Kind.APPEND: (_N, _N, _N, _N, _T, list),
+    Kind.HEARTBEAT: (_N, _T),
+    Kind.APPEND_REPLY: (_N, _N, bool, _T, str),
+    Kind.HEARTBEAT_REPLY: (_N, _T, str),
+    Kind.PRE_VOTE: (_N, _N, _N),
+    Kind.PRE_VOTE_REPLY: (_N, bool, _N, str),
+    Kind.REQUEST_VOTE: (_N, _N, _N, bool),
+    Kind.VOTE: (_N, bool, str),
+    Kind.CAMPAIGN_NOW: (_N,),
+    Kind.REQUEST: (_N, str, list),
+    Kind.RESPONSE: (_N, (str, type(None)), object),
     Kind.FOUNDING: (dict,),
 }
-_ITEMS: dict[int, tuple[type | tuple[type, ...], ...]] = {
-    Kind.APPEND: (bytes, int),
-    Kind.FORWARD: (int, list, int),
-    Kind.FORWARD_REPLY: (int, int, int, int, list),
+_ITEMS: dict[int, tuple[_Wanted, ...]] = {
+    Kind.APPEND: (bytes, _N),
+    Kind.FORWARD: (_N, _Shape.COMMANDS, _N),
+    Kind.FORWARD_REPLY: (_N, _N, _N, _N, list),
 }
 
 
@@ -82,9 +98,19 @@ def is_well_formed(kind: int, body: Any) -> bool:
     return isinstance(parts, list) and all(_matches(part, items) for part in parts)
 
 
-def _matches(body: Any, shape: tuple[type | tuple[type, ...], ...]) -> bool:
+def _matches(body: Any, shape: tuple[_Wanted, ...]) -> bool:
     return (
         isinstance(body, list)
         and len(body) == len(shape)
-        and all(isinstance(value, wanted) for value, wanted in zip(body, shape, strict=True))
+        and all(_fits(value, wanted) for value, wanted in zip(body, shape, strict=True))
     )
+
+
+def _fits(value: Any, wanted: _Wanted) -> bool:
+    if wanted is _N:
+        return type(value) is int and 0 <= value <= NUMBER_MAX
+    if wanted is _T:
+        return type(value) in (int, float) and -math.inf < value < math.inf
+    if isinstance(wanted, _Shape):
+        return type(value) is list and set(map(type, value)) <= {bytes}
+    return isinstance(value, wanted)

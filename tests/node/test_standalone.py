@@ -169,6 +169,18 @@ async def test_a_vault_has_one_revision(alone: ClientSession) -> None:
             assert (None if answer.status == 200 else (await answer.json())["code"]) == code
 
 
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [("key=", "key-empty"), ("key=" + "k" * 4097, "key-too-large"), ("key=a&range_end=" + "k" * 4097, "key-too-large")],
+    ids=["empty", "long", "long end"],
+)
+async def test_a_key_that_can_not_be_is_refused_as_by_a_member(alone: ClientSession, query: str, code: str) -> None:
+    """Of an empty one it said that its vault could not be read (docs/bugs-found.md)."""
+    async with alone.get(f"/v1/kv?{query}") as answer:
+        assert answer.status in (400, 413)
+        assert (await answer.json())["code"] == code
+
+
 async def test_the_vault_is_the_same_afterwards(tmp_path: Path) -> None:
     await fill(tmp_path / "f1")
     node = StandaloneNode(config_of(tmp_path / "f1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raftgroup.messages import Kind, is_well_formed
+from raftgroup.messages import NUMBER_MAX, Kind, is_well_formed
 from tests.support.lone_replica import LoneReplica
 from tests.support.raft_cluster import Cluster, settled
 
@@ -79,3 +80,26 @@ def test_garbage_from_a_member_changes_nothing(
     cluster.run_for(0.5)
     assert leader.group.leads
     assert cluster.read(leader.id, "a") == "first"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (Kind.APPEND, [True, 0, 0, 0, 1.0, []]),
+        (Kind.APPEND, [1, 0, 0, -1, 1.0, []]),
+        (Kind.APPEND, [1, 0, False, 0, 1.0, []]),
+        (Kind.APPEND, [1, 0, 0, 0, math.nan, []]),
+        (Kind.APPEND, [1, 0, 0, 0, 1.0, [[b"x", -1]]]),
+        (Kind.HEARTBEAT, [NUMBER_MAX + 1, 1.0]),
+        (Kind.HEARTBEAT, [2, math.inf]),
+        (Kind.HEARTBEAT, [2, True]),
+        (Kind.REQUEST_VOTE, [-3, 5, 2, True]),
+        (Kind.CAMPAIGN_NOW, [(1 << 64) - 1]),
+        (Kind.FORWARD, [[1, [b"x", "text"], 1]]),
+        (Kind.FORWARD, [[1, [b"x", [[]]], 1]]),
+        (Kind.FORWARD, [[1, [b"x"], -1]]),
+    ],
+)
+def test_numbers_that_no_member_has_are_not_handled(kind: Kind, body: Any) -> None:
+    """They stopped the node that they came to, or left it with a term that has no successor (docs/bugs-found.md)."""
+    assert not is_well_formed(kind, body)

@@ -170,7 +170,7 @@ async def ask_honestly(node: NodeProcess, member: NodeProcess, seen: Seen, stopp
 
 
 async def say(address: str, data: bytes, dice: Random, patience_s: float = 0.0) -> bytes:
-    """In one piece or in several; what was answered until `patience_s` of silence, or for ten times as long. Hangs up."""
+    """In one piece or several; what was answered until `patience_s` of silence, or for ten times as long. Hangs up."""
     host, _, port = address.rpartition(":")
     heard = b""
     with contextlib.suppress(OSError):

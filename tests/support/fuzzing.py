@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 SEED = int(os.environ.get("PALISADE_FUZZ_SEED", "1"))
-SECONDS = float(os.environ.get("PALISADE_FUZZ_SECONDS", "4"))
+SECONDS = float(os.environ.get("PALISADE_FUZZ_SECONDS", "2"))
 ONLY_ROUND = os.environ.get("PALISADE_FUZZ_ROUND")
 INTERESTING = (
     0, 1, -1, 2, 7, 8, 31, 32, 64, 127, 128, 255, 256, 1023, 4095, 4096, 65535, 65536, 1 << 20, (1 << 31) - 1, 1 << 31,
