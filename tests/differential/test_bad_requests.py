@@ -7,6 +7,8 @@ from aiohttp import ClientSession
 
 from tests.differential.compared import answer_of
 
+pytestmark = pytest.mark.e2e
+
 SAME_WORDS = [
     ("put", "{}"),
     ("put", ""),
