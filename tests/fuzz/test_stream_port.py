@@ -63,7 +63,7 @@ WRITES: list[tuple[int, Any]] = [
 FENCES: list[tuple[int, Any]] = [
     (Kind.FENCE, pack(message))
     for message in (
-        Hello(HolderId("x1", "v", 3), True, 3.0, State.ACTIVE, 2, True, 17, 20),
+        Hello(HolderId("x1", "v", 3), True, 3.0, State.ACTIVE, 2, True, 17, 20, 3.31),
         Join(2, 20),
         Renew(12.5, 17, State.RECOVERING, True),
         Staged(18),
