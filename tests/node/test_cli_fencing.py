@@ -21,8 +21,8 @@ LEASE: dict[str, Any] = {
 }  # fmt: skip
 HOLDER: dict[str, Any] = {
     "node": "n2", "incarnation": 3, "vault": "v", "fences": True, "lease_ms": 3000, "proceed_ms": 3310,
-    "leaving": False, "staged": 5530, "behind": 6, "heard_ms": 312, "granted_ms": 312, "promised": False, "said": "recovering",
-    "until_ms": 2998,
+    "leaving": False, "staged": 5530, "behind": 6, "heard_ms": 312, "granted_ms": 312, "promised": False,
+    "said": "recovering", "until_ms": 2998,
 }  # fmt: skip
 WHY = "n2 has not acknowledged revision 5537, and may serve for another 3.0 s"
 WAIT = {
