@@ -18,11 +18,12 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from node import leader_duties
+from node import leader_duties, moving
 from node.catalog import runner
 from node.fencing import link, part, registry
 from node.metrics import Metrics
 from node.stream import server
+from node.topology import registrar
 from raftgroup import group
 from vault import policies
 
@@ -31,11 +32,16 @@ PRODUCTION_PACES_EVERY = 8
 PACES: tuple[tuple[Any, str, float], ...] = (
     (part, "TICK_S", 0.1),
     (link, "TICK_S", 0.1),
+    (link, "LOOK_S", 0.2),
+    (part, "LOOK_S", 0.4),
     (registry, "LOOK_S", 0.2),
     (leader_duties, "LOOK_S", 0.3),
     (server, "LOOK_S", 0.5),
     (runner, "LOOK_S", 0.4),
     (group, "_TICK_S", 0.1),
+    (group, "_HOUSEKEEPING_S", 0.5),
+    (moving, "RETRY_S", 2.0),
+    (registrar, "LOOK_S", 0.5),
     (policies, "PAUSE_S_FIRST", 0.005),
     (policies, "PAUSE_S_MAX", 0.02),
 )
