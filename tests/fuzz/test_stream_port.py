@@ -65,7 +65,7 @@ FENCES: list[tuple[int, Any]] = [
     for message in (
         Hello(HolderId("x1", "v", 3), True, 3.0, State.ACTIVE, 2, True, 17, 20, 3.31),
         Join(2, 20),
-        Renew(12.5, 17, State.RECOVERING, True),
+        Renew(12.5, 17, State.RECOVERING, True, 3.0, 3.31),
         Staged(18),
         Fenced(4, 13.5),
         Stage(4, 2, 17, 30, ((18, b"k", b"body"), (30, b"l", None))),
@@ -168,5 +168,5 @@ def frames_with(number: int) -> list[tuple[int, Any]]:
         (Kind.HELLO, {"protocol": number}),
         (Kind.FENCE, [wire.JOIN, number, number]),
         (Kind.FENCE, [wire.STAGED, number]),
-        (Kind.FENCE, [wire.RENEW, number, number, State.ACTIVE.value, True]),
+        (Kind.FENCE, [wire.RENEW, number, number, State.ACTIVE.value, True, number, number]),
     ]
