@@ -108,9 +108,15 @@ class Registrar:
                 node_of(self._records, request.name),
                 self._physical().get(request.name),
                 token_fits,
+                sees_leader=self._sees_leader(),
             )
 
         return await self._carry_out(request.name, judge)
+
+    def _sees_leader(self) -> bool:
+        group = self._service.group
+        presence = self._physical().get(group.leader) if group.leader is not None else None
+        return group.leads or (presence is not None and presence.live)
 
     async def recovered(self, name: str, instance: str, incarnation: int, revision: int) -> NodeRecord:
         """RecoveryFinished. Raises JoinRejected, Unavailable."""

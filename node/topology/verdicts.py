@@ -101,8 +101,11 @@ def judge_join(
     known: NodeRecord | None,
     presence: Presence | None,
     token_fits: TokenCheck,
+    *,
+    sees_leader: bool = True,
 ) -> Verdict:
-    """`known`: the record under the name; `presence`: who has the name in the physical topology."""
+    """`known`: the record under the name; `presence`: who has the name in the physical topology, as the node sees it
+    that judges; `sees_leader`: whether that one has the leader in it, who may drop whom it does not see."""
     if rules is None:
         return Later("the cluster is not initialized yet: its first leader does that, once its members are there")
     refused = _refusal(request, rules, cluster_id, token_fits)
@@ -119,6 +122,11 @@ def judge_join(
         return Later(
             f"another process has the name {request.name} in the physical topology; if it runs, {NAME_TAKEN_HINT}; if "
             "it has ended, that is found out within seconds"
+        )
+    if known is not None and known.instance == request.instance and not sees_leader:
+        return Later(
+            f"{request.name} was dropped, and the leader is not yet back in the physical topology here: it would be "
+            "dropped again; they find each other within seconds"
         )
     incarnation = known.incarnation + 1 if known is not None else 1
     return Write(

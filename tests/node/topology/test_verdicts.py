@@ -20,6 +20,7 @@ from node.topology.verdicts import (
     Verdict,
     Write,
     due_drops,
+    gone,
     judge_join,
     judge_leave,
     judge_recovered,
@@ -44,6 +45,17 @@ def admitted(known: NodeRecord | None = None, request: JoinRequest = REQUEST) ->
     verdict = judge(request, known=known, presence=Presence(request.instance, True))
     assert isinstance(verdict, Write)
     return verdict.record
+
+
+def test_who_was_dropped_joins_again_once_the_leader_is_seen() -> None:
+    """A member judges its own joining by its own view: behind a partition the leader still holds it for dead, and
+    would drop it, again and again (found by `tests/faults`, leader_in_minority). A new process is let in at once."""
+    dropped = gone(active(admitted()), "it has left the physical topology")
+    again = replace(REQUEST, attempt=2)
+    assert isinstance(judge_join(again, RULES, "id-1", dropped, HERE, token_fits, sees_leader=False), Later)
+    assert isinstance(judge_join(again, RULES, "id-1", dropped, HERE, token_fits, sees_leader=True), Write)
+    other, there = replace(REQUEST, instance="i2"), Presence("i2", True)
+    assert isinstance(judge_join(other, RULES, "id-1", dropped, there, token_fits, sees_leader=False), Write)
 
 
 def active(record: NodeRecord) -> NodeRecord:
