@@ -39,7 +39,7 @@ KEYS = STRICT + EVENTUAL
 class Workload:
     """`pause_s`: the longest time between two operations of a client."""
 
-    def __init__(self, world: World, *, clients: int = 3, pause_s: float = 0.6) -> None:
+    def __init__(self, world: World, *, clients: int = 3, pause_s: float = 1.0) -> None:
         self.world, self.pause_s = world, pause_s
         self.chance = world.chance
         self.going = True
