@@ -191,6 +191,7 @@ def test_two_writes_that_wait_for_the_same_node_end_together() -> None:
     assert first is not None
     assert pair.leader.advance(first - 0.001) is None
     assert pair.leader.advance(first) == 2
+    assert (pair.leader.waiting, pair.leader.waits(first)) == (0, ())
 
 
 def test_heartbeats_that_go_on_while_every_stage_is_lost_prolong_no_wait() -> None:
