@@ -12,10 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from itertools import count, islice
 from typing import Any
 
 from tests.sim.faults import SCENARIOS
+from tests.sim.plants import PLANTS
+from tests.sim.prove import SEEDS_MAX, prove, shown
 from tests.sim.run import Outcome, run_seed
 from tests.sim.shrink import shrink
 
@@ -33,6 +36,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="print the trace of a single seed also when it is well")
     parser.add_argument("--no-shrink", action="store_true", help="do not look for the fewest faults that fail")
     parser.add_argument("--json", action="store_true", help="one line of JSON for each seed, and one for the whole")
+    parser.add_argument("--plant", choices=PLANTS, help="plant this fault in the product: the run has to fail")
+    parser.add_argument("--plants", action="store_true", help="plant each fault: the run fails if one is not seen")
     return parser.parse_args(arguments)
 
 
@@ -130,8 +135,30 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def one_plant(asked: argparse.Namespace) -> int:
+    """1 if it is seen, as for any fault."""
+    proof = prove(asked.plant, asked.seed or 1, asked.count or SEEDS_MAX)
+    print(json.dumps(asdict(proof)) if asked.json else f"{shown(proof)}\n{proof.violation}")
+    return 1 if proof.seed else 0
+
+
+def all_plants(asked: argparse.Namespace) -> int:
+    """0 if each of them is seen, by a checker that it is for."""
+    unseen = 0
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        for proof in pool.map(prove, PLANTS):
+            unseen += not proof.right
+            print(json.dumps(asdict(proof)) if asked.json else shown(proof), flush=True)
+    return 1 if unseen else 0
+
+
 def main(arguments: list[str]) -> int:
     asked = parsed(arguments)
+    if asked.plant or asked.plants:
+        try:
+            return one_plant(asked) if asked.plant else all_plants(asked)
+        except KeyboardInterrupt:
+            return 130
     report = Report(asked)
     try:
         for outcome in outcomes(asked):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import time
 import traceback
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,15 +22,26 @@ from tests.sim.checkers.never_back import NeverBack
 from tests.sim.checkers.of_history import OfHistory
 from tests.sim.checkers.procedures import Procedures
 from tests.sim.checkers.raft import Raft
+from tests.sim.checkers.recovery_decision import RecoveryDecision
+from tests.sim.checkers.vaults import Vaults
 from tests.sim.clients import Client
 from tests.sim.faults import SCENARIOS, Plan, Scenario, plan_of
 from tests.sim.nemesis import Nemesis
+from tests.sim.plants import planted
 from tests.sim.seen import Ok, Path
 from tests.sim.workload import Workload
 from tests.sim.world import Checker, Settings, Violation, World
 from tests.support.simulation import Stuck
 
-CHECKERS: tuple[type[Checker], ...] = (Raft, Equality, NeverBack, Procedures, OfHistory)
+CHECKERS: tuple[type[Checker], ...] = (
+    Raft,
+    Equality,
+    NeverBack,
+    Procedures,
+    Vaults,
+    RecoveryDecision,
+    OfHistory,
+)
 BEGIN_S = 30.0
 LIVENESS_S = 60.0
 """How long it may take until everything goes on when nothing goes wrong any more."""
@@ -58,9 +70,16 @@ class Outcome:
         return bool(self.violation)
 
 
-def run_seed(seed: int, scenario: str = "many", plan: Plan | None = None, settings: Settings | None = None) -> Outcome:
-    """`plan`: instead of the one that the seed makes."""
-    return Run(seed, SCENARIOS[scenario], plan, settings).run()
+def run_seed(
+    seed: int,
+    scenario: str = "many",
+    plan: Plan | None = None,
+    settings: Settings | None = None,
+    plant: str | None = None,
+) -> Outcome:
+    """`plan`: instead of the one that the seed makes. `plant`: a fault of `plants` to be planted."""
+    with planted(plant):
+        return Run(seed, SCENARIOS[scenario], plan, settings).run()
 
 
 class Run:
@@ -95,6 +114,13 @@ class Run:
         world = self.world
         self.leases = LeaseSafety(world)
         world.checkers = [*(make(world) for make in CHECKERS), self.leases]
+        with ExitStack() as stack:
+            for checker in world.checkers:
+                stack.enter_context(checker.looking())
+            self._phases()
+
+    def _phases(self) -> None:
+        world = self.world
         world.start()
         world.simulation.run_until(world.all_serve, within_s=BEGIN_S)
         self.workload = Workload(world)

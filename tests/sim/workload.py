@@ -85,7 +85,8 @@ class Workload:
             (0.38, self._delete),
             (0.52, self._transaction),
             (0.68, self._read),
-            (0.74, self._local),
+            (0.72, self._local),
+            (0.76, self._past),
             (1.00, self._fenced),
         ]
         while self.going:
@@ -119,6 +120,12 @@ class Workload:
 
     async def _local(self, client: Client) -> None:
         await client.read(Range(self.chance.choice(KEYS), serializable=True))
+
+    async def _past(self, client: Client) -> None:
+        """Of a revision of before; perhaps one that is compacted by now."""
+        revision = self.chance.randint(max(1, self.world.revision - 30), self.world.revision)
+        span = (self.chance.choice(KEYS), b"") if self.chance.random() < 0.5 else (b"e", b"t")
+        await client.read(Range(*span, revision=revision))
 
     async def _fenced(self, client: Client) -> None:
         await client.fenced(self.chance.choice(list(self.world.hosts.values())), self.chance.choice(STRICT))

@@ -7,6 +7,7 @@ in it depends on the order of a set or on an address in memory, so the same seed
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from random import Random
@@ -66,6 +67,10 @@ class Checker:
 
     def __init__(self, world: World) -> None:
         self.world = world
+
+    def looking(self) -> AbstractContextManager[None]:
+        """Around the whole run."""
+        return nullcontext()
 
     def wired(self, host: Host) -> None:
         """A start of a node has been put together."""

@@ -1,0 +1,73 @@
+"""How a node comes back is what the table of seed 001 says, for what its vault and the cluster are (R3 to R8).
+
+The table is written down here once more, as plainly as it can be. And nothing in a simulation makes a vault foreign,
+ahead or another history's: so a refusal is wrong, whatever it rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import recovery.follow
+import recovery.recover
+from recovery.decide import ClusterState, Decision, Join, Options, Refuse, Replay, Snapshot, VaultState
+from tests.sim.world import Checker
+
+
+class RecoveryDecision(Checker):
+    name = "recovery decision"
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (recovery.recover, recovery.follow):
+                patch.setattr(module, "decide", self._observed(module.decide))  # type: ignore[attr-defined]
+            yield
+
+    def _observed(self, decide: Any) -> Any:
+        def observed(vault: VaultState, cluster: ClusterState | None, options: Options) -> Decision:
+            decision: Decision = decide(vault, cluster, options)
+            assert cluster is not None, "nobody starts standalone here"
+            self._judge(decision, vault, cluster, options)
+            return decision
+
+        return observed
+
+    def _judge(self, decision: Decision, vault: VaultState, cluster: ClusterState, options: Options) -> None:
+        what = f"with LV {vault.revision}, LM {cluster.latest}, MM {cluster.minimal}"
+        self.world.count(f"recovery {row(decision)}")
+        if isinstance(decision, Refuse):
+            self.fail(f"{options.node_id} does not come back: {decision.reason.value}, {what}")
+        allowed = ways(vault, cluster, options)
+        if row(decision) not in allowed or (isinstance(decision, Replay) and decision.first != vault.revision + 1):
+            self.fail(f"{options.node_id} comes back by {decision} {what}; right was {' or '.join(allowed)}")
+
+
+def row(decision: Decision) -> str:
+    match decision:
+        case Snapshot(reason):
+            return f"snapshot {reason.name.lower()}"
+        case Refuse(reason):
+            return f"refuse {reason.value}"
+        case Join(case):
+            return f"join {case.value}"
+    return "replay"
+
+
+def ways(vault: VaultState, cluster: ClusterState, options: Options) -> tuple[str, ...]:
+    """What is right; nothing where there is no right one."""
+    missed = cluster.latest - vault.revision
+    if missed < 0 or vault.highest > cluster.latest:
+        return ()
+    if vault.unfinished:
+        return ("snapshot unfinished",)
+    if missed == 0:
+        return ("join a",)
+    if cluster.minimal > vault.revision + 1:
+        return ("snapshot compacted",)
+    costs_more = options.replay_s > options.snapshot_s and missed > options.catch_up_difference
+    return ("snapshot cost",) if costs_more else ("replay",)
