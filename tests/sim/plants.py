@@ -35,7 +35,7 @@ from recovery.decide import Case, Join
 from tests.sim.disk import SimVaultHome
 
 Patch = pytest.MonkeyPatch
-RAFT = ("raft", "state machine equality", "durable")
+RAFT = ("leader completeness", "log matching", "state machine safety", "state machine equality", "durable")
 READS = ("fenced reads", "linearizable")
 
 
@@ -73,7 +73,7 @@ def planted(name: str | None) -> Iterator[None]:
 # The group
 
 
-@seen_by("raft")
+@seen_by("words on disk")
 def words_before_they_are_on_disk(patch: Patch) -> None:
     def at_once(self: Outbox, member: str, kind: int, body: Any) -> bool:
         self._send(member, kind, body)
@@ -82,7 +82,7 @@ def words_before_they_are_on_disk(patch: Patch) -> None:
     patch.setattr(Outbox, "send_durable", at_once)
 
 
-@seen_by("raft")
+@seen_by("words on disk")
 def votes_that_are_not_written_down(patch: Patch) -> None:
     set_term = MemoryJournal.set_term
     patch.setattr(MemoryJournal, "set_term", lambda self, term, vote: set_term(self, term, None))

@@ -16,14 +16,19 @@ from typing import Any
 from catalog import keys
 from metastore.requests import Put, Range, prefix_end
 from tests.sim.ambient import ambient
+from tests.sim.checkers.election_safety import ElectionSafety
 from tests.sim.checkers.equality import Equality
+from tests.sim.checkers.leader_completeness import LeaderCompleteness
 from tests.sim.checkers.lease_safety import LeaseSafety
+from tests.sim.checkers.log_matching import LogMatching
 from tests.sim.checkers.never_back import NeverBack
 from tests.sim.checkers.of_history import OfHistory
 from tests.sim.checkers.procedures import Procedures
-from tests.sim.checkers.raft import Raft
 from tests.sim.checkers.recovery_decision import RecoveryDecision
+from tests.sim.checkers.state_machine_safety import StateMachineSafety
+from tests.sim.checkers.terms import Terms
 from tests.sim.checkers.vaults import Vaults
+from tests.sim.checkers.words_on_disk import WordsOnDisk
 from tests.sim.clients import Client
 from tests.sim.faults import SCENARIOS, Plan, Scenario, plan_of
 from tests.sim.nemesis import Nemesis
@@ -34,7 +39,12 @@ from tests.sim.world import Checker, Settings, Violation, World
 from tests.support.simulation import Stuck
 
 CHECKERS: tuple[type[Checker], ...] = (
-    Raft,
+    WordsOnDisk,
+    ElectionSafety,
+    Terms,
+    LeaderCompleteness,
+    StateMachineSafety,
+    LogMatching,
     Equality,
     NeverBack,
     Procedures,

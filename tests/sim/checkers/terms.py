@@ -1,0 +1,27 @@
+"""The term of a node never goes back as long as it has its disk (Raft 5.1)."""
+
+from __future__ import annotations
+
+from tests.sim.disk import Disk
+from tests.sim.node import Host
+from tests.sim.world import Checker, World
+
+
+class Terms(Checker):
+    name = "terms"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._known: dict[str, tuple[Disk, int, int]] = {}
+
+    def turned(self, host: Host) -> None:
+        """On disk over all its starts; in memory, which may be ahead of that, within one."""
+        if host.group is None or host.failed:
+            return
+        term = host.group._replica.engine.term
+        disk, start, known = self._known.get(host.id, (host.disk, host.starts, 0))
+        if disk is host.disk and start != host.starts:
+            known = min(known, host.disk.journal._disk.term)
+        if disk is host.disk and term < known:
+            self.fail(f"the term of {host.id} went back from {known} to {term}")
+        self._known[host.id] = host.disk, host.starts, term

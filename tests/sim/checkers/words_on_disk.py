@@ -1,0 +1,34 @@
+"""Nothing leaves a node before what it says is on its disk: term, vote, entries (pysyncobj.md, fault 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raftgroup.messages import Kind
+from tests.sim.world import Checker, World
+
+SAYS_TERM = frozenset(
+    (Kind.APPEND, Kind.HEARTBEAT, Kind.APPEND_REPLY, Kind.HEARTBEAT_REPLY, Kind.REQUEST_VOTE, Kind.VOTE)
+)
+
+
+class WordsOnDisk(Checker):
+    name = "words on disk"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        world.network.overhear = self.said
+
+    def said(self, sender: str, receiver: str, kind: int, body: Any) -> None:
+        if kind not in SAYS_TERM:
+            return
+        term, disk = body[0], self.world.hosts[sender].disk.journal._disk
+        if disk.term < term:
+            self.fail(f"{sender} speaks in term {term} and has only {disk.term} on disk")
+        if disk.term > term:
+            return
+        if kind == Kind.VOTE and body[1] and disk.vote != receiver:
+            self.fail(f"{sender} votes for {receiver} in term {term} and has {disk.vote} on disk")
+        held = disk.entries[-1].index if disk.entries else disk.base_index
+        if kind == Kind.APPEND_REPLY and body[2] and held < body[1] - 1:
+            self.fail(f"{sender} acknowledges up to {body[1] - 1} and has only {held} on disk")
