@@ -21,12 +21,13 @@ from fencing.timing import Timing
 from metastore.exactly_once import ResultBook
 from metastore.machine import MetaStore
 from metastore.results import RevisionEvents
-from metastore.watch import Watcher, WatchHub
+from metastore.watch import Watcher
 from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
 from node.fencing.released import Released
 from node.fencing.strict_answers import StrictAnswers
 from node.service import Service
+from node.watching import Watching
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm
 from raftgroup.journal import MemoryJournal
 from raftgroup.outbox import Outbox
@@ -148,9 +149,7 @@ def nodes_that_come_back_once_only(patch: Patch) -> None:
 
 @seen_by(*READS)
 def reads_without_a_barrier(patch: Patch) -> None:
-    async def passed(self: Service, *, timeout_s: float | None = None) -> None: ...
-
-    patch.setattr(Service, "barrier", passed)
+    _asked(patch, lambda request: replace(request, serializable=True))
 
 
 @seen_by(*READS, "lease safety", scenario="network")
@@ -166,32 +165,37 @@ def retries_that_are_not_known(patch: Patch) -> None:
 
 @seen_by("snapshots")
 def ranges_without_their_last_row(patch: Patch) -> None:
-    read = MetaStore.range
+    read = Service.range
 
-    def short(self: MetaStore, request: Any) -> Any:
-        result = read(self, request)
+    async def short(self: Service, request: Any, **more: Any) -> Any:
+        result = await read(self, request, **more)
         return replace(result, kvs=result.kvs[:-1]) if len(result.kvs) > 3 else result
 
-    patch.setattr(MetaStore, "range", short)
+    patch.setattr(Service, "range", short)
 
 
 @seen_by("snapshots")
 def reads_of_another_past(patch: Patch) -> None:
-    read = MetaStore.range
+    _asked(patch, lambda request: replace(request, revision=request.revision and request.revision + 1))
 
-    def later(self: MetaStore, request: Any) -> Any:
-        other = min(request.revision + 1, self.revision) if request.revision > 0 else 0
-        return read(self, replace(request, revision=other))
 
-    patch.setattr(MetaStore, "range", later)
+def _asked(patch: Patch, changed: Callable[[Any], Any]) -> None:
+    """What clients ask a node to read is something else."""
+    read = Service.range
+
+    async def asked(self: Service, request: Any, **more: Any) -> Any:
+        return await read(self, changed(request), **more)
+
+    patch.setattr(Service, "range", asked)
 
 
 # Watches
 
 
 def _polled(patch: Patch, told: Callable[[tuple[RevisionEvents, ...]], tuple[RevisionEvents, ...]]) -> None:
-    poll = WatchHub.poll
-    patch.setattr(WatchHub, "poll", lambda self, *of: told(poll(self, *of)))
+    """Of what a node's watches tell."""
+    poll = Watching.poll
+    patch.setattr(Watching, "poll", lambda self: told(poll(self)))
 
 
 @seen_by("watch contract")

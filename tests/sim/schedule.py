@@ -125,6 +125,16 @@ class FastProcess(Process):
         fast.touch = self.touch
         self.touch()
 
+    def due(self) -> float | None:
+        """The same number whenever it is asked: another rounding, at another moment, would be another run."""
+        loop: Any = self.loop
+        if self.paused or self.dead:
+            return None
+        if loop._ready:
+            return self.simulation.now
+        when = loop.next_due()
+        return None if when is None else max(self.simulation.now, (when - self._offset_s - self._jump_s) / self._rate)
+
     def touch(self) -> None:
         if not self.touched:
             self.touched = True
