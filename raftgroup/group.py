@@ -97,7 +97,7 @@ class Group:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._syncing: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._last_role: tuple[Role, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None
         self.on_synced: Callable[[float], object] = lambda _seconds: None
@@ -153,8 +153,8 @@ class Group:
     def spawn(self, coroutine: Any) -> None:
         """A task that ends with the group at the latest."""
         task = self._loop.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     # Proposals.
 

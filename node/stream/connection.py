@@ -78,14 +78,14 @@ class StreamConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._server.connections.add(self)
+        self._server.connections[self] = None
         self._service.metrics.stream_connections += 1
         if self._server.room.receive(self.since) is not Welcome.STAYS:
             self.refuse(self._server.room.reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
         self._service.metrics.stream_connections -= 1
         self._writable.set()
         self._tasks.cancel()

@@ -42,7 +42,8 @@ class StreamServer:
         self.door = door
         self.room = room or ConnectionRoom(service.metrics)
         self.calls = Calls(service, cluster)
-        self.connections: set[StreamConnection] = set()
+        self.connections: dict[StreamConnection, None] = {}
+        """In the order in which they began, and so closed."""
         self.frame_bytes_max = service.store.limits.request_bytes_max + FRAME_BYTES_EXTRA
         self._cluster = cluster
         self._hello_timeout_s = hello_timeout_s

@@ -11,14 +11,14 @@ from typing import Any
 class Tasks:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running[task] = None
+        task.add_done_callback(lambda done: self._running.pop(done, None))
         return task
 
     def cancel(self) -> None:
-        for task in self._running:
+        for task in list(self._running):
             task.cancel()

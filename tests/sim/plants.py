@@ -17,7 +17,6 @@ import raftgroup.replica
 import recovery.recover
 from fencing.registry import Registry
 from fencing.release import Releases
-from fencing.timing import Timing
 from metastore.exactly_once import ResultBook
 from metastore.machine import MetaStore
 from metastore.results import RevisionEvents
@@ -31,7 +30,6 @@ from node.watching import Watching
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm
 from raftgroup.journal import MemoryJournal
 from raftgroup.outbox import Outbox
-from raftgroup.quorum_lease import QuorumLease
 from recovery.decide import Case, Join
 from tests.sim.disk import SimVaultHome
 
@@ -152,11 +150,6 @@ def reads_without_a_barrier(patch: Patch) -> None:
     _asked(patch, lambda request: replace(request, serializable=True))
 
 
-@seen_by(*READS, "lease safety", scenario="network")
-def a_quorum_lease_without_end(patch: Patch) -> None:
-    patch.setattr(QuorumLease, "remaining_s", lambda self, voters, now: 0.0 if self._surrendered else 1.0)
-
-
 @seen_by("exactly once")
 def retries_that_are_not_known(patch: Patch) -> None:
     patch.setattr(ResultBook, "find", lambda self, request: None)
@@ -221,12 +214,12 @@ def progress_ahead_of_events(patch: Patch) -> None:
 # Fencing
 
 
-@seen_by(*READS, "lease safety")
+@seen_by(*READS, "lease safety", "procedures")
 def strict_writes_answered_at_commit(patch: Patch) -> None:
     patch.setattr(Released, "reached", lambda self, revision: True)
 
 
-@seen_by(*READS, "lease safety")
+@seen_by(*READS, "lease safety", "stays up")
 def pages_that_stay_active(patch: Patch) -> None:
     patch.setattr(VaultHolder, "_refuse", lambda self, why, state=None: None)
 
@@ -235,11 +228,6 @@ def pages_that_stay_active(patch: Patch) -> None:
 def releases_without_a_verdict(patch: Patch) -> None:
     patch.setattr(Registry, "safe_up_to", lambda self, now, latest: latest)
     patch.setattr(Registry, "blocks", lambda self, revision, now, latest: False)
-
-
-@seen_by(*READS, "lease safety")
-def leases_that_are_not_waited_for(patch: Patch) -> None:
-    patch.setattr(Timing, "proceed_s", lambda self: 0.05)
 
 
 @seen_by(*READS, "lease safety")
@@ -259,7 +247,7 @@ def reads_of_what_is_not_released(patch: Patch) -> None:
     patch.setattr(StrictAnswers, "is_pending", lambda self, request: False)
 
 
-@seen_by("liveness", "")
+@seen_by("liveness")
 def releases_that_never_come(patch: Patch) -> None:
     advance = Releases.advance
 
