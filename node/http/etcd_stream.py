@@ -24,6 +24,7 @@ from node.http.etcd_api import EtcdApi, refused
 from node.http.etcd_decode import decode_lease_id, decode_watch
 from node.http.etcd_watch import WatchStream
 from node.http.go_json import BadJson, read_text, read_value
+from node.http.json_objects import ObjectCutter
 from node.http.still import still_of
 from node.http.streaming import endless
 from node.service import Service
@@ -116,20 +117,22 @@ class Lines:
 
 async def messages_of(request: web.Request) -> AsyncIterator[Any]:
     """The JSON values of the body as they arrive. Raises BadJson for what is none."""
-    pending = b""
+    cutter = ObjectCutter()
     async for chunk in chunks_of(request):
-        pending += chunk
-        if len(pending) > MESSAGE_BYTES_MAX:
+        for piece in cutter.feed(chunk):
+            yield whole_value(piece)
+        if len(cutter.rest) > MESSAGE_BYTES_MAX:
             raise BadJson(f"a message of the stream has more than {MESSAGE_BYTES_MAX} bytes")
-        found, pending = complete_values(pending)
-        for value in found:
-            yield value
-    rest = read_text(pending).strip()
-    if rest:
-        value, end = read_value(rest)
-        if end != len(rest):
-            raise BadJson(f"invalid character {rest[end]!r} after top-level value")
-        yield value
+    if cutter.rest.strip():
+        yield whole_value(bytes(cutter.rest))
+
+
+def whole_value(piece: bytes) -> Any:
+    text = read_text(piece).strip()
+    value, end = read_value(text)
+    if end != len(text):
+        raise BadJson(f"invalid character {text[end]!r} after top-level value")
+    return value
 
 
 async def chunks_of(request: web.Request) -> AsyncIterator[bytes]:
@@ -138,23 +141,3 @@ async def chunks_of(request: web.Request) -> AsyncIterator[bytes]:
             yield chunk
     except web.RequestPayloadError as error:
         raise BadJson(not_as_said(error)) from None
-
-
-def complete_values(data: bytes) -> tuple[list[Any], bytes]:
-    """The objects that are complete, and what is left: perhaps the beginning of one, perhaps garbage."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return [], data
-    found: list[Any] = []
-    position = 0
-    while position < len(text):
-        try:
-            value, position_after = read_value(text, position)
-        except BadJson:
-            break
-        if not isinstance(value, dict):
-            break
-        found.append(value)
-        position = position_after
-    return found, text[position:].encode()
