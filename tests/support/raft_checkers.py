@@ -51,6 +51,10 @@ class Checkers:
         self._cluster = cluster
         self.leaders: dict[int, str] = {}
         self.committed: dict[int, tuple[int, tuple[bytes, ...]]] = {}
+        self.committed_in: dict[int, int] = {}
+        """By index, the term of the node that was the first to apply it: at least the one in which it was committed. An
+        entry of an old term may be committed by a much later leader (Raft 5.4.2); who won a term before that one, and
+        was paused until now, need not have it."""
         self.position: dict[str, tuple[int, int]] = {}
         self.history: list[Operation] = []
         self.violations: list[Violation] = []
@@ -104,13 +108,17 @@ class Checkers:
         """Leader completeness (Raft 5.4)."""
         journal = node.disk.journal
         for index, (entry_term, _) in self.committed.items():
-            if index > journal.first.index and entry_term < term and journal.term_at(index) != entry_term:
+            if index <= journal.first.index or self.committed_in.get(index, entry_term) >= term:
+                continue
+            if journal.term_at(index) != entry_term:
                 self._fail(f"{node.id} leads term {term} without the committed entry ({index}, {entry_term})")
 
     def applied_by(self, member: str) -> Callable[[int, int, tuple[bytes, ...]], None]:
         """State machine safety (Raft 5.4.3); and no command is applied twice, since nobody retries here."""
 
         def observe(index: int, term: int, commands: tuple[bytes, ...]) -> None:
+            group = self._cluster.nodes[member].group
+            self.committed_in.setdefault(index, term if group is None else group.term)
             known = self.committed.setdefault(index, (term, commands))
             if known != (term, commands):
                 self._fail(f"{member} applies {(term, commands)} at index {index}, another node applied {known}")

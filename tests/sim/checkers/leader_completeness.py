@@ -1,4 +1,8 @@
-"""Whoever leads has every entry that was committed in the terms before (Raft 5.4)."""
+"""Whoever leads has every entry that was committed in the terms before (Raft 5.4).
+
+In the terms before, not of them: an entry of an old term may be committed by a much later leader (Raft 5.4.2). Who won a
+term before that one, and was paused until now, need not have it (seed 2057 of the scenario storm).
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,13 @@ class LeaderCompleteness(Checker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._committed: dict[int, int] = {}
+        self._committed: dict[int, tuple[int, int]] = {}
+        """By index: the term of the entry, and that of the node that was the first to apply it, which is at least the
+        one in which it was committed."""
         self._led: set[tuple[str, int]] = set()
 
     def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
-        self._committed.setdefault(index, term)
+        self._committed.setdefault(index, (term, term if host.group is None else host.group.term))
 
     def turned(self, host: Host) -> None:
         if host.group is None or host.failed:
@@ -27,6 +33,6 @@ class LeaderCompleteness(Checker):
             return
         self._led.add((host.id, engine.term))
         journal = host.disk.journal
-        for index, term in self._committed.items():
-            if index > journal.first.index and term < engine.term and journal.term_at(index) != term:
+        for index, (term, committed_in) in self._committed.items():
+            if index > journal.first.index and committed_in < engine.term and journal.term_at(index) != term:
                 self.fail(f"{host.id} leads term {engine.term} without the committed entry {index} of term {term}")
