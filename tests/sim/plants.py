@@ -87,7 +87,7 @@ def votes_that_are_not_written_down(patch: Patch) -> None:
     patch.setattr(MemoryJournal, "set_term", lambda self, term, vote: set_term(self, term, None))
 
 
-@seen_by(*RAFT, scenario="network")
+@seen_by(*RAFT, "liveness", scenario="network")
 def appends_without_the_guard(patch: Patch) -> None:
     """As the library does it: whatever follows prev_index is replaced (pysyncobj.md, fault 1)."""
 
