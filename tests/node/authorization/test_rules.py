@@ -186,7 +186,7 @@ async def is_refusal(answer: Any) -> bool:
     return any(word in text for word in ("permission-denied", "permission denied", "unauthenticated", "auth token"))
 
 
-@pytest.mark.parametrize(("method", "path"), [*TABLE, *OPEN])
+@pytest.mark.parametrize(("method", "path"), [*TABLE, *sorted(OPEN)])
 async def test_nobody_gets_further_than_health(http: ClientSession, method: str, path: str) -> None:
     url, body, _ = TABLE.get((method, path), (path, None, set()))
     given: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body} if body is not None else {}
