@@ -78,7 +78,7 @@ PLANTS: list[tuple[Callable[[Patch], None], str, tuple[Fault, ...]]] = [
     (procedures_do_not_wait, "procedures", (Fault(2.0, Kind.ISOLATE, "f1", "n1", 10.0),)),
     (one_replica_differs, "state machine equality", CALM),
     (a_vault_goes_back, "never back", (Fault(6.0, Kind.CRASH, "n2", "n1", 0.5),)),
-    (a_sync_that_does_nothing, "raft", CALM),
+    (a_sync_that_does_nothing, "words on disk", CALM),
 ]
 
 
