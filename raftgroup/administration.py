@@ -183,9 +183,10 @@ class Administration:
                 await self._until(lambda: not self._replica.engine.leads and self._replica.engine.leader is not None)
         except TimeoutError:
             leader = self._replica.engine.leader or "unknown"
-            raise Unavailable(f"{target} did not take over in time; the leader is {leader}") from None
+            raise Unavailable(f"{target} did not take over in time; the leader was {leader}") from None
         finally:
             self.handing_over = False
+            self._replica.resign()
         return self._replica.engine.leader or target
 
     async def _ready_or_not_leading(self) -> None:

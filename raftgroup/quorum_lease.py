@@ -6,7 +6,8 @@ less than that timeout has passed since the majority-th latest send time, no maj
 (Raft thesis 6.4.1). Clocks may drift apart by the bound rho; the lease is shorter by that much.
 
 A leader that hands over its leadership gives its lease up first and for the rest of its term: the voters ignore their
-promise for the sake of that campaign, which may arrive late.
+promise for the sake of that campaign, which may arrive late. So when nobody takes over, its term has to end as well
+(`Replica.resign`): else it would lead for as long as it is heard, and never be sure of that again.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class QuorumLease:
 
     def surrender(self) -> None:
         self._surrendered = True
+
+    @property
+    def is_surrendered(self) -> bool:
+        return self._surrendered
 
     def acknowledge(self, voter: str, sent_at: float) -> None:
         """`voter` answered an append of this term that was sent at `sent_at`."""

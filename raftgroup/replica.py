@@ -288,6 +288,12 @@ class Replica:
     def send_vote(self, member: str, term: int) -> None:
         self.voting.give_vote(member, term)
 
+    def resign(self) -> None:
+        """Of a leader whose hand-over came to nothing: without a lease it would serve nobody's caches any more."""
+        if self.engine.leads and self.engine.term == self._led_term and self.lease.is_surrendered:
+            log.warning("nobody took over from %s in term %d: it resigns", self._own_id, self.engine.term)
+            self._follow_term(self.engine.term + 1)
+
     def send_appends(self) -> None:
         if self.engine.term != self._led_term:
             self._begin_to_lead()

@@ -137,21 +137,29 @@ class TestHandOver:
             with pytest.raises(MembershipRefused, match="can't take over"):
                 cluster.call(leader.id, leader.group.transfer(wanted))
 
-    def test_when_the_order_to_campaign_is_lost_the_leader_goes_on_without_its_lease(
+    def test_when_the_order_to_campaign_is_lost_a_leader_has_its_lease_again_soon(
         self, make_cluster: MakeCluster
     ) -> None:
+        """It gave its lease up for that term, since the campaign may still come; so the term has to end. (Found by the
+        simulator: caches of all nodes stayed fenced, for without the lease nobody is granted one.)"""
         cluster = make_cluster()
         leader = settled(cluster)
+        term = leader.group.term
         target = cluster.followers()[0]
         cluster.network.intercept = lambda _from, _to, kind, _body: kind != Kind.CAMPAIGN_NOW
         with pytest.raises(Unavailable, match="did not take over in time"):
             cluster.call(leader.id, leader.group.transfer(target.id))
-        assert leader.group.leads
         assert not leader.group.try_read_barrier(), "the campaign may still come"
-        assert cluster.read(leader.id, "a") == "first", "by a round of heartbeats"
+        cluster.run_until(lambda: any(node.group.try_read_barrier() for node in cluster.leaders()), within_s=5.0)
+        assert cluster.leader().group.term > term
+        assert cluster.read(leader.id, "a") == "first"
         cluster.put(leader.id, "a", "second")
+        cluster.checkers.check_run()
 
-    def test_a_campaign_that_was_delayed_takes_over_without_a_stale_read(self, make_cluster: MakeCluster) -> None:
+    @pytest.mark.parametrize("late_s", [0.0, 0.2, 3.0])
+    def test_an_order_to_campaign_that_was_delayed_makes_no_stale_read(
+        self, make_cluster: MakeCluster, late_s: float
+    ) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         target = cluster.followers()[0]
@@ -165,11 +173,11 @@ class TestHandOver:
         cluster.network.intercept = keep
         with pytest.raises(Unavailable):
             cluster.call(leader.id, leader.group.transfer(target.id))
-        cluster.run_for(3.0)
+        cluster.run_for(late_s)
         sender, body = kept[0]
         target.process.call(target.group.on_message, sender, int(Kind.CAMPAIGN_NOW), body)
-        cluster.run_until(lambda: target.group.leads)
-        cluster.put(target.id, "a", "second")
+        cluster.run_for(3.0)
+        cluster.put(cluster.leader().id, "a", "second")
         assert cluster.read(leader.id, "a") == "second"
         cluster.checkers.check_run()
 
