@@ -182,8 +182,9 @@ class Administration:
                 await self._until(lambda: not self._replica.leads or self._replica.hand_over(target))
                 await self._until(lambda: not self._replica.engine.leads and self._replica.engine.leader is not None)
         except TimeoutError:
-            leader = self._replica.engine.leader or "unknown"
-            raise Unavailable(f"{target} did not take over in time; the leader was {leader}") from None
+            raise Unavailable(
+                f"{target} did not take over in time. Look who leads now, there may be an election, and try again"
+            ) from None
         finally:
             self.handing_over = False
             self._replica.resign()
