@@ -168,6 +168,19 @@ async def test_who_stops_is_missed_and_who_comes_back_is_found(world: World) -> 
     assert two.recorder.messages == []
 
 
+async def test_who_stops_before_it_knows_that_it_is_welcome_is_missed_and_found_again(world: World) -> None:
+    """tests/sim, scenario storm, seed 119: the other side kept a connection to nobody, and refused every next one."""
+    one, two = await world.start("n1"), await world.start("n2")
+    introduce(world, one, two)
+    await world.until(lambda: two.recorder.connected == ["n1"])
+    await world.stop(one)
+    await world.until(lambda: two.recorder.disconnected == ["n1"])
+    again = await world.start("n1")
+    await connect(world, again, two)
+    assert two.peers.send("n1", KIND, "welcome")
+    await world.until(lambda: again.recorder.messages == [("n2", KIND, "welcome")])
+
+
 async def test_who_has_stopped_hears_nothing_more(world: World) -> None:
     one, two = await world.start("n1"), await world.start("n2")
     await connect(world, one, two)

@@ -91,6 +91,8 @@ class SimPeers:
         self.listening = False
         self.receiver: Receiver
         self.connections: dict[str, Connection] = {}
+        self._half_open: dict[Connection, None] = {}
+        """The other side has accepted, this one has not heard of it yet: when it is gone they break, as the rest does."""
         self._wanted: dict[str, str] = {}
 
     # Peers.
@@ -196,6 +198,7 @@ class SimPeers:
         own = self.receiver.greeting()
         connection = Connection(dialler, self)
         self.connections[dialler.member] = connection
+        dialler._half_open[connection] = None
         self.receiver.on_connected(dialler.member, greeting)
         network.simulation.after(network.delay(), lambda: dialler.process.call(dialler._accepted, connection, own))
 
@@ -205,6 +208,7 @@ class SimPeers:
 
     def _accepted(self, connection: Connection, greeting: dict[str, Any]) -> None:
         other = connection.other(self)
+        self._half_open.pop(connection, None)
         if not self.listening or not connection.open:
             return
         reason = self.receiver.greet(greeting)
@@ -219,9 +223,10 @@ class SimPeers:
     def vanish(self, *, within_s: float) -> None:
         """This end is gone: the others notice within that time."""
         self.listening = False
-        for connection in list(self.connections.values()):
+        for connection in [*self.connections.values(), *self._half_open]:
             self._break(connection, within_s=within_s)
         self.connections.clear()
+        self._half_open.clear()
 
     def _break(self, connection: Connection, *, within_s: float) -> None:
         for end in connection.ends:
@@ -230,6 +235,7 @@ class SimPeers:
 
     def _broken(self, connection: Connection) -> None:
         connection.open = False
+        self._half_open.pop(connection, None)
         other = connection.other(self)
         if self.connections.get(other.member) is connection:
             del self.connections[other.member]
