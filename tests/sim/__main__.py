@@ -1,6 +1,7 @@
 """`scripts/sim`: runs seeds, prints what failed with the fewest faults that it takes, and what was reached.
 
-The exit status is 0 when nothing failed, 1 when something did, 2 when it was not asked properly, 130 after Ctrl-C.
+The exit status is 0 when nothing failed and everything was reached that so many seeds have to reach, else 1; 2 when it
+was not asked properly, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import asdict
 from itertools import count, islice
 from typing import Any
 
+from tests.sim.coverage.table import shown as shown_coverage
+from tests.sim.coverage.table import table_of
 from tests.sim.faults import SCENARIOS
 from tests.sim.plants import PLANTS
 from tests.sim.prove import SEEDS_MAX, prove, shown
@@ -104,26 +107,25 @@ class Report:
         print(f"again: scripts/sim --seed {outcome.seed} --scenario {outcome.scenario}", flush=True)
 
     def end(self) -> int:
+        """The exit status."""
         speed = self.simulated_s / self.cpu_s if self.cpu_s else 0.0
+        table = table_of(self.coverage, self.seeds, whole=self.asked.scenario == "all" and not self.alone)
         if self.asked.json:
-            print(json.dumps(self.as_json(speed)), flush=True)
+            print(json.dumps(self.as_json(speed) | {"coverage": table.as_json()}), flush=True)
         else:
-            print("\nreached, times:")
-            for name, times in sorted(self.coverage.items()):
-                print(f"{times:9,}  {name}")
+            print(f"\n{shown_coverage(table)}")
             print(
                 f"\n{self.seeds} seeds, {len(self.failed)} failed, {self.operations:,} operations, "
                 f"{self.simulated_s:,.0f} s simulated in {self.cpu_s:,.1f} s of CPU: {speed:.0f} times as fast"
             )
             for seed, name in self.failed:
                 print(f"failed: scripts/sim --seed {seed} --scenario {name}")
-        return 1 if self.failed else 0
+        return 1 if self.failed or table.failed else 0
 
     def as_json(self, speed: float) -> dict[str, Any]:
         return {
             "seeds": self.seeds, "failed": self.failed, "operations": self.operations,
             "simulated_s": round(self.simulated_s, 3), "cpu_s": round(self.cpu_s, 3), "speed": round(speed, 1),
-            "coverage": dict(sorted(self.coverage.items())),
         }  # fmt: skip
 
 

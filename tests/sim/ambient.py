@@ -15,20 +15,29 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
-from node import leader_duties, moving
-from node.catalog import runner
+from catalog.passwords import sealed
+from node import leader_duties, moving, vault_keeper
+from node.catalog import face, runner
 from node.fencing import link, part, registry
 from node.metrics import Metrics
 from node.stream import server
 from node.topology import registrar
 from raftgroup import group
+from recovery.estimate import Rates
+from recovery.recover import Settings
 from vault import policies
 
+SEALED = sealed("correct horse", bytes(16))
+"""Of every password: to make one is slow on purpose."""
 WALL_S = 1_700_000_000
 PRODUCTION_PACES_EVERY = 8
+DEAR_REPLAYS_EVERY = 4
+DEAR_REPLAYS = Rates(replay_s=0.05)
+"""So that a snapshot is the cheaper way for a node that has missed few revisions, as it is for many."""
 PACES: tuple[tuple[Any, str, float], ...] = (
     (part, "TICK_S", 0.1),
     (link, "TICK_S", 0.1),
@@ -60,7 +69,10 @@ def ambient(seed: int, now: Callable[[], float]) -> Iterator[None]:
         (time, "time", lambda: WALL_S + now()),
         (Metrics, "now", staticmethod(now)),
         (asyncio, "to_thread", _at_once),
+        (face, "sealed", lambda password, salt: SEALED),
     ]
+    if seed % DEAR_REPLAYS_EVERY == 0:
+        places.append((vault_keeper, "Settings", partial(Settings, rates=DEAR_REPLAYS)))
     if seed % PRODUCTION_PACES_EVERY:
         places += PACES
     kept = [(owner, name, vars(owner)[name]) for owner, name, _ in places]

@@ -1,4 +1,8 @@
-"""A client of the catalog: databases, tables, columns, roles and grants, of few names, so that operations meet."""
+"""A client of the catalog: every kind of operation, what has to be there before, and what is not possible.
+
+Half of what it does is of few names, so that operations meet; the other half goes through one operation with all that
+it needs (the cases of the catalog's own tests, one for every kind), so that most of them come to something.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from catalog.errors import CatalogError
+from metastore.requests import Put
 from tests.sim.clients import Client
+from tests.sim.outcomes import EXPECTED
 from tests.sim.seen import Call, Path
+from tests.support.catalog_world import CASES, Operation
 
 COLUMNS = [{"name": "machine", "type": "string", "category": "tag"}, {"name": "heat", "type": "double"}]
 WAIT_S = 4.0
+CANCEL = "cancel"
 
 
 class Cataloguer:
@@ -22,17 +30,31 @@ class Cataloguer:
 
     async def run(self) -> None:
         while self._going():
+            before, (kind, given) = self._world.chance.choice(CASES)
+            steps = [*before, (kind, given)] if self._world.chance.random() < 0.5 else [self._operation()]
+            for step in steps:
+                if not self._going():
+                    return
+                await self._one(*step)
+                await asyncio.sleep(0.2 * self._world.chance.random())
             await asyncio.sleep(2.0 * self._world.chance.random())
-            kind, given = self._operation()
-            self._number += 1
-            await self._do(kind, given, f"p{self._number}")
 
-    def _operation(self) -> tuple[str, dict[str, Any]]:
+    async def _one(self, kind: str, given: dict[str, Any]) -> None:
+        self._number += 1
+        lot = self._world.chance.random()
+        if lot < 0.1:
+            await self._fill()
+        if lot < 0.85:
+            await self._do(kind, given, f"p{self._number}", WAIT_S)
+        else:
+            await self._begin_and_cancel(kind, given, f"p{self._number}")
+
+    def _operation(self) -> Operation:
         chance = self._world.chance
         database = chance.choice(("d1", "d2"))
         table = f"{database}.t"
         role = chance.choice(("r1", "r2"))
-        operations: list[tuple[str, dict[str, Any]]] = [
+        operations: list[Operation] = [
             ("create-database", {"database": database}),
             ("create-database", {"database": database}),
             ("drop-database", {"database": database}),
@@ -49,21 +71,47 @@ class Cataloguer:
         ]
         return chance.choice(operations)
 
-    async def _do(self, kind: str, given: dict[str, Any], id_: str) -> None:
+    async def _do(self, kind: str, given: dict[str, Any], id_: str, wait_s: float) -> None:
         """Asked again at another member where nothing was heard: with its id it is not begun a second time."""
         request = Call(kind, tuple(f"{name}={value}" for name, value in given.items()))
         for attempt in range(1, 4):
             host = self._world.chance.choice(self._world.members)
             heard = await self._client.call(
-                host, Path.MEMBER, request, lambda node: self._at(node, kind, given, id_), attempt
+                host, Path.MEMBER, request, lambda node: self._at(node, kind, given, id_, wait_s), attempt
             )
             if heard:
                 return
             await asyncio.sleep(0.5 * self._world.chance.random())
 
-    async def _at(self, node: Any, kind: str, given: dict[str, Any], id_: str) -> str:
+    async def _begin_and_cancel(self, kind: str, given: dict[str, Any], id_: str) -> None:
+        """Perhaps before it is released, perhaps when it has ended long since."""
+        await self._do(kind, given, id_, 0.0)
+        await asyncio.sleep(0.5 * self._world.chance.random() ** 3)
+        host = self._world.chance.choice(self._world.members)
+        await self._client.call(host, Path.MEMBER, Call(CANCEL, (id_,)), lambda node: self._cancel(node, id_))
+
+    async def _fill(self) -> None:
+        """Rows of data in everything that has some: what removes it has something to remove."""
+        host = self._world.chance.choice(self._world.members)
         try:
-            outcome = await node.catalog.do(kind, given, id_, WAIT_S)
+            await self._world.ask(self._client.process, self._client.name, host.http, self._rows)
+        except (*EXPECTED, ConnectionError):
+            return
+
+    async def _rows(self, node: Any) -> None:
+        for name in ("tables", "devices"):
+            for each in (await node.catalog.objects(name))["objects"]:
+                await node.service.write(Put(f"{each['data']}m1/1".encode(), b"row"), own=True)
+
+    async def _at(self, node: Any, kind: str, given: dict[str, Any], id_: str, wait_s: float) -> str:
+        try:
+            outcome = await node.catalog.do(kind, given, id_, wait_s)
         except CatalogError as error:
             return error.code
         return "settled" if outcome.settled else outcome.procedure.state.value
+
+    async def _cancel(self, node: Any, id_: str) -> str:
+        try:
+            return str((await node.catalog.cancel(id_))["state"])
+        except CatalogError as error:
+            return error.code

@@ -11,6 +11,7 @@ from typing import Any
 
 from metastore.requests import Range, RequestId
 from metastore.results import KeyValue, RangeResult
+from tests.sim.coverage.naming import name_of
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
 from tests.sim.seen import Call, Ok, Operation, Outcome, Path, Refused, Request, Unknown, Why
@@ -60,7 +61,10 @@ class Client:
             outcome = Refused(Why.UNAVAILABLE, outcome.text)
         world.history.end(number, outcome)
         kind = type(outcome).__name__ if not isinstance(outcome, Refused) else f"Refused {outcome.why.value}"
-        world.count(f"client {path.value} {type(request).__name__}: {kind}")
+        world.count(f"request: {name_of(type(request))} {name_of(type(outcome))}")
+        world.count(f"way of a request: {name_of(path)}")
+        if isinstance(outcome, Refused):
+            world.count(f"refusal: {name_of(outcome.why)}")
         revision = getattr(outcome.result, "revision", "-") if isinstance(outcome, Ok) else "-"
         world.note(self.name, f"{number} {path.value} at {host.id} {type(request).__name__} {kind} {revision}")
         return outcome
@@ -82,7 +86,7 @@ class Client:
         for attempt in range(1, tries + 1):
             host = self.chance.choice(self.world.members)
             outcome = await self.ask(
-                host, Path.MEMBER, request, lambda node: node.service.write(request, request_id), request_id, attempt
+                host, way_to(host), request, lambda node: node.service.write(request, request_id), request_id, attempt
             )
             if isinstance(outcome, Ok) or (isinstance(outcome, Refused) and outcome.why is Why.REJECTED):
                 break
@@ -90,8 +94,8 @@ class Client:
         return outcome
 
     async def read(self, request: Range) -> Outcome:
-        path = Path.LOCAL if request.serializable else Path.MEMBER
         host = self.chance.choice(self.world.members)
+        path = Path.LOCAL if request.serializable else way_to(host)
         return await self.ask(host, path, request, lambda node: node.service.range(request))
 
     async def fenced(self, host: Host, key: bytes) -> Outcome:
@@ -104,10 +108,15 @@ class Client:
         return await self.ask(host, Path.FENCED_API, Range(key), get)
 
 
+def way_to(host: Host) -> Path:
+    """Of a member, as it is when it is asked."""
+    return Path.LEADER if host.group is not None and host.group.leads else Path.MEMBER
+
+
 def result_of(item: Item | None) -> RangeResult:
     """A read that does not tell its revision."""
     kvs = () if item is None else (KeyValue(*item),)
     return RangeResult(0, kvs, False, len(kvs))
 
 
-__all__ = ["Client", "Operation", "result_of"]
+__all__ = ["Client", "Operation", "result_of", "way_to"]

@@ -42,6 +42,8 @@ class Kind(enum.Enum):
     """The disk is lost; the node enters the cluster anew after `for_s`."""
     TORN_VAULT = "torn-vault"
     """Power is lost and the vault found damaged: it is put aside."""
+    FOREIGN_VAULT = "foreign-vault"
+    """The vault is another node's, another cluster's, or of another history (`amount` says which): it is refused."""
     TRANSFER = "transfer"
     REMOVE = "remove"
     """Out of the Raft group, by its administrator; back in after `for_s`, with a new disk."""
@@ -70,7 +72,7 @@ LONGEST_S = {
     Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0, Kind.STOP: 2.0,
     Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0, Kind.STORM: 6.0,
     Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0, Kind.TORN_VAULT: 2.0,
-    Kind.REMOVE: 3.0,
+    Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0,
 }  # fmt: skip
 MANY = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP, Kind.ISOLATE, Kind.ISOLATE,
@@ -85,6 +87,7 @@ DISKS = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.SLOW_DISK, Kind.FULL_DISK,
     Kind.TORN_VAULT, Kind.WIPE, Kind.COMPACT, Kind.STOP,
 )  # fmt: skip
+STRANGE = (Kind.FOREIGN_VAULT, Kind.FOREIGN_VAULT, Kind.COMPACT, Kind.ISOLATE, Kind.PAUSE, Kind.CRASH, Kind.TRANSFER)
 MEMBERS = (Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE)
 
 
@@ -106,6 +109,7 @@ SCENARIOS = {
         Scenario("network", NETWORK),
         Scenario("disks", DISKS, every_s=2.5),
         Scenario("members", MEMBERS, every_s=3.0),
+        Scenario("strange", STRANGE, every_s=2.5),
         Scenario("storm", (*MANY, *DISKS, *MEMBERS), every_s=1.0),
     )
 }

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from metastore.requests import Range
 from metastore.store import LmdbStore
 from node.address import Address
 from node.config import NodeConfig
 from node.feed.answers import FeedAnswers
 from node.feed.remote import RemoteSource
+from node.fencing.errors import FencingError
 from node.machine import Addresses, Machine, Server
+from node.shapes import range_shape
 from node.topology.initialization import Participant
 from node.topology.physical import PhysicalTopology
 from node.topology.records import NodeRecord
@@ -117,6 +121,18 @@ class SimDoor(RemoteDoor):
     def __init__(self, machine: SimMachine, addresses: Addresses) -> None:
         super().__init__(addresses)
         self._machine = machine
+
+    async def _ask_one(self, address: str, method: str, path: str, body: Any) -> Any:
+        """Of all that is asked by path: what a fenced node asks for (`node.fencing.asking`)."""
+        if (method, path) != ("POST", "/v1/range"):
+            raise AssertionError(f"nobody answers {method} {path} here")
+        key, end = (base64.b64decode(body.get(f"{name}_base64", "")) for name in ("key", "range_end"))
+        request = Range(key, end, limit=body["limit"])
+        try:
+            async with asyncio.timeout(DOOR_S):
+                return range_shape(await self._machine.ask(address, lambda node: node.service.range(request)))
+        except (RaftError, FencingError) as error:
+            return Unavailable(str(error))
 
     async def state(self) -> ClusterState:
         return await self._at(lambda registrar: registrar.state())

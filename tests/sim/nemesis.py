@@ -6,14 +6,19 @@ from collections.abc import Awaitable, Callable
 
 from metastore.errors import MetastoreError
 from metastore.requests import Compact
+from node.components.lifecycle import ComponentFailed
 from node.fencing.errors import FencingError
+from node.topology.errors import NodeRefused
 from raftgroup.errors import RaftError
+from recovery.errors import RecoveryRefused
+from tests.sim import foreign
 from tests.sim.disk import FSYNC_S
 from tests.sim.faults import Fault, Kind, Plan
 from tests.sim.node import Host
 from tests.sim.world import World
 from tests.support.raft_network import Weather
 
+REFUSALS = (ComponentFailed, RecoveryRefused, NodeRefused)
 RESTART_S = 0.5
 """How soon a node that stopped itself is started again by whoever looks after it."""
 
@@ -33,7 +38,7 @@ class Nemesis:
             Kind.SPLIT: self._split, Kind.STORM: self._storm, Kind.SLOW_LINK: self._slow_link,
             Kind.SLOW_DISK: self._slow_disk, Kind.FULL_DISK: self._full_disk, Kind.WIPE: self._wipe,
             Kind.TORN_VAULT: self._torn_vault, Kind.TRANSFER: self._transfer, Kind.REMOVE: self._remove,
-            Kind.COMPACT: self._compact,
+            Kind.COMPACT: self._compact, Kind.FOREIGN_VAULT: self._foreign_vault,
         }  # fmt: skip
 
     def start(self) -> None:
@@ -57,7 +62,7 @@ class Nemesis:
             return
         for host in self._targets(fault.target):
             self.world.note(host.id, f"fault {fault}")
-            self.world.count(f"fault {fault.kind.value}")
+            self.world.count(f"fault: {fault.kind.value}")
             self._acts[fault.kind](fault, host)
 
     def _targets(self, target: str) -> list[Host]:
@@ -78,12 +83,13 @@ class Nemesis:
 
     def _ended(self, host: Host) -> None:
         """By itself, or because it was told to."""
+        foreign.reset(host)
         self.world.simulation.after(RESTART_S, lambda: self._start(host))
 
     def _tolerated(self, host: Host, error: BaseException) -> bool:
-        """A node may stop itself where its disk takes nothing."""
+        """A node may stop itself where its disk takes nothing, or holds what is not its own."""
         self.world.count(f"stopped itself: {type(error).__name__}")
-        return host.disk.full or host.was_full
+        return host.disk.full or host.was_full or (host.foreign is not None and isinstance(error, REFUSALS))
 
     def _crash(self, fault: Fault, host: Host) -> None:
         host.kill()
@@ -190,6 +196,11 @@ class Nemesis:
     def _torn_vault(self, fault: Fault, host: Host) -> None:
         host.kill(power=True)
         host.disk.put_vault_aside()
+        self._later(fault.for_s, lambda: self._start(host))
+
+    def _foreign_vault(self, fault: Fault, host: Host) -> None:
+        host.kill()
+        foreign.make_foreign(host, fault.amount)
         self._later(fault.for_s, lambda: self._start(host))
 
     def _wipe(self, fault: Fault, host: Host) -> None:

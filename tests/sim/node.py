@@ -18,6 +18,7 @@ from vault.vault import Vault
 
 if TYPE_CHECKING:
     from raftgroup.group import Group
+    from recovery.decide import RefusalReason
     from recovery.report import RecoveryReport
     from tests.sim.world import World
 
@@ -46,6 +47,8 @@ class Host:
         """Its disk was lost: it enters the group anew."""
         self.was_full = False
         """Its disk has been full since the node was started."""
+        self.foreign: RefusalReason | None = None
+        """Its vault is not its own, or of another history: it has to be refused for that."""
         self.ended: BaseException | None = None
         """Why the last start came to its end by itself."""
         self.offset_s = 1000.0 + 1000.0 * world.chance.random()
@@ -86,7 +89,8 @@ class Host:
             **{name: Address(self.address, port) for name, port in ports.items()},
             retention=world.settings.retention,
             timing=world.settings.timing,
-            fencing=world.settings.fences,
+            fencing=world.fences_at(self),
+            join_token=world.settings.token,
             catch_up_difference=world.settings.catch_up_difference,
         )
         if self.follows:
@@ -149,7 +153,7 @@ class Host:
         self.world.note(
             self.id, f"recovery {case} {report.outcome.value}: LV {report.lv}, LM {report.lm}, MM {report.mm}"
         )
-        self.world.count(f"recovery {case} {report.outcome.value}")
+        self.world.count(f"recovered {case} {report.outcome.value}")
 
     def _opened(self, vault: Vault) -> None:
         self.vault = vault

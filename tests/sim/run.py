@@ -30,6 +30,7 @@ from tests.sim.checkers.terms import Terms
 from tests.sim.checkers.vaults import Vaults
 from tests.sim.checkers.words_on_disk import WordsOnDisk
 from tests.sim.clients import Client
+from tests.sim.coverage.collecting import Coverage
 from tests.sim.faults import SCENARIOS, Plan, Scenario, plan_of
 from tests.sim.nemesis import Nemesis
 from tests.sim.plants import planted
@@ -51,6 +52,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     Vaults,
     RecoveryDecision,
     OfHistory,
+    Coverage,
 )
 BEGIN_S = 30.0
 LIVENESS_S = 60.0

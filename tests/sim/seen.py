@@ -32,8 +32,6 @@ class Path(enum.Enum):
     LEADER = "leader"
     MEMBER = "member"
     """A member that does not lead, or of which it is not known: linearizable, by a read barrier."""
-    FOLLOWER = "follower"
-    """A node outside the group, which asks the group."""
     VAULT_READER = "vault-reader"
     """Fenced, by a process beside a node, out of its vault: linearizable in strict regions."""
     FENCED_API = "fenced-api"

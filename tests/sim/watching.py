@@ -19,7 +19,7 @@ LIFE_S = 8.0
 
 
 class Watcher:
-    """Of everything below `e`, `l` and `s`."""
+    """Of everything below `q` and `s`."""
 
     def __init__(self, client: Client, going: Callable[[], bool]) -> None:
         self._client, self._going = client, going
@@ -35,7 +35,7 @@ class Watcher:
 
     async def _watch(self, host: Host) -> None:
         history = self._world.history
-        request = WatchRequest(b"e", b"t", self._from)
+        request = WatchRequest(b"q", b"t", self._from)
         number = history.watch(self._client.name, host.id, request, self._before)
         self._before = number
         told: asyncio.Queue[Any] = asyncio.Queue()
@@ -54,7 +54,7 @@ class Watcher:
         if ending is Ending.COMPACTED:
             self._from, self._before = minimal, 0
         history.watch_ended(number, ending, minimal)
-        self._world.count(f"watch: {ending.value}")
+        self._world.count(f"watch ends: {ending.value}")
 
     async def _open(self, host: Host, node: Any, request: WatchRequest, told: asyncio.Queue[Any]) -> int:
         """In the node's process: from now on it sends by itself, in order."""

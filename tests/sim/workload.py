@@ -1,6 +1,6 @@
 """Mixed clients, all recorded: writes with ids and retries, transactions, reads on every path, watches that resume.
 
-Keys below `s/` are in a strict region, those below `e/` are not. Few keys, so that clients meet.
+Keys below `s/` are in a strict region, those below `q/` are not. Few keys, so that clients meet.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from tests.sim.clients import Client, result_of
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
 from tests.sim.seen import Ok, Path
+from tests.sim.visitors import DEFAULTED, Visitor
 from tests.sim.watching import Watcher
 from tests.sim.world import World
 from vault.reader import VaultReader
-from vault.regions import Mode, Policy, Region, pack_region, region_key
+from vault.regions import Mode, Region, pack_region, region_key
 
 STRICT = (b"s/a", b"s/b", b"s/c")
-EVENTUAL = (b"e/a", b"e/b")
+EVENTUAL = (b"q/a", b"q/b")
 KEYS = STRICT + EVENTUAL
 
 
@@ -55,6 +56,8 @@ class Workload:
         self.tasks.append(leaser.process.start(self._lease(leaser)))
         cataloguer = Client(self.world, "cataloguer")
         self.tasks.append(cataloguer.process.start(Cataloguer(cataloguer, lambda: self.going).run()))
+        visitor = Client(self.world, "visitor")
+        self.tasks.append(visitor.process.start(Visitor(visitor, lambda: self.going).run()))
         self.tasks.append(watcher.process.start(Watcher(watcher, lambda: self.going).run()))
         self._look_after_readers()
 
@@ -70,10 +73,11 @@ class Workload:
     async def prepare(self) -> int:
         """The strict region is agreed on before anybody counts on it: from which revision on it is."""
         client = self.clients[0]
-        region = Put(region_key("s"), pack_region(Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED)))
+        regions = (Region("s", b"s/", Mode.STRICT, self.world.settings.policy), DEFAULTED)
+        puts = tuple(Put(region_key(region.name), pack_region(region)) for region in regions)
         host = self.world.leader() or self.world.members[0]
         written = await self.world.ask(
-            client.process, client.name, host.http, lambda node: node.service.write(region, own=True)
+            client.process, client.name, host.http, lambda node: node.service.write(Txn(success=puts), own=True)
         )
         return int(written.revision)
 
@@ -116,7 +120,7 @@ class Workload:
         await client.write(request)
 
     async def _read(self, client: Client) -> None:
-        await client.read(Range(self.chance.choice(KEYS)) if self.chance.random() < 0.7 else Range(b"e", b"t"))
+        await client.read(Range(self.chance.choice(KEYS)) if self.chance.random() < 0.7 else Range(b"q", b"t"))
 
     async def _local(self, client: Client) -> None:
         await client.read(Range(self.chance.choice(KEYS), serializable=True))
@@ -124,7 +128,7 @@ class Workload:
     async def _past(self, client: Client) -> None:
         """Of a revision of before; perhaps one that is compacted by now."""
         revision = self.chance.randint(max(1, self.world.revision - 30), self.world.revision)
-        span = (self.chance.choice(KEYS), b"") if self.chance.random() < 0.5 else (b"e", b"t")
+        span = (self.chance.choice(KEYS), b"") if self.chance.random() < 0.5 else (b"q", b"t")
         await client.read(Range(*span, revision=revision))
 
     async def _fenced(self, client: Client) -> None:
@@ -157,6 +161,7 @@ class Workload:
     async def _read_beside(self, host: Host, reader: VaultReader) -> None:
         history, key = self.world.history, self.chance.choice(STRICT)
         number = history.begin(f"reader at {host.id}", host.id, Path.VAULT_READER, Range(key))
+        self.world.count(f"way of a request: {Path.VAULT_READER.value}")
         try:
             item = await reader.get_item_async(key)
         except EXPECTED as error:
@@ -172,7 +177,7 @@ class Workload:
 
     async def _lease(self, client: Client) -> None:
         """A key that lives as long as somebody says so."""
-        key = b"l/owner"
+        key = b"q/owner"
         while self.going:
             granted = await client.write(LeaseGrant(2 + int(4 * self.chance.random())))
             if isinstance(granted, Ok):

@@ -22,10 +22,12 @@ from tests.sim.node import Host
 from tests.sim.schedule import FastSimulation
 from tests.support.raft_network import Weather
 from tests.support.simulation import Process
+from vault.regions import Policy
 from vault.vault import Vault
 
 T = TypeVar("T")
 LINES_MAX = 400
+FENCES = (FenceTimes(), FenceTimes(), FenceTimes(lease_s=1.0, renewals=4))
 
 
 class Violation(AssertionError):
@@ -46,6 +48,11 @@ class Settings:
     timing: Timing = field(default_factory=lambda: Timing(heartbeat_ms=200))
     retention: Retention = field(default_factory=lambda: Retention(3600, 100_000, 10_000))
     fences: FenceTimes = field(default_factory=FenceTimes)
+    fences_differ: bool = False
+    """Each start of a node has its own times."""
+    token: str | None = None
+    policy: Policy = Policy.FAIL_CLOSED
+    """Of the strict region that clients read."""
 
     @staticmethod
     def of(seed: int) -> Settings:
@@ -56,7 +63,10 @@ class Settings:
             followers=chance.choice((0, 1, 1, 1, 2)),
             catch_up_difference=chance.choice((100, 100, 3)),
             retention=Retention(3600, chance.choice((100_000, 100_000, 60, 15)), chance.choice((10_000, 200, 20, 20))),
-            fences=chance.choice((FenceTimes(), FenceTimes(), FenceTimes(lease_s=1.0, renewals=4))),
+            fences=chance.choice(FENCES),
+            fences_differ=chance.random() < 0.2,
+            token=chance.choice((None, None, "let me in, I know you")),
+            policy=chance.choice((Policy.FAIL_CLOSED, Policy.FAIL_CLOSED, Policy.REFETCH, Policy.DENY)),
         )
 
 
@@ -137,6 +147,11 @@ class World:
         self.simulation.close()
 
     # What nodes need of it
+
+    def fences_at(self, host: Host) -> FenceTimes:
+        if not self.settings.fences_differ:
+            return self.settings.fences
+        return Random(f"fences {self.seed} {host.id} {host.starts}").choice(FENCES)
 
     def http_of_members(self, but: str) -> list[str]:
         return [host.http for host in self.members if host.id != but]

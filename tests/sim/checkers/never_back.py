@@ -21,6 +21,8 @@ class NeverBack(Checker):
         self._looked: dict[str, tuple[object, ...]] = {}
 
     def turned(self, host: Host) -> None:
+        if host.foreign is not None:
+            return
         vault, state = host.vault, None if host.store is None else host.store._state
         told = (
             host.node,

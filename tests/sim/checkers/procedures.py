@@ -52,11 +52,14 @@ class Procedures(Checker):
         before = self._known.get(now.id)
         self._known[now.id] = now
         state = now.state
-        self.world.count(f"procedure {before.state.value if before else 'new'} -> {state.value}")
         if before is None:
+            self.world.count(f"begun: {now.kind}")
             if state is not State.SUBMITTED:
                 self.fail(f"{now.id} begins as {state.value}")
             return
+        self.world.count(f"procedure: {before.state.value} -> {state.value}")
+        if state is State.DONE:
+            self.world.count(f"procedure done: {now.kind}")
         if state not in NEXT[before.state]:
             self.fail(f"{now.id} went from {before.state.value} to {state.value}")
         if before.state is not State.PREPARED:

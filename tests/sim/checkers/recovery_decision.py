@@ -1,7 +1,7 @@
 """How a node comes back is what the table of seed 001 says, for what its vault and the cluster are (R3 to R8).
 
-The table is written down here once more, as plainly as it can be. And nothing in a simulation makes a vault foreign,
-ahead or another history's: so a refusal is wrong, whatever it rests on.
+The table is written down here once more, as plainly as it can be. What makes a vault foreign, ahead or another
+history's is a fault, which says what the node has to refuse it for; any other refusal is wrong, whatever it rests on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 import recovery.follow
 import recovery.recover
-from recovery.decide import ClusterState, Decision, Join, Options, Refuse, Replay, Snapshot, VaultState
+from recovery.decide import ClusterState, Decision, Join, Options, RefusalReason, Refuse, Replay, Snapshot, VaultState
 from tests.sim.world import Checker
 
 
@@ -39,7 +39,13 @@ class RecoveryDecision(Checker):
 
     def _judge(self, decision: Decision, vault: VaultState, cluster: ClusterState, options: Options) -> None:
         what = f"with LV {vault.revision}, LM {cluster.latest}, MM {cluster.minimal}"
-        self.world.count(f"recovery {row(decision)}")
+        host = self.world.hosts[options.node_id]
+        if host.foreign is not None:
+            if isinstance(decision, Refuse) and decision.reason is host.foreign:
+                return
+            if host.foreign is not RefusalReason.DIVERGED or cluster.chain_at_lv is not None:
+                self.fail(f"{options.node_id} takes {decision}, and its vault is one to refuse: {host.foreign.value}")
+            host.foreign = None
         if isinstance(decision, Refuse):
             self.fail(f"{options.node_id} does not come back: {decision.reason.value}, {what}")
         allowed = ways(vault, cluster, options)

@@ -23,7 +23,7 @@ class Vaults(Checker):
 
     def turned(self, host: Host) -> None:
         vault = host.vault
-        if vault is None or self._seen.get(host.id) == (vault.backend, vault.revision):
+        if vault is None or host.foreign is not None or self._seen.get(host.id) == (vault.backend, vault.revision):
             return
         self._seen[host.id] = vault.backend, vault.revision
         expected = self.chains.get(vault.revision)

@@ -1,0 +1,239 @@
+"""Counts what a run reaches: the answers of decisions, changes of state, entries that are applied. Checks nothing.
+
+Only for the length of a run, and only where it happens: nothing is traced, and nothing is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import fencing.release
+import node.topology.registrar
+import raftgroup.replica
+import raftgroup.replies
+import raftgroup.snapshot_receiver
+import recovery.follow
+import recovery.recover
+import vault.reader
+from fencing.holder import Holder
+from fencing.release import Releases
+from metastore.codec import decode_command
+from node.swim.roster import Roster
+from node.topology.member import TopologyMember
+from raftgroup.membership import Membership
+from raftgroup.snapshot_sender import Sender
+from recovery.recover import Recovery
+from recovery.report import RecoveryReport
+from tests.sim.coverage import groups
+from tests.sim.coverage.naming import name_of
+from tests.sim.node import Host
+from tests.sim.world import Checker, World
+from vault.errors import ReadRefused
+from vault.reading import Origin
+
+ANSWERS: tuple[tuple[str, Any, str], ...] = (
+    ("holder is offered a grant", Holder, "on_grant"),
+    ("holder is sent a stage", Holder, "on_stage"),
+    ("leader is asked for a lease", Releases, "renew"),
+    ("leader hears hello", Releases, "hello"),
+    ("append is received", raftgroup.replica, "screen_append"),
+    ("append is answered", raftgroup.replies, "screen_reply"),
+    ("recovery decision", recovery.follow, "decide"),
+    ("recovery next", recovery.recover, "next_step"),
+    ("topology verdict", node.topology.registrar, "judge_join"),
+    ("topology verdict", node.topology.registrar, "judge_recovered"),
+    ("topology verdict", node.topology.registrar, "judge_leave"),
+)
+"""(group, where, what): each answer is a row."""
+
+
+class Coverage(Checker):
+    name = "coverage"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._roles: dict[str, tuple[int, Any]] = {}
+        self._applied = 0
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for group, owner, name in ANSWERS:
+                patch.setattr(owner, name, self._answered(group, getattr(owner, name)))
+            self._watch_states(patch)
+            self._watch_fences(patch)
+            self._watch_raft(patch)
+            patch.setattr(Recovery, "_accept", self._before(Recovery._accept, self._decided))
+            patch.setattr(vault.reader, "read_one", self._read(vault.reader.read_one))
+            self._overhear()
+            yield
+
+    def reached(self, group: str, name: str) -> None:
+        self.world.count(groups.row(group, name))
+
+    def _answered(self, group: str, decision: Callable[..., Any]) -> Callable[..., Any]:
+        def answered(*arguments: Any, **options: Any) -> Any:
+            answer = decision(*arguments, **options)
+            self.reached(group, name_of(answer))
+            return answer
+
+        return answered
+
+    def _before(self, function: Callable[..., Any], tell: Callable[..., None]) -> Callable[..., Any]:
+        """`tell` is called with what the function is called with, and before it."""
+
+        def observed(*arguments: Any, **options: Any) -> Any:
+            tell(*arguments, **options)
+            return function(*arguments, **options)
+
+        return observed
+
+    # States
+
+    def _watch_states(self, patch: pytest.MonkeyPatch) -> None:
+        self._watch_attribute(patch, Holder, "_state", "holder", "holder state")
+        self._watch_attribute(patch, TopologyMember, "life", "life", "life", lambda life: life.phase)
+        patch.setattr(Roster, "put", self._before(Roster.put, self._heard))
+
+    def _watch_attribute(
+        self,
+        patch: pytest.MonkeyPatch,
+        owner: type,
+        attribute: str,
+        name: str,
+        group: str,
+        state_of: Callable[[Any], Any] = lambda value: value,
+    ) -> None:
+        def assign(of: Any, field: str, value: Any) -> None:
+            if field == attribute:
+                before = getattr(of, attribute, None)
+                self._changed(group, f"{name} change", None if before is None else state_of(before), state_of(value))
+            object.__setattr__(of, field, value)
+
+        patch.setattr(owner, "__setattr__", assign)
+
+    def _changed(self, group: str, change: str, before: Any, now: Any) -> None:
+        """The first state is none that anything came from."""
+        if before is now:
+            return
+        self.reached(group, name_of(now))
+        if before is not None:
+            self.reached(change, groups.change(before, now))
+
+    def _heard(self, roster: Roster, record: Any) -> None:
+        before = roster.get(record.name)
+        self._changed("swim state", "swim change", before.state if before is not None else None, record.state)
+
+    def turned(self, host: Host) -> None:
+        if host.group is None or host.failed:
+            return
+        role = host.group.role
+        start, before = self._roles.get(host.id, (0, None))
+        if role is not before or start != host.starts:
+            self._roles[host.id] = host.starts, role
+            self._changed("raft role", "raft role change", before if start == host.starts else None, role)
+
+    # Fencing
+
+    def _watch_fences(self, patch: pytest.MonkeyPatch) -> None:
+        activate, finish = Holder.activate, Releases._finish
+        judge, overall = fencing.release.judge, fencing.release.overall
+
+        def activated(holder: Holder, now: float, lv: int) -> Any:
+            lacks = activate(holder, now, lv)
+            if lacks is not None:
+                self.reached("holder is not activated", name_of(lacks))
+            return lacks
+
+        def finished(releases: Releases, batch: Any, now: float) -> None:
+            finish(releases, batch, now)
+            self.reached("released", "by fence" if releases._finished[-1].by_fence else "acknowledged")
+
+        def judged(*arguments: Any) -> Any:
+            one = judge(*arguments)
+            self.reached("verdict on a holder", name_of(one.judgement))
+            return one
+
+        def decided(*arguments: Any) -> Any:
+            verdict = overall(*arguments)
+            self.reached("verdict on a revision", name_of(verdict.outcome))
+            return verdict
+
+        patch.setattr(Holder, "activate", activated)
+        patch.setattr(Releases, "_finish", finished)
+        patch.setattr(fencing.release, "judge", judged)
+        patch.setattr(fencing.release, "overall", decided)
+
+    def _read(self, read_one: Callable[..., Any]) -> Callable[..., Any]:
+        def read(reading: Any, key: bytes, *rest: Any) -> Any:
+            rule = reading.covering(key, key + b"\0")
+            try:
+                shown = yield from read_one(reading, key, *rest)
+            except ReadRefused as error:
+                self._read_ended(rule, name_of(type(error)))
+                raise
+            self._read_ended(None if shown.origin is Origin.VAULT else rule, name_of(shown.origin))
+            return shown
+
+        return read
+
+    def _read_ended(self, rule: Any, how: str) -> None:
+        self.reached("fenced read", how)
+        if rule is not None:
+            self.reached("policy of a region", name_of(rule.policy))
+
+    # The group
+
+    def _watch_raft(self, patch: pytest.MonkeyPatch) -> None:
+        refuse = raftgroup.snapshot_receiver.refuse
+        patch.setattr(Sender, "_end", self._before(Sender._end, self._sent))
+        patch.setattr(raftgroup.snapshot_receiver, "refuse", self._before(refuse, self._refused))
+        for name in groups.memberships():
+            patch.setattr(Membership, name, self._returned("membership", name, getattr(Membership, name)))
+
+    def _sent(self, _: Sender, outcome: Any, *__: Any) -> None:
+        self.reached("snapshot is sent", name_of(outcome))
+
+    def _refused(self, _: str, why: Any, *__: Any) -> None:
+        self.reached("snapshot is refused", name_of(why))
+
+    def _returned(self, group: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Without having raised."""
+
+        def returned(*arguments: Any) -> Any:
+            result = function(*arguments)
+            self.reached(group, name)
+            return result
+
+        return returned
+
+    def _overhear(self) -> None:
+        network, names = self.world.network, {int(kind): name_of(kind) for kind in groups.message_kinds()}
+        network.overhear = self._before(
+            network.overhear, lambda _, __, kind, ___: self.reached("raft message", names.get(kind, str(kind)))
+        )
+
+    def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
+        if index > self._applied:
+            self._applied = index
+            for command in commands:
+                self.reached("command", name_of(decode_command(command)[0]))
+
+    # Recoveries
+
+    def _decided(self, _: Recovery, decision: Any) -> None:
+        self.reached("recovery decision", name_of(decision))
+
+    def wired(self, host: Host) -> None:
+        assert host.machine is not None
+        home = host.machine.home
+        home.on_report = self._before(home.on_report, self.recovered)
+
+    def recovered(self, report: RecoveryReport) -> None:
+        self.reached("recovery end", name_of(report.outcome))
+        for phase, _ in report.phases:
+            self.reached("recovery phase", name_of(phase))

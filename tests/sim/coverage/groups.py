@@ -1,0 +1,212 @@
+"""Everything that a simulated cluster can come to, by groups of rows. Pure.
+
+The rows are those of the product's own enums, unions and tables, as they are when they are asked for. Which state may
+follow on which is said here where the product has no table of it; a change that nobody has written down is a failure of
+the run as well, so none is forgotten.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from inspect import isfunction, signature
+from typing import Any, get_args
+
+import catalog.kinds.all
+import catalog.procedures
+import fencing.holder
+import fencing.lease
+import fencing.messages
+import fencing.registry
+import fencing.release
+import fencing.staging
+import fencing.verdict
+import metastore.requests
+import node.swim.record
+import node.topology.life
+import node.topology.verdicts
+import raftgroup.guard
+import raftgroup.membership
+import raftgroup.messages
+import raftgroup.role
+import raftgroup.snapshot_sender
+import raftgroup.snapshot_transfer
+import recovery.catchup
+import recovery.decide
+import recovery.report
+import tests.sim.faults
+import vault.errors
+import vault.reading
+import vault.regions
+from tests.sim import seen
+from tests.sim.coverage.naming import answers_of, name_of, names_of
+
+Changes = Mapping[Any, Iterable[enum.Enum]]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`how`: what makes a run reach a row of it."""
+
+    name: str
+    rows: Callable[[], Iterable[str]]
+    how: str
+
+
+def holder_changes() -> Changes:
+    state = fencing.messages.State
+    return {
+        state.FENCED: (state.RECOVERING, state.STOPPED),
+        state.RECOVERING: (state.ACTIVE, state.FENCED, state.STOPPED),
+        state.ACTIVE: (state.FENCED,),
+        state.STOPPED: (),
+    }
+
+
+def role_changes() -> Changes:
+    """Of one start of a node."""
+    role = raftgroup.role.Role
+    return {
+        role.LEARNER: (role.FOLLOWER, role.REMOVED),
+        role.FOLLOWER: (role.CANDIDATE, role.REMOVED),
+        role.CANDIDATE: (role.FOLLOWER, role.LEADER),
+        role.LEADER: (role.FOLLOWER,),
+        role.REMOVED: (),
+    }
+
+
+def life_changes() -> Changes:
+    phase = node.topology.life.Phase
+    return {
+        phase.SEEKING: (phase.JOINING,),
+        phase.JOINING: (phase.RECOVERING, phase.REJECTED),
+        phase.RECOVERING: (phase.FINISHING,),
+        phase.FINISHING: (phase.ACTIVE, phase.JOINING),
+        phase.ACTIVE: (phase.JOINING,),
+        phase.REJECTED: (),
+    }
+
+
+def swim_changes() -> Changes:
+    """Of what one node knows of another; of itself, too."""
+    state = node.swim.record.State
+    return {
+        state.ALIVE: (state.SUSPECT, state.LEFT),
+        state.SUSPECT: (state.ALIVE, state.DEAD, state.LEFT),
+        state.DEAD: (state.ALIVE, state.SUSPECT, state.LEFT),
+        state.LEFT: (state.ALIVE,),
+    }
+
+
+Table = Callable[[], Changes]
+
+
+def changes(table: Table) -> Callable[[], list[str]]:
+    return lambda: [change(before, now) for before, after in table().items() for now in after]
+
+
+def change(before: Any, now: Any) -> str:
+    return f"{name_of(before)} -> {name_of(now)}"
+
+
+def _recoveries() -> list[str]:
+    of = recovery.decide
+    return names_of(of.Decision, narrow={of.Join: (of.Case.A, of.Case.STANDALONE)})
+
+
+def memberships() -> list[str]:
+    """The functions that make another membership out of one."""
+    of = raftgroup.membership.Membership
+    methods = [name for name, each in vars(of).items() if isfunction(each) and not name.startswith("_")]
+    return [name for name in methods if signature(vars(of)[name]).return_annotation == of.__name__]
+
+
+def message_kinds() -> list[Any]:
+    return list(raftgroup.messages.Kind)
+
+
+def _requests() -> list[str]:
+    """What is only read is refused where nothing is heard, and has no unknown end."""
+    ends = [name_of(kind) for kind in get_args(seen.Outcome)]
+    return [
+        f"{name_of(kind)} {end}"
+        for kind in get_args(seen.Request)
+        for end in ends
+        if not (kind is metastore.requests.Range and end == name_of(seen.Unknown))
+    ]
+
+
+def _reads() -> list[str]:
+    """Whose word it was, or why there was none."""
+    return names_of(vault.reading.Origin, vault.errors.Fenced, vault.errors.Pending, vault.errors.Denied)
+
+
+GROUPS = (
+    Group("fault", lambda: names_of(tests.sim.faults.Kind), "have a scenario of faults.py draw it"),
+    Group("holder state", lambda: names_of(fencing.messages.State), "a start, a pause, a stop in good order"),
+    Group("holder change", changes(holder_changes), "pauses, cuts and stops while a node serves or recovers"),
+    Group("holder is not activated", lambda: names_of(fencing.holder.Lacks), "cut or pause it while it recovers"),
+    Group(
+        "holder is offered a grant", lambda: names_of(fencing.lease.GrantVerdict), "delay, repeat and reorder grants"
+    ),
+    Group("holder is sent a stage", lambda: names_of(answers_of(fencing.holder.Holder.on_stage)), "cut its link"),
+    Group(
+        "leader is asked for a lease",
+        lambda: names_of(answers_of(fencing.release.Releases.renew)),
+        "cut the leader off",
+    ),
+    Group("leader hears hello", lambda: names_of(fencing.registry.Standing), "starts, wipes, elections"),
+    Group("verdict on a holder", lambda: names_of(fencing.verdict.Judgement), "strict writes while a holder is silent"),
+    Group("verdict on a revision", lambda: names_of(fencing.verdict.Outcome), "strict writes while a holder is silent"),
+    Group("released", lambda: ["acknowledged", "by fence"], "strict writes while a holder is silent"),
+    Group("fenced read", _reads, "reads at nodes that are cut off"),
+    Group("policy of a region", lambda: names_of(vault.regions.Policy), "reads of its region at nodes that are fenced"),
+    Group("raft role", lambda: names_of(raftgroup.role.Role), "elections, wipes, removals"),
+    Group("raft role change", changes(role_changes), "elections, wipes, removals"),
+    Group("raft message", lambda: names_of(raftgroup.messages.Kind), "elections, hand-overs, snapshots"),
+    Group(
+        "append is received",
+        lambda: names_of(answers_of(raftgroup.guard.screen_append)),
+        "cut followers and leaders off",
+    ),
+    Group("append is answered", lambda: names_of(raftgroup.guard.ReplyVerdict), "cut followers and leaders off"),
+    Group("membership", memberships, "wipe or remove members"),
+    Group(
+        "snapshot is sent",
+        lambda: names_of(raftgroup.snapshot_sender.Outcome),
+        "small logs and followers that are away",
+    ),
+    Group(
+        "snapshot is refused", lambda: names_of(raftgroup.snapshot_transfer.Refusal), "crash who receives a snapshot"
+    ),
+    Group("recovery decision", _recoveries, "crashes, wipes, compaction; a vault that is not its own"),
+    Group("recovery next", lambda: names_of(recovery.catchup.Next), "a replay that never comes closer"),
+    Group("recovery phase", lambda: names_of(recovery.report.Phase), "recoveries of every case"),
+    Group("recovery end", lambda: names_of(recovery.report.Outcome), "recoveries of every case"),
+    Group("life", lambda: names_of(node.topology.life.Phase), "starts, pauses, cuts"),
+    Group("life change", changes(life_changes), "starts, pauses, cuts"),
+    Group(
+        "topology verdict", lambda: names_of(node.topology.verdicts.Verdict), "joins, also of those who are not to join"
+    ),
+    Group("swim state", lambda: names_of(node.swim.record.State), "pauses, cuts, stops in good order"),
+    Group("swim change", changes(swim_changes), "pauses, cuts, stops in good order"),
+    Group("procedure", changes(lambda: catalog.procedures.NEXT), "catalog operations while nodes are cut off"),
+    Group("procedure done", lambda: list(catalog.kinds.all.KINDS), "have the client of the catalog ask for it"),
+    Group("command", lambda: names_of(metastore.requests.Command), "clients and faults that cause it"),
+    Group("request", _requests, "have a client ask it, also while nobody answers"),
+    Group(
+        "refusal", lambda: names_of(seen.Why), "have clients ask at nodes that are cut off, and what is not possible"
+    ),
+    Group("way of a request", lambda: names_of(seen.Path), "have a client go it"),
+    Group("watch ends", lambda: names_of(seen.Ending), "compaction and crashes while a client watches"),
+)
+
+
+def expected() -> dict[str, Group]:
+    """The group of each row, by the name of the row in a count."""
+    return {row(group.name, name): group for group in GROUPS for name in group.rows()}
+
+
+def row(group: str, name: str) -> str:
+    return f"{group}: {name}"

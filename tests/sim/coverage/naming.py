@@ -1,0 +1,85 @@
+"""The rows of a decision, out of its types: the same rule names what there is to reach, and what was reached. Pure.
+
+An enum has a row for each member. A union has those of its parts. A dataclass is one row, or, where it says why with an
+enum (`reason`, `case`), one for each why, or, with a flag (`truncates`), one without and one with it. So whoever adds a
+member, a verdict or a reason has added a row.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+WHY = ("reason", "case", "truncates")
+Narrow = Mapping[type, tuple[enum.Enum, ...]]
+
+
+def name_of(value: Any) -> str:
+    """Of an answer."""
+    if value is None:
+        return "none"
+    if isinstance(value, enum.Enum):
+        return _dashed(value.name)
+    if isinstance(value, type):
+        return _dashed(value.__name__)
+    why = _why(type(value)) if is_dataclass(value) else None
+    name = _dashed(type(value).__name__)
+    return name if why is None else _joined(name, why[0], getattr(value, why[0]))
+
+
+def names_of(*kinds: Any, narrow: Narrow | None = None) -> list[str]:
+    """Of all answers of these types. `narrow`: the whys of a dataclass, where its enum has others as well."""
+    found: list[str] = []
+    for kind in kinds:
+        if get_origin(kind) in (Union, types.UnionType):
+            found += names_of(*get_args(kind), narrow=narrow)
+        elif kind is type(None):
+            found.append(name_of(None))
+        elif isinstance(kind, type) and issubclass(kind, enum.Enum):
+            found += map(name_of, kind)
+        else:
+            found += _of_class(kind, narrow or {})
+    return list(dict.fromkeys(found))
+
+
+def _of_class(kind: Any, narrow: Narrow) -> list[str]:
+    why = _why(kind) if is_dataclass(kind) else None
+    if why is None:
+        return [name_of(kind)]
+    name, (field, of) = name_of(kind), why
+    answers = (False, True) if of is bool else narrow.get(kind, tuple(of))
+    return [_joined(name, field, each) for each in answers]
+
+
+def _joined(name: str, field: str, why: Any) -> str:
+    if isinstance(why, bool):
+        return f"{name} {field}" if why else name
+    return f"{name} {name_of(why)}"
+
+
+def answers_of(decision: Any) -> Any:
+    """What a function says that it returns."""
+    return get_type_hints(decision)["return"]
+
+
+_known_whys: dict[type, tuple[str, Any] | None] = {}
+
+
+def _why(kind: type) -> tuple[str, Any] | None:
+    """Which field says why, and of what type that is."""
+    if kind not in _known_whys:
+        hints = get_type_hints(kind)
+        fields = ((name, hints[name]) for name in WHY if name in hints)
+        _known_whys[kind] = next(((name, hint) for name, hint in fields if issubclass(hint, enum.Enum | bool)), None)
+    return _known_whys[kind]
+
+
+def _dashed(name: str) -> str:
+    """As `FULL_DISK` and as `FullDisk`: full-disk."""
+    if name.isupper():
+        return name.lower().replace("_", "-")
+    words = "".join(f" {each.lower()}" if each.isupper() else each for each in name)
+    return words.strip().replace(" ", "-").replace("_", "-")

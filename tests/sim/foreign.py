@@ -1,0 +1,70 @@
+"""A vault that is not the node's own, or not of this history: what a wrong mount, a copy or a restored disk comes to.
+
+The node has to refuse it for the right reason, and serves nothing meanwhile; then somebody resets it, as the refusal
+says (R7, R8, M6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from recovery.decide import RefusalReason
+from tests.sim.node import Host
+from vault.memory_backend import MemoryBackend
+from vault.position import Lineage, pack_lineage, pack_position, unpack_lineage, unpack_position
+from vault.tables import Table
+from vault.vault import LINEAGE, POSITION
+
+FAR = 1_000_000
+"""Revisions that the cluster does not come to."""
+WAYS = (
+    RefusalReason.FOREIGN_NODE,
+    RefusalReason.FOREIGN_CLUSTER,
+    RefusalReason.OLDER_HISTORY,
+    RefusalReason.NEWER_HISTORY,
+    RefusalReason.AHEAD,
+    RefusalReason.DIVERGED,
+)
+
+
+def make_foreign(host: Host, amount: float) -> bool:
+    """The node does not run. False: it has no vault yet that could be another one's."""
+    disk = host.disk
+    before = disk.backend
+    lineage = unpack_lineage(before.get(Table.META, LINEAGE))
+    position = unpack_position(before.get(Table.META, POSITION))
+    if lineage is None or not position.revision:
+        return False
+    reason = WAYS[int(amount * len(WAYS))]
+    changed = {LINEAGE: pack_lineage(_lineage(reason, lineage)), POSITION: pack_position(position)}
+    if reason is RefusalReason.AHEAD:
+        changed[POSITION] = pack_position(replace(position, revision=position.revision + FAR))
+    if reason is RefusalReason.DIVERGED:
+        changed[POSITION] = pack_position(replace(position, chain=position.chain[::-1]))
+    disk.put_vault_aside()
+    copied = {table: dict(before.scan(table, b"", None)) for table in Table}
+    MemoryBackend.commit(disk.backend, {table: dict(rows) for table, rows in copied.items()})
+    MemoryBackend.commit(disk.backend, {Table.META: dict(changed)})
+    host.foreign, host.vault = reason, None
+    return True
+
+
+def _lineage(reason: RefusalReason, mine: Lineage) -> Lineage:
+    match reason:
+        case RefusalReason.FOREIGN_NODE:
+            return replace(mine, node_id="n99")
+        case RefusalReason.FOREIGN_CLUSTER:
+            return replace(mine, cluster_id="another")
+        case RefusalReason.OLDER_HISTORY:
+            return replace(mine, generation=mine.generation - 1)
+        case RefusalReason.NEWER_HISTORY:
+            return replace(mine, generation=mine.generation + 1)
+    return mine
+
+
+def reset(host: Host) -> None:
+    """What the refusal says is to be done."""
+    if host.foreign is not None:
+        host.foreign = None
+        host.disk.put_vault_aside()
+        host.vault = None

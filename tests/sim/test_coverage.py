@@ -1,0 +1,204 @@
+"""Coverage: rows that come out of the product's types, counts that add up, runs that fail for what they never reach.
+
+Issue 5: "how often each fault, state, transition and decision row was reached. A row that is never reached is a failure
+of the run."
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+import catalog.procedures
+import fencing.messages
+import node.swim.record
+import node.topology.life
+import raftgroup.role
+import recovery.decide
+import tests.sim.faults
+from tests.sim.__main__ import Report, parsed
+from tests.sim.coverage import groups
+from tests.sim.coverage.exempt import EXEMPT
+from tests.sim.coverage.groups import GROUPS, Group, expected
+from tests.sim.coverage.naming import name_of, names_of
+from tests.sim.coverage.table import ENOUGH, shown, table_of, verdict
+from tests.sim.run import Outcome, run_seed
+
+
+class Why(enum.Enum):
+    TOO_OLD = "it is too old"
+    LOST = "it is lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    reason: Why
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeAll:
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    truncates: bool
+
+
+def test_names_of_types_are_the_names_of_their_answers() -> None:
+    """One rule for what is expected and for what is counted."""
+    kinds = names_of(Refuse | TakeAll | Extend | None, Why)
+    assert kinds == [
+        "refuse too-old", "refuse lost", "take-all", "extend", "extend truncates", "none", "too-old", "lost",
+    ]  # fmt: skip
+    answers = (Refuse(Why.TOO_OLD), Refuse(Why.LOST), TakeAll(3), Extend(False), Extend(True), None, *Why)
+    assert list(map(name_of, answers)) == kinds
+
+
+def test_a_narrow_type_has_the_rows_that_it_can_have() -> None:
+    assert names_of(Refuse, narrow={Refuse: (Why.LOST,)}) == ["refuse lost"]
+
+
+def test_a_new_fault_or_reason_is_a_new_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is typed a second time: a member that is added to an enum is expected from then on."""
+    more = enum.Enum("Kind", {**{kind.name: kind.value for kind in tests.sim.faults.Kind}, "SUNSPOTS": "sunspots"})
+    why = enum.Enum("State", {**{each.name: each.value for each in fencing.messages.State}, "HALF_OPEN": "half"})
+    assert "fault: sunspots" not in expected()
+    monkeypatch.setattr(tests.sim.faults, "Kind", more)
+    monkeypatch.setattr(fencing.messages, "State", why)
+    assert {"fault: sunspots", "holder state: half-open"} <= expected().keys()
+
+
+@pytest.mark.parametrize(
+    ("table", "states"),
+    [
+        (groups.holder_changes, fencing.messages.State),
+        (groups.role_changes, raftgroup.role.Role),
+        (groups.life_changes, node.topology.life.Phase),
+        (groups.swim_changes, node.swim.record.State),
+        (lambda: catalog.procedures.NEXT, catalog.procedures.State),
+    ],
+)
+def test_a_table_of_changes_knows_every_state(table: groups.Table, states: type[enum.Enum]) -> None:
+    """A state that is added, and is not in the table, is noticed here; a change that is not in it, by the first run."""
+    assert set(table()) == set(states)
+
+
+def test_refusals_of_a_recovery_are_rows_each() -> None:
+    rows = expected()
+    for reason in recovery.decide.RefusalReason:
+        assert f"recovery decision: refuse {reason.value}" in rows
+
+
+def test_names_of_groups_and_rows_are_not_used_twice() -> None:
+    assert len({group.name for group in GROUPS}) == len(GROUPS)
+    for group in GROUPS:
+        rows = list(group.rows())
+        assert len(set(rows)) == len(rows), group.name
+
+
+# The table
+
+MADE = Group("door", lambda: ("open", "shut", "ajar"), "push it")
+ROWS = {f"door: {name}": MADE for name in MADE.rows()}
+
+
+def test_a_row_that_was_never_reached_fails_a_run_of_all_scenarios() -> None:
+    counts = {"door: open": 3, "door: ajar": 1}
+    table = table_of(counts, ENOUGH, whole=True, rows=ROWS, exempt={})
+    assert table.failed
+    assert list(table.missing) == ["door: shut"]
+    assert any("door: shut" in line and "push it" in line for line in verdict(table))
+
+
+@pytest.mark.parametrize(("seeds", "whole"), [(ENOUGH - 1, True), (ENOUGH, False)])
+def test_fewer_seeds_or_one_scenario_only_tell_what_is_missing(seeds: int, whole: bool) -> None:
+    table = table_of({}, seeds, whole=whole, rows=ROWS, exempt={})
+    assert not table.failed
+    assert list(table.missing) == list(ROWS)
+    assert f"{ENOUGH} seeds of all scenarios are to reach every row" in verdict(table)[-1]
+
+
+def test_an_exempt_row_is_not_missed_and_must_not_be_reached() -> None:
+    """The list must not rot: whoever makes a row possible takes it off."""
+    exempt = {"door: shut": "it has no hinges"}
+    counts = {"door: open": 3, "door: ajar": 1}
+    assert not table_of(counts, ENOUGH, whole=True, rows=ROWS, exempt=exempt).failed
+    reached = table_of(counts | {"door: shut": 1}, 1, whole=False, rows=ROWS, exempt=exempt)
+    assert reached.failed
+    assert list(reached.wrong) == ["door: shut"]
+
+
+def test_an_exempt_row_that_there_is_not_is_wrong() -> None:
+    table = table_of({}, 1, whole=False, rows=ROWS, exempt={"door: gone": "there was one"})
+    assert list(table.wrong) == ["door: gone"]
+    assert table.failed
+
+
+def test_what_a_group_does_not_know_is_wrong_and_what_is_of_no_group_is_shown() -> None:
+    """A change of state that nobody has written down, however few seeds come to it."""
+    table = table_of({"door: open -> gone": 1, "weather: rain": 2}, 1, whole=False, rows=ROWS, exempt={})
+    assert list(table.wrong) == ["door: open -> gone"]
+    assert dict(table.beside) == {"weather: rain": 2}
+    assert table.failed
+
+
+def test_every_exemption_is_of_a_row_and_has_a_reason() -> None:
+    assert EXEMPT.keys() <= expected().keys()
+    assert all(len(why) > 20 for why in EXEMPT.values())
+
+
+# Runs
+
+Counts = dict[str, int]
+
+
+def report_of(outcomes: list[Counts], *arguments: str) -> Report:
+    report = Report(parsed(["--json", *arguments]))
+    for seed, counts in enumerate(outcomes, 1):
+        report.add(Outcome(seed, "many", (), coverage=counts))
+    return report
+
+
+def test_counts_of_seeds_and_of_workers_add_up_in_any_order(capsys: pytest.CaptureFixture[str]) -> None:
+    one, other, third = {"fault: crash": 2, "fault: cut": 1}, {"fault: crash": 1}, {"fault: storm": 5}
+    forwards, backwards = (
+        report_of(each, "--count", "3").coverage for each in ([one, other, third], [third, other, one])
+    )
+    assert forwards == backwards == Counter({"fault: crash": 3, "fault: cut": 1, "fault: storm": 5})
+
+
+def everything() -> Counts:
+    return dict.fromkeys(expected().keys() - EXEMPT.keys(), 1)
+
+
+def test_a_run_of_enough_seeds_ends_with_0_when_everything_was_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report_of([everything()] * ENOUGH, "--count", str(ENOUGH)).end() == 0
+    assert '"missing": {}' in capsys.readouterr().out
+
+
+def test_a_run_of_enough_seeds_ends_with_1_when_a_row_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = everything()
+    del counts["raft role: leader"]
+    assert report_of([counts] * ENOUGH, "--count", str(ENOUGH)).end() == 1
+    assert '"missing": {"raft role: leader"' in capsys.readouterr().out
+    assert report_of([counts] * (ENOUGH - 1), "--count", str(ENOUGH - 1)).end() == 0
+
+
+def test_a_run_of_one_scenario_need_not_come_to_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report_of([{}] * ENOUGH, "--count", str(ENOUGH), "--scenario", "calm").end() == 0
+
+
+def test_a_real_run_reaches_only_what_is_known() -> None:
+    """And the same when it is run again: counting changes nothing, and is put away after it."""
+    first, again = run_seed(5, "strange"), run_seed(5, "strange")
+    assert not first.violation, first.violation
+    assert (first.digest, first.coverage) == (again.digest, again.coverage)
+    table = table_of(first.coverage, 1, whole=False)
+    assert not table.wrong
+    assert sum(map(bool, table.reached.values())) > 100
+    assert "coverage: " in shown(table)

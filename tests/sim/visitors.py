@@ -1,0 +1,94 @@
+"""A client of whose requests the history says nothing: it asks for what nobody is to get, and takes defaults.
+
+That a node is let in which must not be, or that a default is what nobody has set, it says itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from metastore.requests import Compact, Put
+from node.topology.errors import JoinLater, JoinRejected
+from node.topology.records import PROTOCOL_VERSION, Role
+from node.topology.verdicts import JoinRequest
+from tests.sim.clients import Client
+from tests.sim.node import Host
+from tests.sim.outcomes import EXPECTED
+from vault.reading import Origin
+from vault.regions import Mode, Policy, Region
+
+DEFAULTED = Region("x", b"x/", Mode.STRICT, Policy.SAFE_DEFAULT, b"none")
+KEY = b"x/a"
+TIMEOUT_S = 6.0
+
+
+class Visitor:
+    def __init__(self, client: Client, going: Callable[[], bool]) -> None:
+        self._client, self._going = client, going
+        self._world = client.world
+
+    async def run(self) -> None:
+        acts = (self._knock, self._read, self._read, self._write, self._compact)
+        while self._going():
+            await asyncio.sleep(2.0 * self._world.chance.random())
+            hosts = list(self._world.hosts.values())
+            try:
+                async with asyncio.timeout(TIMEOUT_S):
+                    await self._world.chance.choice(acts)(self._world.chance.choice(hosts))
+            except (*EXPECTED, ConnectionError, TimeoutError):
+                continue
+
+    async def _ask(self, host: Host, work: Callable[[Any], Any]) -> Any:
+        return await self._world.ask(self._client.process, self._client.name, host.http, work)
+
+    # Who is not to be let in
+
+    async def _knock(self, host: Host) -> None:
+        """With everything right but one thing: one of them is wrong for good."""
+        request = self._world.chance.choice(self._wrong())
+        if host.follows:
+            return
+        try:
+            record = await self._ask(host, lambda node: node.registrar.join(request))
+        except (JoinRejected, JoinLater):
+            return
+        self._world.fail("topology", f"{host.id} lets {request} in, as {record}")
+
+    def _wrong(self) -> tuple[JoinRequest, ...]:
+        def request(**other: Any) -> JoinRequest:
+            right: dict[str, Any] = {
+                "cluster": "sim", "protocol": PROTOCOL_VERSION, "token": self._world.settings.token, "name": "stranger",
+                "role": Role.FOLLOWER, "instance": "another", "attempt": 1,
+            }  # fmt: skip
+            return JoinRequest(**(right | other))
+
+        token = self._world.settings.token
+        wrong = (
+            request(cluster="other"),
+            request(protocol=PROTOCOL_VERSION + 1),
+            request(cluster_id="other"),
+            request(),
+        )
+        return wrong if token is None else (*wrong, request(token=None), request(token=token + "?"))
+
+    # A region whose reads may be answered with a default
+
+    async def _read(self, host: Host) -> None:
+        async def read(node: Any) -> Any:
+            part = node.fencing if host.follows else node.fencing.part
+            return await part.reads.read(KEY)
+
+        shown = await self._ask(host, read)
+        if shown.origin is Origin.DEFAULT and shown.item.value != DEFAULTED.default:
+            self._world.fail("policy", f"{host.id} answers {shown.item} where {DEFAULTED.default!r} is the default")
+
+    async def _write(self, host: Host) -> None:
+        if not host.follows:
+            await self._ask(host, lambda node: node.service.write(Put(KEY, b"set")))
+
+    async def _compact(self, host: Host) -> None:
+        """In the history, as every request of a client: up to some revision of before, perhaps one that is gone."""
+        revision = max(1, self._world.revision - self._world.chance.randint(-2, 60))
+        await self._client.write(Compact(revision))
