@@ -228,10 +228,14 @@ class Releases:
         self._lm = latest
         self._skip_eventual()
 
+    def moves(self, now: float) -> bool:
+        """Whether `advance` would release anything."""
+        return bool(self._waiting) and not self._registry.blocks(self._goal(), now, self._strict_latest)
+
     def advance(self, now: float) -> int | None:
         """The new RR, if strict revisions were released just now; else None. To be called once per turn, not per
         message; costs next to nothing while the holder that it waited for last time is still waited for."""
-        if not self._waiting or self._registry.blocks(self._goal(), now, self._strict_latest):
+        if not self.moves(now):
             return None
         safe_up_to = self._registry.safe_up_to(now, self._strict_latest)
         before = self._rr

@@ -209,15 +209,21 @@ class MetaStore:
         """The latest version of one key, the shortest way."""
         return mvcc.get(self._tables, key)
 
-    def body(self, key: bytes) -> tuple[int, bytes]:
-        """(revision of its latest change, its content as `vault.change` has it); no content: it does not exist.
+    def bodies(self, keys: Sequence[bytes]) -> list[tuple[int, bytes, bytes | None]]:
+        """(revision of its latest change, the key, its content as `vault.change` has it) of each; None: it does not
+        exist.
 
         Of a key whose tombstone is gone by now, the latest revision of all.
         """
-        row = self._tables.get(Table.KEY, key)
-        if row is None:
-            return self._state.revision, b""
-        return int.from_bytes(row[MOD], "big"), b"" if is_tombstone(row) else row[LINK_BYTES:]
+        rows, latest, number = self._tables.get_many(Table.KEY, keys), self._state.revision, int.from_bytes
+        found: list[tuple[int, bytes, bytes | None]] = []
+        for key in keys:
+            row = rows.get(key)
+            if row is None:
+                found.append((latest, key, None))
+            else:
+                found.append((number(row[MOD], "big"), key, None if is_tombstone(row) else row[LINK_BYTES:]))
+        return found
 
     def range(self, request: Range) -> RangeResult:
         """Raises Compacted, FutureRevision. The caller has seen to `check_request` and, if needed, a read barrier."""

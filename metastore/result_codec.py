@@ -64,6 +64,8 @@ def encode_result(result: Result) -> Wire:
 def revision_of(wire: Numbered) -> int:
     """Of the store when the command was executed; the last one of a series; 0 for a refusal."""
     kind = wire[0]
+    if kind == PUT:
+        return wire[1]  # type: ignore[no-any-return]
     if kind == REFUSED:
         return 0
     if kind == EACH:

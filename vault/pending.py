@@ -7,7 +7,7 @@ once the vault has applied its revision *and* the revision is released; the comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -30,9 +30,9 @@ class Staged(NamedTuple):
     body: bytes | None
 
 
-def pack_pending(row: Row) -> bytes:
-    revision, _, body = row
-    return revision.to_bytes(REVISION_BYTES, "big") + (body or b"")
+def pack_all(rows: Mapping[bytes, Row]) -> dict[bytes, bytes]:
+    """By stored key."""
+    return {stored: row[0].to_bytes(REVISION_BYTES, "big") + (row[2] or b"") for stored, row in rows.items()}
 
 
 def revision_of(packed: bytes) -> int:
@@ -114,7 +114,8 @@ class Pending:
             revision, key, _ = row
             stored = key if len(key) <= PREFIX_BYTES else stored_key(key)
             if revision > above and revision > known(stored, 0):
-                found.pop(stored, None)
+                if stored in found:
+                    del found[stored]
                 found[stored] = row
         return found
 

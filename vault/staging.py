@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from vault.change import item_of
 from vault.errors import VaultUngated
 from vault.fence_page import FencePage, FenceState
-from vault.pending import Pending, Row, check_staged, pack_pending, revision_of
+from vault.pending import Pending, Row, check_staged, pack_all, revision_of
 from vault.regions import REGIONS_END, REGIONS_PREFIX, Regions, either
 from vault.tables import Backend, Table
 
@@ -52,8 +52,7 @@ class Staging:
         known = Pending() if anew else self.pending
         new = known.newer(rows, min(self._lv, self.released))
         if new or (anew and self.pending):
-            packed = {stored: pack_pending(row) for stored, row in new.items()}
-            self._backend.commit({Table.PENDING: packed}, cleared=(Table.PENDING,) if anew else ())
+            self._backend.commit({Table.PENDING: pack_all(new)}, cleared=(Table.PENDING,) if anew else ())
         known.add(new)
         self.pending = known
         changes = [row for row in rows if row[1].startswith(REGIONS_PREFIX)]

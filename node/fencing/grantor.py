@@ -102,6 +102,7 @@ class Grantor:
         self._told = -1
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
 
     # Leadership
 
@@ -117,9 +118,7 @@ class Grantor:
             return
         self.core.end_term()
         self.wanted.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._disarm()
         elsewhere = Elsewhere(self._leader_address())
         for connection in list(self.connections):
             connection.session = None
@@ -140,6 +139,8 @@ class Grantor:
         holder, now = session.holder, self._now()
         if isinstance(message, Staged):
             self.core.staged(holder, message.upto, now)
+            if not self.core.moves(now):
+                return
         elif isinstance(message, Renew):
             connection.owed, connection.renewed = (message, now), True
         elif isinstance(message, Fenced):
@@ -261,9 +262,10 @@ class Grantor:
     def _rows(self, after: int) -> tuple[Row, ...] | None:
         """The latest version of each key is enough: what a holder is staged it shows only at its release."""
         rows = self.log.since(after)
-        if rows is None or len(rows) > STAGE_ROWS_MAX or sum(map(_size, rows)) > STAGE_BYTES_MAX:
+        if rows is None or len(rows) > STAGE_ROWS_MAX:
             return None
-        return tuple(rows)
+        size = sum([len(key) + len(body or b"") for _, key, body in rows])
+        return tuple(rows) if size <= STAGE_BYTES_MAX else None
 
     def _grant_all(self, now: float) -> None:
         """A request waits a moment: a new leader has its quorum lease after its first round, and a registration takes
@@ -297,14 +299,24 @@ class Grantor:
                 connection.send(message)
 
     def _arm(self, now: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """A timer that is too early does no harm: its turn sets the next one."""
         due = self.core.next_time(now)
         if any(connection.owed is not None for connection in self.connections):
             due = min(due, now + LEASE_LOOK_S) if due is not None else now + LEASE_LOOK_S
-        if due is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(due - now, 0.001), self.turn)
+        if due is None or (self._timer is not None and self._due <= due):
+            return
+        self._disarm()
+        self._due = due
+        self._timer = asyncio.get_running_loop().call_later(max(due - now, 0.001), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.turn()
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def registered(self, hello: Hello) -> None:
         """Its record was applied."""
@@ -317,8 +329,3 @@ class Grantor:
             if connection.holder is not None and connection.holder.node == node:
                 self.drop(connection)
         self.turn()
-
-
-def _size(row: Row) -> int:
-    _, key, body = row
-    return len(key) + len(body or b"") + 16

@@ -68,7 +68,7 @@ class MemberFencing:
                 timing.proceed_s(),
                 service.deadline_s,
             )
-        self.log = StrictLog(store.body, lambda: regions_of(store), store.revision)
+        self.log = StrictLog(store.bodies, lambda: regions_of(store), store.revision)
         self.released = Released(self.log, clock.now)
         self.active = ActiveNodes(store.system)
         self.grantor = Grantor(

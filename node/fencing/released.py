@@ -22,10 +22,12 @@ Told = Callable[[bool], None]
 
 
 class Waiting:
-    """Who waits until `point` has come to a revision. `wake` has to be called whenever it has moved."""
+    """Who waits until `point` has come to a revision, which is for good. `wake` has to be called whenever it has
+    moved: whoever comes is judged by where it was then."""
 
     def __init__(self, point: Callable[[], int], now: Callable[[], float]) -> None:
         self._point = point
+        self._reached = point()
         self.now = now
         self._waiting: list[tuple[int, float, float, Told]] = []
         """By revision, and those of one revision as they came."""
@@ -36,25 +38,23 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def reached(self, revision: int) -> bool:
-        return revision <= self._point()
-
     def when(self, revision: int, until: float, told: Told) -> None:
         """Call `told` once, at once where it is there already. `until`: by the clock `now`."""
-        if self.reached(revision):
+        if revision <= self._reached:
             told(True)
             return
+        waiting = self._waiting
         entry = (revision, until, self.now(), told)
-        if not self._waiting or revision >= self._waiting[-1][0]:
-            self._waiting.append(entry)
+        if not waiting or revision >= waiting[-1][0]:
+            waiting.append(entry)
         else:
-            self._waiting.insert(bisect_right(self._waiting, revision, key=_REVISION), entry)
+            waiting.insert(bisect_right(waiting, revision, key=_REVISION), entry)
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
     async def until(self, revision: int, timeout_s: float) -> bool:
         """Whether it was reached in time."""
-        if self.reached(revision):
+        if revision <= self._reached:
             return True
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -66,15 +66,14 @@ class Waiting:
         return await future
 
     def wake(self) -> None:
-        if not self._waiting:
+        self._reached = max(self._reached, self._point())
+        if not self._waiting or self._waiting[0][0] > self._reached:
             return
-        reached = bisect_right(self._waiting, self._point(), key=_REVISION)
-        if not reached:
-            return
-        now, waited = self.now(), self._waiting[:reached]
+        reached = bisect_right(self._waiting, self._reached, key=_REVISION)
+        now, waited, observe = self.now(), self._waiting[:reached], self.waits.observe
         del self._waiting[:reached]
         for _, _, began, told in waited:
-            self.waits.observe(now - began)
+            observe(now - began)
             told(True)
 
     def _sweep(self) -> None:

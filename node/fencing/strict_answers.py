@@ -71,7 +71,7 @@ class StrictAnswers:
         """What tells `done`, at once or later."""
         prefixes = self.prefixes
         if is_strict(request, prefixes):
-            return self.hold(done, timeout_s)
+            return Held(self, done, self.released.now() + timeout_s)
 
         def told(outcome: Outcome) -> None:
             if is_strict(request, self.prefixes):

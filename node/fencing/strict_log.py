@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from fencing.messages import Row
 from node.fencing.commands import Prefixes, touches
 from vault.regions import REGIONS_PREFIX, Regions
 
+_REVISION = itemgetter(0)
 KEPT_CHANGES_MAX = 50_000
 """Beyond that the oldest are forgotten: a holder that is further behind recovers first."""
 
@@ -36,10 +38,12 @@ class Batch(NamedTuple):
 
 
 class StrictLog:
-    """`body` reads the latest change of a key from the store, `load` the regions as they are there."""
+    """`bodies` reads the latest changes of keys from the store, `load` the regions as they are there."""
 
-    def __init__(self, body: Callable[[bytes], tuple[int, bytes]], load: Callable[[], Regions], revision: int) -> None:
-        self._body, self._load = body, load
+    def __init__(
+        self, bodies: Callable[[Sequence[bytes]], list[Row]], load: Callable[[], Regions], revision: int
+    ) -> None:
+        self._bodies, self._load = bodies, load
         self._regions = load()
         self.prefixes: Prefixes = ()
         """Whatever is strict begins with one of them."""
@@ -161,10 +165,8 @@ class StrictLog:
             if batch.upto <= after:
                 break
             keys.update(batch.keys)
-        rows = [
-            (revision, key, body or None) for key in keys for revision, body in [self._body(key)] if revision > after
-        ]
-        rows.sort()
+        rows = [row for row in self._bodies(list(keys)) if row[0] > after]
+        rows.sort(key=_REVISION)
         return rows
 
 

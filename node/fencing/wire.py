@@ -112,13 +112,10 @@ def _rows(packed: bytes) -> tuple[Row, ...]:
 
 
 def _are_rows(rows: tuple[Any, ...]) -> bool:
-    for row in rows:
-        if type(row) is not tuple or len(row) != 3:
-            return False
-        revision, key, body = row
-        if type(revision) is not int or type(key) is not bytes or (type(body) is not bytes and body is not None):
-            return False
-    return True
+    if not {*map(type, rows)} <= {tuple} or not {*map(len, rows)} <= {3}:
+        return False
+    kinds = [{*map(type, column)} for column in zip(*rows, strict=True)]
+    return not rows or (kinds[0] == {int} and kinds[1] == {bytes} and kinds[2] <= {bytes, type(None)})
 
 
 _TEXT, _INT, _FLOAT, _FLAG, _BYTES = (str,), (int,), (float, int), (bool,), (bytes,)

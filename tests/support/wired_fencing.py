@@ -132,7 +132,7 @@ class World:
         self.store = MetaStore(MemoryMap(), Limits())
         self.leader = self.simulation.process("leader")
         self.group = FakeGroup(self.store, FakeClock(self.leader.now))
-        self.log = StrictLog(self.store.body, lambda: regions_of(self.store), self.store.revision)
+        self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
         self.released = Released(self.log, self.leader.now)
         self.quorum_lease = True
         self.faults: list[Exception] = []

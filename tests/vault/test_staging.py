@@ -22,7 +22,7 @@ from vault.inspection import export_rows, summary_of
 from vault.lmdb_backend import LmdbBackend
 from vault.memory_backend import MemoryBackend
 from vault.opening import open_vault, read_vault
-from vault.pending import Pending, Staged, check_pending, pack_pending
+from vault.pending import Pending, Staged, check_pending, pack_all
 from vault.position import Position
 from vault.regions import Mode, Policy, Region, pack_region, region_key
 from vault.seal import seal_all
@@ -113,11 +113,11 @@ def test_a_key_has_the_latest_staged_change_whatever_comes_twice_or_late(reopen:
     one, two, gone = (staged(driver, number) for number in (2, 3, 4))
     assert gone == [Staged(4, b"a", None)]
     vault.staging.stage([*two, *one])
-    assert rows_of(vault) == {b"a": pack_pending(two[0])}
+    assert rows_of(vault) == pack_all({b"a": two[0]})
     commits = vault.backend.commits if isinstance(vault.backend, MemoryBackend) else 0
     vault.staging.stage(one)
     vault.staging.stage(two)
-    assert rows_of(vault) == {b"a": pack_pending(two[0])}
+    assert rows_of(vault) == pack_all({b"a": two[0]})
     if isinstance(vault.backend, MemoryBackend):
         assert vault.backend.commits == commits
     vault.staging.stage(gone)
@@ -321,7 +321,7 @@ def format_of(path: Path) -> list[object]:
 
 def test_a_pending_row_that_is_not_what_was_written_is_found() -> None:
     driver = full([(b"a", b"1")])
-    good = pack_pending(staged(driver, 2)[0])
+    good = pack_all({b"": staged(driver, 2)[0]})[b""]
     check_pending(b"a", good)
     check_pending(b"a", (7).to_bytes(8, "big"))
     for stored, packed in (

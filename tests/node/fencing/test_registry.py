@@ -31,7 +31,7 @@ class World:
         self.gone = False
         self.store = MetaStore(MemoryMap(), Limits())
         self.group = FakeGroup(self.store, FakeClock())
-        log = StrictLog(self.store.body, lambda: regions_of(self.store), self.store.revision)
+        log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
         self.grantor = Grantor(
             log, Timing(), self.group.clock.now, lease_holds=lambda: True, leader_address=lambda: None,
             is_active=lambda node, incarnation: True, on_released=lambda revision: None, on_failed=pytest.fail,

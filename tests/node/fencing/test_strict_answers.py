@@ -40,7 +40,7 @@ class Member:
 
     def __post_init__(self) -> None:
         self.store = MetaStore(MemoryMap())
-        self.log = StrictLog(self.store.body, lambda: regions_of(self.store), self.store.revision)
+        self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
         self.released = Released(self.log, asyncio.get_running_loop().time)
         self.store.on_applied = self._applied
         self.answers = StrictAnswers(

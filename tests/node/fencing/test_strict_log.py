@@ -28,7 +28,7 @@ class World:
     def __init__(self, released: int | None = 1) -> None:
         self.store = MetaStore(MemoryMap(), Limits())
         self.group = FakeGroup(self.store)
-        self.log = StrictLog(self.store.body, lambda: regions_of(self.store), self.store.revision)
+        self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
         self.batches: list[Batch] = []
         self.store.on_applied = self._applied
         if released is not None:
