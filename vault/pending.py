@@ -114,8 +114,7 @@ class Pending:
             revision, key, _ = row
             stored = key if len(key) <= PREFIX_BYTES else stored_key(key)
             if revision > above and revision > known(stored, 0):
-                if stored in found:
-                    del found[stored]
+                found.pop(stored, None)
                 found[stored] = row
         return found
 
