@@ -20,6 +20,7 @@ from random import Random
 from typing import Any
 
 from catalog.passwords import sealed
+from metastore import snapshot
 from node import leader_duties, moving, vault_keeper
 from node.catalog import face, runner
 from node.fencing import link, part, registry
@@ -35,6 +36,8 @@ SEALED = sealed("correct horse", bytes(16))
 """Of every password: to make one is slow on purpose."""
 WALL_S = 1_700_000_000
 PRODUCTION_PACES_EVERY = 8
+SMALL_PIECES_EVERY = 3
+"""Snapshots of many pieces, so that what goes wrong goes wrong between two of them."""
 DEAR_REPLAYS_EVERY = 4
 DEAR_REPLAYS = Rates(replay_s=0.05)
 """So that a snapshot is the cheaper way for a node that has missed few revisions, as it is for many."""
@@ -73,6 +76,8 @@ def ambient(seed: int, now: Callable[[], float]) -> Iterator[None]:
     ]
     if seed % DEAR_REPLAYS_EVERY == 0:
         places.append((vault_keeper, "Settings", partial(Settings, rates=DEAR_REPLAYS)))
+    if seed % SMALL_PIECES_EVERY == 0:
+        places.append((snapshot, "PIECE_BYTES", 1000))
     if seed % PRODUCTION_PACES_EVERY:
         places += PACES
     kept = [(owner, name, vars(owner)[name]) for owner, name, _ in places]

@@ -12,14 +12,14 @@ from typing import Any
 
 from catalog.errors import CatalogError
 from metastore.requests import Put
-from tests.sim.clients import Client
+from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.outcomes import EXPECTED
 from tests.sim.seen import Call, Path
 from tests.support.catalog_world import CASES, Operation
 
 COLUMNS = [{"name": "machine", "type": "string", "category": "tag"}, {"name": "heat", "type": "double"}]
 WAIT_S = 4.0
-CANCEL = "cancel"
+CANCEL, LOOK = "cancel", "look"
 
 
 class Cataloguer:
@@ -86,6 +86,8 @@ class Cataloguer:
     async def _begin_and_cancel(self, kind: str, given: dict[str, Any], id_: str) -> None:
         """Perhaps before it is released, perhaps when it has ended long since."""
         await self._do(kind, given, id_, 0.0)
+        host = self._world.chance.choice(self._world.members)
+        await self._client.call(host, Path.MEMBER, Call(LOOK, (id_,)), lambda node: self._look(node, id_))
         await asyncio.sleep(0.5 * self._world.chance.random() ** 3)
         host = self._world.chance.choice(self._world.members)
         await self._client.call(host, Path.MEMBER, Call(CANCEL, (id_,)), lambda node: self._cancel(node, id_))
@@ -94,8 +96,9 @@ class Cataloguer:
         """Rows of data in everything that has some: what removes it has something to remove."""
         host = self._world.chance.choice(self._world.members)
         try:
-            await self._world.ask(self._client.process, self._client.name, host.http, self._rows)
-        except (*EXPECTED, ConnectionError):
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._world.ask(self._client.process, self._client.name, host.http, self._rows)
+        except (*EXPECTED, ConnectionError, TimeoutError):
             return
 
     async def _rows(self, node: Any) -> None:
@@ -109,6 +112,13 @@ class Cataloguer:
         except CatalogError as error:
             return error.code
         return "settled" if outcome.settled else outcome.procedure.state.value
+
+    async def _look(self, node: Any, id_: str) -> str:
+        """Also at whom it waits for."""
+        try:
+            return str((await node.catalog.procedure(id_))["state"])
+        except CatalogError as error:
+            return error.code
 
     async def _cancel(self, node: Any, id_: str) -> str:
         try:

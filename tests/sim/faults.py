@@ -18,6 +18,8 @@ class Kind(enum.Enum):
     """kill -9; started again after `for_s`."""
     CRASH_IN_WRITE = "crash-in-write"
     """As a crash, in the middle of a turn: at one of the next writes of vault or fence page, before it or behind it."""
+    CRASH_IN_START = "crash-in-start"
+    """A crash, and another one at one of the first writes of the start that follows."""
     POWER = "power"
     """The machine loses its power; started again after `for_s`."""
     PAUSE = "pause"
@@ -69,8 +71,8 @@ class Fault:
 
 Plan = tuple[Fault, ...]
 LONGEST_S = {
-    Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0, Kind.STOP: 2.0,
-    Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0, Kind.STORM: 6.0,
+    Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.CRASH_IN_START: 4.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0,
+    Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0, Kind.STORM: 6.0,
     Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0, Kind.TORN_VAULT: 2.0,
     Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0,
 }  # fmt: skip
@@ -87,7 +89,10 @@ DISKS = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.SLOW_DISK, Kind.FULL_DISK,
     Kind.TORN_VAULT, Kind.WIPE, Kind.COMPACT, Kind.STOP,
 )  # fmt: skip
-STRANGE = (Kind.FOREIGN_VAULT, Kind.FOREIGN_VAULT, Kind.COMPACT, Kind.ISOLATE, Kind.PAUSE, Kind.CRASH, Kind.TRANSFER)
+STRANGE = (
+    Kind.FOREIGN_VAULT, Kind.FOREIGN_VAULT, Kind.CRASH_IN_START, Kind.CRASH_IN_START, Kind.COMPACT, Kind.ISOLATE,
+    Kind.PAUSE, Kind.TRANSFER,
+)  # fmt: skip
 MEMBERS = (Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE)
 
 

@@ -39,6 +39,7 @@ class Nemesis:
             Kind.SLOW_DISK: self._slow_disk, Kind.FULL_DISK: self._full_disk, Kind.WIPE: self._wipe,
             Kind.TORN_VAULT: self._torn_vault, Kind.TRANSFER: self._transfer, Kind.REMOVE: self._remove,
             Kind.COMPACT: self._compact, Kind.FOREIGN_VAULT: self._foreign_vault,
+            Kind.CRASH_IN_START: self._crash_in_start,
         }  # fmt: skip
 
     def start(self) -> None:
@@ -101,6 +102,16 @@ class Nemesis:
             return
         hand.dies_at, hand.behind = 1 + int(fault.amount * 12), fault.amount * 12 % 1 < 0.5
         process.on_death[fault] = lambda: self._later(fault.for_s, lambda: self._start(host))
+
+    def _crash_in_start(self, fault: Fault, host: Host) -> None:
+        host.kill()
+
+        def start() -> None:
+            if not host.runs:
+                self._start(host)
+                self._crash_in_write(fault, host)
+
+        self._later(fault.for_s, start)
 
     def _power(self, fault: Fault, host: Host) -> None:
         host.kill(power=True)

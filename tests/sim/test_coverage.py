@@ -21,7 +21,7 @@ import recovery.decide
 import tests.sim.faults
 from tests.sim.__main__ import Report, parsed
 from tests.sim.coverage import groups
-from tests.sim.coverage.exempt import EXEMPT
+from tests.sim.coverage.exempt import EXEMPT, SELDOM
 from tests.sim.coverage.groups import GROUPS, Group, expected
 from tests.sim.coverage.naming import name_of, names_of
 from tests.sim.coverage.table import ENOUGH, shown, table_of, verdict
@@ -109,7 +109,7 @@ ROWS = {f"door: {name}": MADE for name in MADE.rows()}
 
 def test_a_row_that_was_never_reached_fails_a_run_of_all_scenarios() -> None:
     counts = {"door: open": 3, "door: ajar": 1}
-    table = table_of(counts, ENOUGH, whole=True, rows=ROWS, exempt={})
+    table = table_of(counts, ENOUGH, whole=True, rows=ROWS, exempt={}, seldom={})
     assert table.failed
     assert list(table.missing) == ["door: shut"]
     assert any("door: shut" in line and "push it" in line for line in verdict(table))
@@ -117,7 +117,7 @@ def test_a_row_that_was_never_reached_fails_a_run_of_all_scenarios() -> None:
 
 @pytest.mark.parametrize(("seeds", "whole"), [(ENOUGH - 1, True), (ENOUGH, False)])
 def test_fewer_seeds_or_one_scenario_only_tell_what_is_missing(seeds: int, whole: bool) -> None:
-    table = table_of({}, seeds, whole=whole, rows=ROWS, exempt={})
+    table = table_of({}, seeds, whole=whole, rows=ROWS, exempt={}, seldom={})
     assert not table.failed
     assert list(table.missing) == list(ROWS)
     assert f"{ENOUGH} seeds of all scenarios are to reach every row" in verdict(table)[-1]
@@ -127,28 +127,37 @@ def test_an_exempt_row_is_not_missed_and_must_not_be_reached() -> None:
     """The list must not rot: whoever makes a row possible takes it off."""
     exempt = {"door: shut": "it has no hinges"}
     counts = {"door: open": 3, "door: ajar": 1}
-    assert not table_of(counts, ENOUGH, whole=True, rows=ROWS, exempt=exempt).failed
-    reached = table_of(counts | {"door: shut": 1}, 1, whole=False, rows=ROWS, exempt=exempt)
+    assert not table_of(counts, ENOUGH, whole=True, rows=ROWS, exempt=exempt, seldom={}).failed
+    reached = table_of(counts | {"door: shut": 1}, 1, whole=False, rows=ROWS, exempt=exempt, seldom={})
     assert reached.failed
     assert list(reached.wrong) == ["door: shut"]
 
 
 def test_an_exempt_row_that_there_is_not_is_wrong() -> None:
-    table = table_of({}, 1, whole=False, rows=ROWS, exempt={"door: gone": "there was one"})
+    table = table_of({}, 1, whole=False, rows=ROWS, exempt={"door: gone": "there was one"}, seldom={})
     assert list(table.wrong) == ["door: gone"]
     assert table.failed
 
 
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_seldom_row_is_neither_demanded_nor_wrong(times: int) -> None:
+    counts = {"door: open": 3, "door: ajar": 1, "door: shut": times}
+    table = table_of(counts, ENOUGH, whole=True, rows=ROWS, exempt={}, seldom={"door: shut": "its hinges stick"})
+    assert not table.failed
+    assert list(table.seldom) == ([] if times else ["door: shut"])
+
+
 def test_what_a_group_does_not_know_is_wrong_and_what_is_of_no_group_is_shown() -> None:
     """A change of state that nobody has written down, however few seeds come to it."""
-    table = table_of({"door: open -> gone": 1, "weather: rain": 2}, 1, whole=False, rows=ROWS, exempt={})
+    table = table_of({"door: open -> gone": 1, "weather: rain": 2}, 1, whole=False, rows=ROWS, exempt={}, seldom={})
     assert list(table.wrong) == ["door: open -> gone"]
     assert dict(table.beside) == {"weather: rain": 2}
     assert table.failed
 
 
 def test_every_exemption_is_of_a_row_and_has_a_reason() -> None:
-    assert EXEMPT.keys() <= expected().keys()
+    assert {*EXEMPT, *SELDOM} <= expected().keys()
+    assert not EXEMPT.keys() & SELDOM.keys()
     assert all(len(why) > 20 for why in EXEMPT.values())
 
 

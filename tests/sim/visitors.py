@@ -6,6 +6,7 @@ That a node is let in which must not be, or that a default is what nobody has se
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from metastore.requests import Compact, Put
 from node.topology.errors import JoinLater, JoinRejected
 from node.topology.records import PROTOCOL_VERSION, Role
 from node.topology.verdicts import JoinRequest
-from tests.sim.clients import Client
+from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED
 from vault.reading import Origin
@@ -21,16 +22,17 @@ from vault.regions import Mode, Policy, Region
 
 DEFAULTED = Region("x", b"x/", Mode.STRICT, Policy.SAFE_DEFAULT, b"none")
 KEY = b"x/a"
-TIMEOUT_S = 6.0
+KEPT = 20
 
 
 class Visitor:
     def __init__(self, client: Client, going: Callable[[], bool]) -> None:
         self._client, self._going = client, going
         self._world = client.world
+        self._said: list[tuple[str, str, int, int]] = []
 
     async def run(self) -> None:
-        acts = (self._knock, self._read, self._read, self._write, self._compact)
+        acts = (self._knock, self._say_again, self._read, self._read, self._write, self._compact)
         while self._going():
             await asyncio.sleep(2.0 * self._world.chance.random())
             hosts = list(self._world.hosts.values())
@@ -72,6 +74,18 @@ class Visitor:
             request(),
         )
         return wrong if token is None else (*wrong, request(token=None), request(token=token + "?"))
+
+    async def _say_again(self, host: Host) -> None:
+        """What a node has said of itself arrives a second time, perhaps when it has begun anew since."""
+        if self._said and not host.follows:
+            name, instance, incarnation, revision = self._world.chance.choice(self._said)
+            with contextlib.suppress(JoinRejected):
+                await self._ask(host, lambda node: node.registrar.recovered(name, instance, incarnation, revision))
+        for other in self._world.hosts.values():
+            if other.is_active:
+                member = other.node.topology.member
+                self._said.append((other.id, member._instance, member.life.incarnation, member.life.recovered))
+        del self._said[:-KEPT]
 
     # A region whose reads may be answered with a default
 

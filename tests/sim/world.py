@@ -61,7 +61,7 @@ class Settings:
         return Settings(
             members=5 if chance.random() < 0.08 else 3,
             followers=chance.choice((0, 1, 1, 1, 2)),
-            catch_up_difference=chance.choice((100, 100, 3)),
+            catch_up_difference=chance.choice((100, 3, 3)),
             retention=Retention(3600, chance.choice((100_000, 100_000, 60, 15)), chance.choice((10_000, 200, 20, 20))),
             fences=chance.choice(FENCES),
             fences_differ=chance.random() < 0.2,

@@ -1,4 +1,7 @@
-"""What there is in the product and no run of the simulator can come to, and why. One that is reached is wrong."""
+"""What there is in the product and no run of the simulator can come to, and why. One that is reached is wrong.
+
+`SELDOM` is what a run can come to, but not one in hundreds: told as it is, and no failure either way.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,16 @@ ONLY_RECOVERING = "nobody asks for it but while RECOVERING, when its listeners a
 FORCED = "a command line on the disk of a node that is stopped, when a majority is lost for ever; tests/e2e"
 OVERTAKEN = "takes writes faster than a replay for three rounds; tests/recovery (catchup, random schedules)"
 
+ANSWERS_ITSELF = "who does not lead answers Elsewhere before it comes to that (node/fencing/grantor.py)"
+
 EXEMPT: dict[str, str] = {
     "holder is not activated: already": ONLY_RECOVERING,
     "holder is not activated: stopped": ONLY_RECOVERING,
     "holder is not activated: recovery": ONLY_RECOVERING,
     "holder is not activated: listeners": ONLY_RECOVERING,
     "holder is offered a grant: never-asked": "no leader and no network makes up a t0; tests/fencing",
+    "leader is asked for a lease: not-leading": ANSWERS_ITSELF,
+    "leader hears hello: not-leading": ANSWERS_ITSELF,
     "verdict on a revision: fail": "takes a holder that knows no leases, and all nodes here know them; tests/fencing",
     "membership: alone": FORCED,
     "command: begin-generation": FORCED,
@@ -24,4 +31,22 @@ EXEMPT: dict[str, str] = {
     "recovery decision: snapshot stuck": OVERTAKEN,
     "recovery next: snapshot": OVERTAKEN,
     "recovery end: running": "a report is handed out when its recovery has ended",
+}
+
+IN_FLIGHT = "under way while its reader begins anew, on a connection that keeps the order; tests/fencing explores it"
+NOT_TOLD = "who is removed hears no more of the log: only a later start finds it there, for a moment"
+
+SELDOM: dict[str, str] = {
+    "holder is offered a grant: kept": IN_FLIGHT,
+    "holder is offered a grant: stale-term": IN_FLIGHT,
+    "holder is offered a grant: other-incarnation": IN_FLIGHT,
+    "holder is offered a grant: stopped": IN_FLIGHT,
+    "holder is sent a stage: staged": IN_FLIGHT,
+    "holder is sent a stage: gap": IN_FLIGHT,
+    "holder is sent a stage: had": IN_FLIGHT,
+    "leader hears hello: old-incarnation": IN_FLIGHT,
+    "raft role: removed": NOT_TOLD,
+    "raft role change: learner -> removed": NOT_TOLD,
+    "raft role change: follower -> removed": NOT_TOLD,
+    "raft role change: removed -> learner": NOT_TOLD,
 }

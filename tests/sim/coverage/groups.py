@@ -72,7 +72,7 @@ def role_changes() -> Changes:
         role.FOLLOWER: (role.CANDIDATE, role.REMOVED),
         role.CANDIDATE: (role.FOLLOWER, role.LEADER),
         role.LEADER: (role.FOLLOWER,),
-        role.REMOVED: (),
+        role.REMOVED: (role.LEARNER,),
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.sim.coverage.exempt import EXEMPT
+from tests.sim.coverage.exempt import EXEMPT, SELDOM
 from tests.sim.coverage.groups import GROUPS, Group, expected
 
 ENOUGH = 300
@@ -20,12 +20,14 @@ WIDTH = 46
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`reached`: times by row, of all that is expected. `beside`: what else was counted."""
+    """`reached`: times by row, of all that is expected. `seldom`: rows that are not demanded. `beside`: what else was
+    counted."""
 
     seeds: int
     reached: Mapping[str, int]
     missing: Mapping[str, Group]
     exempt: Mapping[str, str]
+    seldom: Mapping[str, str]
     wrong: Mapping[str, str]
     beside: Mapping[str, int]
     whole: bool
@@ -38,6 +40,7 @@ class Table:
         return {
             "rows": len(self.reached) + len(self.exempt), "reached": dict(self.reached), "whole": self.whole,
             "missing": {name: group.how for name, group in self.missing.items()}, "exempt": dict(self.exempt),
+            "seldom": dict(self.seldom),
             "wrong": dict(self.wrong), "beside": dict(self.beside),
         }  # fmt: skip
 
@@ -49,13 +52,16 @@ def table_of(
     whole: bool,
     rows: Mapping[str, Group] | None = None,
     exempt: Mapping[str, str] | None = None,
+    seldom: Mapping[str, str] | None = None,
 ) -> Table:
     """`whole`: all scenarios were run, one as often as the other."""
     wanted = expected() if rows is None else rows
     free = EXEMPT if exempt is None else exempt
+    rare = SELDOM if seldom is None else seldom
     groups = {group.name for group in wanted.values()}
     wrong = {name: "exempt, and reached: take it off the list" for name in free if counts.get(name)}
-    wrong |= {name: "exempt, and there is no such row: take it off the list" for name in free if name not in wanted}
+    unknown = [name for name in (*free, *rare) if name not in wanted]
+    wrong |= dict.fromkeys(unknown, "exempt or seldom, and there is no such row: take it off the list")
     for name in counts:
         if name not in wanted and name.partition(": ")[0] in groups:
             wrong[name] = "reached, and not known: write it down in groups.py, or find out why it happens"
@@ -63,8 +69,9 @@ def table_of(
     return Table(
         seeds=seeds,
         reached=reached,
-        missing={name: wanted[name] for name, times in reached.items() if not times},
+        missing={name: wanted[name] for name, times in reached.items() if not times and name not in rare},
         exempt={name: why for name, why in free.items() if name in wanted},
+        seldom={name: why for name, why in rare.items() if not counts.get(name)},
         wrong=dict(sorted(wrong.items())),
         beside={name: counts[name] for name in sorted(counts) if name not in wanted and name not in wrong},
         whole=whole and seeds >= ENOUGH,
@@ -80,6 +87,7 @@ def shown(table: Table) -> str:
         lines += [f"{times:11,}  {name.partition(': ')[2]}" for name, times in rows.items()]
     lines += ["  beside these"] if table.beside else []
     lines += [f"{times:11,}  {name}" for name, times in table.beside.items()]
+    lines += [f"    seldom  {name:{WIDTH}}  {why}" for name, why in table.seldom.items()]
     lines += [f"    exempt  {name:{WIDTH}}  {why}" for name, why in table.exempt.items()]
     return "\n".join([*lines, "", *verdict(table)])
 
@@ -88,8 +96,9 @@ def verdict(table: Table) -> list[str]:
     """What is missing, how it could be reached, and what that means."""
     lines = [f"wrong: {name}: {why}" for name, why in table.wrong.items()]
     lines += [f"never reached: {name:{WIDTH}}  how: {group.how}" for name, group in table.missing.items()]
-    there, missing = len(table.reached), len(table.missing)
+    there, missing = len(table.reached) - len(table.seldom), len(table.missing)
     lines.append(f"coverage: {there - missing} of {there} rows reached, {len(table.exempt)} exempt")
+    lines[-1] += f", {len(table.seldom)} too seldom to be demanded"
     if missing and not table.whole:
         lines[-1] += f"; {ENOUGH} seeds of all scenarios are to reach every row"
     return lines
