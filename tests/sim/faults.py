@@ -72,9 +72,9 @@ class Fault:
 Plan = tuple[Fault, ...]
 LONGEST_S = {
     Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.CRASH_IN_START: 4.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0,
-    Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0, Kind.STORM: 6.0,
-    Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0, Kind.TORN_VAULT: 2.0,
-    Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0,
+    Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0,
+    Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0,
+    Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0,
 }  # fmt: skip
 MANY = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP, Kind.ISOLATE, Kind.ISOLATE,
