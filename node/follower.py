@@ -17,7 +17,7 @@ from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig, is_loopback
 from node.fencing.asking import asks_a_member
 from node.fencing.follower_route import FollowerRoute
-from node.fencing.part import HolderPart
+from node.fencing.part import Hearing, HolderPart
 from node.fencing.view import fencing_view
 from node.http.fencing_families import fencing_families
 from node.http.follower_server import FollowerServer
@@ -118,7 +118,8 @@ class FollowerNode:
         parts = [
             Part("vault", self.keeper),
             Part("physical", physical, ("vault",)),
-            Part("http", ServerPart(self._http, config.http), ("vault",)),
+            Part("releases", Hearing(self.fencing), ("vault",)),
+            Part("http", ServerPart(self._http, config.http), ("vault", "releases")),
             Part("fencing", self.fencing, ("vault", "physical", "http")),
         ]
         join = config.join

@@ -24,6 +24,7 @@ from node.config import NodeConfig, is_loopback
 from node.connection_room import ConnectionRoom
 from node.feed.local import local_source
 from node.fencing.member import MemberFencing
+from node.fencing.part import Hearing
 from node.fencing.view import fencing_view
 from node.http.fencing_families import fencing_families
 from node.http.server import HttpServer
@@ -198,8 +199,9 @@ class Node:
             Part("vault", self.keeper, ("group",)),
             Part("physical", topology.physical),
             Part("registrar", Background(self.registrar.watch), ("group", "physical")),
-            Part("stream", ServerPart(self._stream, config.stream), ("group", "registrar")),
-            Part("http", ServerPart(self._http, config.http), ("group", "registrar")),
+            Part("releases", Hearing(self.fencing.part), ("vault",)),
+            Part("stream", ServerPart(self._stream, config.stream), ("group", "registrar", "releases")),
+            Part("http", ServerPart(self._http, config.http), ("group", "registrar", "releases")),
         ]
         if self.authorizer is not None:
             user = Background(lambda: have_a_user(self.service, self._root_password))

@@ -117,12 +117,16 @@ class HolderPart(Component):
         holder.recovered(core)
 
     async def stop(self) -> None:
-        """In good order: no write waits for a node that says that it serves nothing any more."""
+        """In good order: no write waits for a node that says that it serves nothing any more. It goes on hearing what
+        is released until `unlink`: answers of its servers wait for that."""
         if self._recovering is not None:
             self._recovering.cancel()
         if self.holder is not None:
             self.holder.stop()
         await self.hand_over()
+
+    async def unlink(self) -> None:
+        """Nobody waits for a release here any more."""
         if self._linked is not None:
             self._linked.cancel()
             await asyncio.gather(self._linked, return_exceptions=True)
@@ -135,3 +139,14 @@ class HolderPart(Component):
         if self.holder is not None:
             with contextlib.suppress(Exception):
                 self.holder.stop()
+
+
+class Hearing(Component):
+    """Stops behind the servers, which need it. Without it a strict write that was under way when its node was stopped
+    would be committed and never answered, and the stop would wait for that answer as long as it may."""
+
+    def __init__(self, part: HolderPart) -> None:
+        self._part = part
+
+    async def stop(self) -> None:
+        await self._part.unlink()

@@ -308,6 +308,7 @@ class Walk:
 
         async def stop() -> None:
             await node.part.stop()
+            await node.part.unlink()
             if not node.process.dead:
                 self.simulation.after(self.random.random() * 0.5, lambda: self._restart(name))
 
