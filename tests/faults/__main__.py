@@ -38,6 +38,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--times", type=int, default=9, help="how often one that counts does what it does (9)")
     parser.add_argument("--network", choices=("auto", "namespaces", "loopback"), default="auto")
     parser.add_argument("--plant", choices=sorted(FAULTS), help="a fault in every node: it has to be found")
+    parser.add_argument("--verbose", "-v", action="store_true", help="what is done, while it is done, on stderr")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each, and one for all of them")
     given = parser.parse_args()
     if given.times < 1 or given.each_seconds <= 0 or (given.seconds or 1) <= 0 or (given.minutes or 1) <= 0:
@@ -69,7 +70,8 @@ async def one(given: argparse.Namespace, scenario: str, seed: int) -> dict[str, 
     options += [f"--network={given.network}", f"--folder={folder}"]
     options += [f"--plant={given.plant}"] if given.plant else []
     began = time.monotonic()
-    report = await played(scenario, *options, within_s=SPARE_S + given.each_seconds + 40 * given.times)
+    within_s = SPARE_S + given.each_seconds + 40 * given.times
+    report = await played(scenario, *options, within_s=within_s, show=given.verbose)
     report |= {"seed": seed, "folder": str(folder), "took_s": round(time.monotonic() - began, 1)}
     if held(report):
         shutil.rmtree(folder, ignore_errors=True)

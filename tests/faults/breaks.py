@@ -1,5 +1,5 @@
 """Scenarios of what breaks beside the network, and of everything at once (issue 5): processes that are killed, stand
-still, or are restarted one after the other; disks that are full, or say something else than what was written.
+still; disks that are full, or say something else than what was written.
 
 Clients write all the time (`tests/support/load.py`): what was acknowledged is there at the end, once, and the replicas
 are equal. Where readers are beside the vaults, none is told anything old.
@@ -134,33 +134,6 @@ STEPS: tuple[tuple[Callable[[Ground, GroundCluster], Awaitable[None]], int], ...
 )  # fmt: skip
 
 
-# Restarts
-
-
-async def rolling_restarts(ground: Ground) -> None:
-    """One node after the other is restarted under load, mostly in good order, now and then by kill -9."""
-    cluster = await ground.serving()
-    async with AsyncExitStack() as stack:
-        load = await stack.enter_async_context(Load(cluster.endpoints, "rolling", workers=2, timeout_s=20))
-        await stack.enter_async_context(ground.history(cluster, lambda: cluster.members[0]))
-        longest = 0.0
-        for number in range(ground.times):
-            node, began = cluster.members[number % len(cluster.members)], now()
-            if ground.chance.random() < 0.2:
-                node.kill()
-            else:
-                assert await node.stop() == 0, f"{node.id} did not stop in good order: {node.log()[-1500:]}"
-            node.start()
-            await cluster.ready([node])
-            await load.writes(10)
-            longest = max(longest, now() - began)
-            if number % 10 == 9:
-                ground.note(f"{number + 1} restarts, {len(load.record.acknowledged)} writes")
-        ground.seen |= {"restarts": ground.times, "longest_restart_s": longest}
-        await whole_again(ground, cluster, load)
-    await nothing_is_lost(ground, cluster, load)
-
-
 # Disks
 
 
@@ -273,4 +246,4 @@ async def comes_back_as_new(cluster: GroundCluster, victim: NodeProcess) -> None
     victim.options = founding
 
 
-SCENARIOS = (anything, rolling_restarts, disk_full, damage)
+SCENARIOS = (anything, disk_full, damage)

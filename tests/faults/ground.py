@@ -26,6 +26,8 @@ PROCEED_S = 3.31
 """T_proceed with the times of the product."""
 STALL_S = PROCEED_S + 0.5
 ELECTION_S = 1.5
+KNOWN_S = 30.0
+"""For so long all that was told is kept."""
 SETTLED_S = 40.0
 """After the last fault everything has to be as it was within that."""
 
@@ -89,9 +91,16 @@ class ReadSoFar:
             text = file.read()
             text = text[: text.rfind(b"\n") + 1]
             self._offset += len(text)
-            for known, new in zip(self._found, reads_of(text.decode("ascii"), self._by), strict=True):
-                known.extend(new)
+            told, other = reads_of(text.decode("ascii"), self._by)
+            self._found[0].extend(told)
+            self._found[1].extend(other)
         return self._found
+
+    def forget(self, before: float) -> None:
+        """What had been told by then has been checked."""
+        told, other = self._found
+        del told[: sum(each.ended < before for each in told)]
+        del other[: sum(at < before for at, _ in other)]
 
 
 class GroundHistory(History):
@@ -103,19 +112,52 @@ class GroundHistory(History):
         self.before_exec = kernel.die_with_parent
         self._ground = ground
         self._known = {node.id: ReadSoFar(self._file(node), node.id) for node in cluster.nodes}
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._writing = asyncio.Lock()
+        self._newest: list[Told] = []
+        self._counted_to = 0.0
 
     def reads(self, node: NodeProcess) -> tuple[list[Told], list[tuple[float, str]]]:
         return self._known[node.id].now()
 
     async def __aexit__(self, *_: object) -> None:
         await self._end()
+        self.check_so_far()
+
+    def check_so_far(self) -> None:
+        """Says what was read that was old, and forgets all but the last `KNOWN_S` and what was the newest before:
+        a read that takes longer than that might be older without being seen."""
         told = [each for node in self._nodes for each in self.reads(node)[0]]
-        found = violations(told, self.answered)
+        found = violations(told, [*self._newest, *self.answered])
         errors = {word for node in self._nodes for _, word in self.reads(node)[1] if word.startswith("error")}
-        self._ground.seen |= {"reads": len(told), "strict_writes": len(self.answered), "old_reads": len(found)}
+        seen, before = self._ground.seen, now() - KNOWN_S
+        fresh = sum(each.ended >= self._counted_to for each in told)
+        written = sum(each.ended >= self._counted_to for each in self.answered)
+        for name, count in (("reads", fresh), ("strict_writes", written), ("old_reads", len(found))):
+            seen[name] = seen.get(name, 0) + count
         self._ground.violations += found[:5] + sorted(errors)
+        self._counted_to = max((each.ended for each in [*told, *self.answered]), default=0.0)
+        passed = [each for each in [*told, *self.answered, *self._newest] if each.ended < before]
+        self._newest = [max(passed, key=lambda each: each.value)] if passed else []
+        self.answered = [each for each in self.answered if each.ended >= before]
+        for known in self._known.values():
+            known.forget(before)
+
+    @contextlib.asynccontextmanager
+    async def reads_alone(self) -> AsyncIterator[None]:
+        """Nobody writes meanwhile; what was under way has ended."""
+        self._may_write.clear()
+        async with self._writing:
+            yield
+        self._may_write.set()
 
     async def put(self, session: aiohttp.ClientSession, value: int) -> str | None:
+        await self._may_write.wait()
+        async with self._writing:
+            return await self._put(session, value)
+
+    async def _put(self, session: aiohttp.ClientSession, value: int) -> str | None:
         text = f"{value:08}"
         less = {"target": "value", "key": KEY, "relation": "<", "operand": text}
         body = {"compare": [less], "then": [{"put": {"key": KEY, "value": text}}]}
@@ -225,16 +267,19 @@ class Ground:
         return now()
 
     @contextlib.asynccontextmanager
-    async def mixed(self, nodes: Sequence[NodeProcess]) -> AsyncIterator[MixedClients]:
+    async def mixed(
+        self, nodes: Sequence[NodeProcess], name: str = "mixed", pause_s: float = 0.01
+    ) -> AsyncIterator[MixedClients]:
         """Clients of every kind meanwhile; at the end it is said what of their history can't be."""
-        clients = MixedClients(nodes, self.chance)
+        clients = MixedClients(nodes, self.chance, name, pause_s=pause_s)
         try:
             async with clients:
                 yield clients
         finally:
             found, unknown = await asyncio.to_thread(clients.violations)
             self.violations += found
-            self.seen |= {"mixed": clients.answered, "keys_given_up": unknown}
+            for what, count in (("mixed", clients.answered), ("keys_given_up", unknown)):
+                self.seen[what] = self.seen.get(what, 0) + count
 
     async def fenced(self, history: History, node: NodeProcess, since: float) -> None:
         """Its lease runs out. A node with a planted fault need not: the checker has to see it, not this."""

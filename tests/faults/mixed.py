@@ -21,23 +21,28 @@ from tests.sim.linearizability import Op, Verdict, check
 from tests.sim.models import Read, Register, Swap, Write
 from tests.support.processes import NodeProcess
 
-STRICT_KEYS = ("/strict/mixed/a", "/strict/mixed/b")
-KEYS = (*STRICT_KEYS, "/mixed/a")
 PATIENCE_S = 2.0
 ASKED_AGAIN_S = 0.1
 
 
 @dataclass
 class MixedClients:
-    """`async with MixedClients(nodes, chance) as mixed:`; behind it, `violations`."""
+    """`async with MixedClients(nodes, chance) as mixed:`; behind it, `violations`. `name`: of its keys, which nobody
+    else has written."""
 
     nodes: Sequence[NodeProcess]
     chance: Random
+    name: str = "mixed"
     workers: int = 6
     pause_s: float = 0.01
-    ops: dict[str, list[Op]] = field(default_factory=lambda: {key: [] for key in KEYS})
+    ops: dict[str, list[Op]] = field(default_factory=dict)
     _place: int = 0
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._strict = (f"/strict/{self.name}/a", f"/strict/{self.name}/b")
+        self._keys = (*self._strict, f"/{self.name}/a")
+        self.ops = {key: [] for key in self._keys}
 
     async def __aenter__(self) -> MixedClients:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_S))
@@ -77,7 +82,7 @@ class MixedClients:
         number = 0
         while True:
             number += 1
-            node, key = chance.choice(self.nodes), chance.choice(STRICT_KEYS if reads_alone else KEYS)
+            node, key = chance.choice(self.nodes), chance.choice(self._strict if reads_alone else self._keys)
             asked = Read() if reads_alone else self._some(chance, key, f"{by}-{number}")
             began, answer = self._next_place(), None
             told = False
@@ -103,7 +108,7 @@ class MixedClients:
     async def _ask(self, node: NodeProcess, key: str, asked: Any, of_vault: bool) -> Any:
         at = f"http://{node.http}"
         if isinstance(asked, Read):
-            if key in STRICT_KEYS and of_vault:
+            if key in self._strict and of_vault:
                 return await self._fenced(at, key)
             found = await self._post(f"{at}/v1/range", {"key": key})
             return found["kvs"][0]["value"] if found["kvs"] else None

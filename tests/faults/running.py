@@ -16,10 +16,12 @@ from tests.faults import kernel
 LONGEST_S = 150.0
 
 
-async def played(scenario: str, *options: str, within_s: float = LONGEST_S) -> dict[str, Any]:
-    """The report of `tests.faults.play`. One that does not end in time is killed, and everything of its with it."""
+async def played(scenario: str, *options: str, within_s: float = LONGEST_S, show: bool = False) -> dict[str, Any]:
+    """The report of `tests.faults.play`. One that does not end in time is killed, and everything of its with it.
+    `show`: what it does goes to stderr while it does it."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.faults.play", scenario, *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        sys.executable, "-m", "tests.faults.play", scenario, *options, stdout=subprocess.PIPE,
+        stderr=None if show else subprocess.PIPE,
         start_new_session=True, preexec_fn=kernel.die_with_parent,
     )  # fmt: skip
     try:
@@ -34,7 +36,7 @@ async def played(scenario: str, *options: str, within_s: float = LONGEST_S) -> d
     try:
         return dict(json.loads(out))
     except ValueError:
-        failed = f"it ended with {process.returncode}: {said.decode(errors='replace')[-3000:]}"
+        failed = f"it ended with {process.returncode}: {(said or b'').decode(errors='replace')[-3000:]}"
         return {"scenario": scenario, "violations": [], "failed": failed, "log": []}
 
 

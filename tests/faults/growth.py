@@ -1,0 +1,76 @@
+"""What a node takes of the machine, and whether that has grown over its restarts (issue 5)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.processes import NodeProcess
+
+DESCRIPTORS_MORE = 8
+"""Connections of clients and between nodes come and go."""
+THREADS_MORE = 2
+MEMORY_TIMES, MEMORY_MORE = 1.5, 64 << 20
+"""More keys are there in the end than in the beginning."""
+LOG_MORE = 64 << 20
+"""The log keeps so many entries, whatever was written in all: its file may still grow to that size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """`memory_bytes`: what this process has for itself. `disk_bytes`: by folder; `files`: what lies in the data
+    folder."""
+
+    memory_bytes: int
+    descriptors: int
+    threads: int
+    disk_bytes: dict[str, int]
+    files: frozenset[str]
+
+    def shown(self) -> str:
+        disk = ", ".join(f"{name} {size >> 20}" for name, size in sorted(self.disk_bytes.items()))
+        own = f"{self.memory_bytes >> 20} MiB, {self.descriptors} descriptors, {self.threads} threads"
+        return f"{own}, {len(self.files)} files, MiB of disk: {disk}"
+
+
+def taken_by(node: NodeProcess) -> Taken:
+    """Of a node that runs."""
+    process, folder = Path(f"/proc/{node.pid}"), node.data_dir
+    lines = dict(line.split(":", 1) for line in (process / "status").read_text(encoding="utf-8").splitlines())
+    private = sum(
+        int(line.split()[1]) << 10
+        for line in (process / "smaps_rollup").read_text(encoding="utf-8").splitlines()
+        if line.startswith(("Private_Clean:", "Private_Dirty:"))
+    )
+    files = [Path(path) / name for path, _, names in os.walk(folder) for name in names]
+    disk: dict[str, int] = {}
+    for file in files:
+        part = file.relative_to(folder).parts[0]
+        disk[part] = disk.get(part, 0) + file.stat().st_blocks * 512
+    return Taken(
+        private,
+        len(os.listdir(process / "fd")),
+        int(lines["Threads"]),
+        disk,
+        frozenset(str(file.relative_to(folder)) for file in files),
+    )
+
+
+def grown(taken: Sequence[Taken]) -> list[str]:
+    """What the last of them takes too much, measured by the first one, in words."""
+    first, last = taken[0], taken[-1]
+    found = []
+    if last.descriptors > first.descriptors + DESCRIPTORS_MORE:
+        found.append(f"from {first.descriptors} to {last.descriptors} descriptors")
+    if last.threads > first.threads + THREADS_MORE:
+        found.append(f"from {first.threads} to {last.threads} threads")
+    if last.memory_bytes > MEMORY_TIMES * first.memory_bytes + MEMORY_MORE:
+        found.append(f"from {first.memory_bytes >> 20} to {last.memory_bytes >> 20} MiB of memory")
+    if last.disk_bytes.get("raft", 0) > first.disk_bytes.get("raft", 0) + LOG_MORE:
+        found.append(f"the log from {first.disk_bytes.get('raft', 0)} to {last.disk_bytes['raft']} bytes")
+    left = sorted(last.files - first.files)
+    if left:
+        found.append(f"files are left behind: {', '.join(left[:5])}")
+    return found
