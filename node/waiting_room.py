@@ -22,6 +22,7 @@ from node.config import InitialMember, NodeConfig
 from node.data_dir import claim_data_dir, keep_participant, kept_participant
 from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS, read_json
+from node.http.expectations import make_readable
 from node.http.front import HttpLimits
 from node.http.problems import errors_as_answers, problem_response
 from node.http.quiet_log import quiet_log
@@ -229,6 +230,7 @@ class _Site:
 
     async def start(self, host: str, port: int) -> None:
         await self._runner.setup()
+        make_readable(self._runner.server)
         await web.TCPSite(self._runner, host, port).start()
 
     async def close(self) -> None:

@@ -161,8 +161,8 @@ class Connection(asyncio.Protocol):
     """One client. `waiting_since`: when the first byte of a request came that is not complete."""
 
     __slots__ = (
-        "_body_due", "_buffer", "_busy", "_delegate", "_paused", "_server", "_transport", "_v1", "handling",
-        "last_used", "waiting_since",
+        "_body_due", "_buffer", "_busy", "_delegate", "_lacking", "_paused", "_server", "_so_far", "_transport", "_v1",
+        "handling", "last_used", "waiting_since",
     )  # fmt: skip
 
     def __init__(self, server: FrontServer) -> None:
@@ -170,6 +170,10 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._delegate: asyncio.Protocol | None = None
         self._buffer = b""
+        self._so_far = bytearray()
+        """Of a request whose body still lacks `_lacking` bytes. It grows in place: a body that trickles in is not
+        copied, nor is its head looked at, anew with each piece."""
+        self._lacking = 0
         self._busy = False
         self._v1 = False
         self._paused = False
@@ -196,6 +200,7 @@ class Connection(asyncio.Protocol):
         self._server.forget(self._transport, self)
         self._server.metrics.http_connections -= 1
         self._buffer = b""
+        self._so_far = bytearray()
         self._transport = None
         if self._delegate is not None:
             self._delegate.connection_lost(exc)
@@ -221,7 +226,13 @@ class Connection(asyncio.Protocol):
                 self.waiting_since = self._server.now()
             self._delegate.data_received(data)
             return
-        if self._buffer:
+        if self._lacking > 0:
+            self._so_far += data
+            self._lacking -= len(data)
+            if self._lacking > 0:
+                return
+            data, self._so_far, self._lacking = bytes(self._so_far), bytearray(), 0
+        elif self._buffer:
             data = self._buffer + data
         if self._busy or self._paused:
             self._buffer = data
@@ -235,7 +246,8 @@ class Connection(asyncio.Protocol):
     def _consume(self, data: bytes) -> None:
         end = data.find(END_OF_HEAD)
         if end < 0 and len(data) <= HEAD_BYTES_MAX:
-            self._wait_for_more(data, body=False)
+            self._buffer = data
+            self._wait_for_more(body=False)
             return
         plan = self._server.plan(data[: end + 4]) if end >= 0 else None
         if plan is None:
@@ -246,7 +258,8 @@ class Connection(asyncio.Protocol):
             return
         stop = end + 4 + plan.length
         if len(data) < stop:
-            self._wait_for_more(data, body=True)
+            self._so_far, self._lacking = bytearray(data), stop - len(data)
+            self._wait_for_more(body=True)
             return
         self._buffer = data[stop:]
         self._busy = True
@@ -255,8 +268,7 @@ class Connection(asyncio.Protocol):
         self.waiting_since = None
         plan.call(data[end + 4 : stop], self.reply)
 
-    def _wait_for_more(self, data: bytes, *, body: bool) -> None:
-        self._buffer = data
+    def _wait_for_more(self, *, body: bool) -> None:
         if self.waiting_since is None or body != self._body_due:
             self.waiting_since = self._server.now()
             self._body_due = body

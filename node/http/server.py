@@ -19,6 +19,7 @@ from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS, read_body
 from node.http.etcd_api import EtcdApi
 from node.http.etcd_stream import EtcdStreams
+from node.http.expectations import make_readable
 from node.http.exposition import Exposition
 from node.http.feed import Feed
 from node.http.front import FrontServer, HttpLimits
@@ -96,6 +97,7 @@ class HttpServer:
         """Listen. Raises OSError when the port can't be had."""
         await self._runner.setup()
         server = cast(Any, self._runner.server)
+        make_readable(server)
         gets, unary = (self._fenced.gets, self.api.unary) if self._gate.is_open else ({}, {})
         self._front = FrontServer(unary, server, self._limits, self._service.metrics, self._room, gets)
         await self._front.start(host, port)

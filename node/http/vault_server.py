@@ -13,6 +13,7 @@ from node.authorization.authorizer import Authorizer
 from node.connection_room import ConnectionRoom
 from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS
+from node.http.expectations import make_readable
 from node.http.front import FrontServer, HttpLimits
 from node.http.head import Unary
 from node.http.health import Health
@@ -63,6 +64,7 @@ class VaultServer:
         """Listen. Raises OSError when the port can't be had."""
         await self._runner.setup()
         server, metrics, limits = cast(Any, self._runner.server), Metrics(), self.app[HTTP_LIMITS]
+        make_readable(server)
         self._front = FrontServer({}, server, limits, metrics, ConnectionRoom(metrics), self._gets)
         await self._front.start(host, port)
 

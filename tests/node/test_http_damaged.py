@@ -44,6 +44,10 @@ async def test_a_body_that_is_not_encoded_as_its_head_says(server: HttpServer, p
 
 
 async def answers_and_says_nothing(port: int) -> None:
+    for path in (b"/livez", b"/v1/status", b"/nowhere"):
+        async with RawHttp(port) as connection:
+            connection.send(b"GET %b HTTP/1.1\r\nHost: x\r\nExpect: \xe9\xff 100\r\n\r\n" % path)
+            assert (await connection.answer())[0] == 417
     for sent in NOT_HTTP:
         async with RawHttp(port) as connection:
             connection.send(sent)
