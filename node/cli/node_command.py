@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -86,14 +87,22 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     except refusals as error:
         end(EXIT_REFUSED, error)
     except (NodeFailed, RecoveryError, StoreFailed, VaultUnusable) as error:
-        end(EXIT_FAILED, error)
+        end(EXIT_FAILED, error, f" ({room_on_disk(settings.data_dir)})")
     except VaultError as error:
         end(EXIT_REFUSED, error)
 
 
-def end(exit_code: int, error: Exception) -> None:
-    print(f"palisade node: {error}", file=sys.stderr)
+def end(exit_code: int, error: Exception, more: str = "") -> None:
+    print(f"palisade node: {error}{more}", file=sys.stderr)
     sys.exit(exit_code)
+
+
+def room_on_disk(folder: Path) -> str:
+    """LMDB tells of some full disks as of disks that fail (EIO, seen with tmpfs): so it is said how full it is."""
+    try:
+        return f"{shutil.disk_usage(folder).free / (1 << 20):.1f} MiB are free on the disk of {folder}"
+    except OSError as error:
+        return f"the disk of {folder} can't be looked at: {error.strerror}"
 
 
 def watch(parent_pipe: int) -> None:

@@ -162,6 +162,7 @@ async def disk_full(ground: Ground) -> None:
         assert code == FAILED, f"{victim.id} ended with {code}: {victim.log()[-1500:]}"
         assert last.startswith("palisade node: "), last
         assert "make room on the disk" in last, last
+        assert "MiB are free on the disk of" in last, last
         await load.writes(50)
         if ground.network.disks:
             kernel.mount_memory(victim.data_dir, 16 * ROOM_BYTES, again=True)

@@ -19,6 +19,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.faults import kernel
+
 LONGEST_WAIT_S = 30.0
 _given_ports: set[int] = set()
 
@@ -93,8 +95,14 @@ class NodeProcess:
         with self.log_file.open("ab") as log:
             self._log_began = log.tell()
             self._process = subprocess.Popen(
-                self.command(), stdout=log, stderr=log, start_new_session=True, preexec_fn=self.before_exec
+                self.command(), stdout=log, stderr=log, start_new_session=True, preexec_fn=self._prepare
             )
+
+    def _prepare(self) -> None:
+        """Whoever kills the run, SIGKILL included, leaves no node behind."""
+        kernel.die_with_parent()
+        if self.before_exec is not None:
+            self.before_exec()
 
     @property
     def running(self) -> bool:
