@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from vault.change import Item
@@ -79,10 +80,10 @@ def read_one(reading: Reading, key: bytes, look: Look[Shown], now: float, wait_s
     if not isinstance(outcome, Unreleased | Down):
         return outcome
     rule = reading.covering(key, key + b"\0")
-    refusal = _refusal(f"the key {key[:64]!r}", outcome, wait_s)
     if rule is not None and rule.policy is Policy.SAFE_DEFAULT:
         return Shown(Item(key, rule.default, 0, 0, 0, 0), 0, Origin.DEFAULT)
-    found: Item | Rows | None = yield from _fetched(key, rule, refusal)
+    refused = partial(_refusal, f"the key {key[:64]!r}", outcome, wait_s)
+    found: Item | Rows | None = yield from _fetched(key, rule, refused)
     if isinstance(found, Rows):
         return Shown(found.items[0] if found.items else None, found.revision, Origin.QUORUM)
     return Shown(found, 0, Origin.QUORUM)
@@ -95,8 +96,8 @@ def read_range(
     outcome = yield from _settled(reading, look, now, wait_s)
     if not isinstance(outcome, Unreleased | Down):
         return outcome
-    refusal = _refusal(f"the range from {start[:64]!r}", outcome, wait_s)
-    found: Rows = yield from _fetched(start, reading.covering(start, end), refusal)
+    refused = partial(_refusal, f"the range from {start[:64]!r}", outcome, wait_s)
+    found: Rows = yield from _fetched(start, reading.covering(start, end), refused)
     return replace(found, origin=Origin.QUORUM) if isinstance(found, Rows) else found
 
 
@@ -133,23 +134,24 @@ def _settled(reading: Reading, look: Look[T], now: float, wait_s: float) -> Cour
     return outcome
 
 
-def _refusal(what: str, outcome: Unreleased | Down, wait_s: float) -> ReadRefused:
+def _refusal(what: str, outcome: Unreleased | Down, wait_s: float, more: str = "") -> ReadRefused:
     if isinstance(outcome, Down):
-        return Fenced(f"{what} can't be read from the vault now: {outcome.reason}. Try again")
-    return Pending(
-        f"{what} has a change at revision {outcome.revision} that is not released yet, {wait_s} s later: try again"
-    )
+        return Fenced(f"{what} can't be read from the vault now: {outcome.reason}. Try again{more}")
+    change = f"a change at revision {outcome.revision} that is not released yet"
+    return Pending(f"{what} has {change}, {wait_s} s later: try again{more}")
 
 
-def _fetched(start: bytes, rule: Region | None, refusal: ReadRefused) -> Course[Any]:
+def _fetched(start: bytes, rule: Region | None, refused: Callable[..., ReadRefused]) -> Course[Any]:
+    """`refused` makes what is raised. No frame keeps it in a name: it would be in a cycle with its own traceback, and
+    with it whatever the frames of its caller hold, until the interpreter looks for cycles."""
     if rule is None or rule.policy not in (Policy.REFETCH, Policy.DENY):
-        raise refusal
+        raise refused()
     fetched: Fetched = yield Fetch(start)
     if fetched.possible and fetched.error is None:
         return fetched.value
     why = f"asking the cluster failed: {fetched.error}" if fetched.possible else "this reader has no way to ask"
     if rule.policy is Policy.DENY:
         raise Denied(
-            f"{refusal}; {why}. The region {rule.name} says: where that is so, the answer is no"
+            f"{refused()}; {why}. The region {rule.name} says: where that is so, the answer is no"
         ) from fetched.error
-    raise type(refusal)(f"{refusal}; {why}") from fetched.error
+    raise refused(more=f"; {why}") from fetched.error

@@ -157,6 +157,7 @@ class VaultReader:
                         return entry[HEADER_BYTES + key_bytes :]
             except self._errors:
                 pass
+            snapshot = None  # Whatever comes next may take long, or be an error that somebody keeps with this frame.
         item = self.get_item(key)
         return None if item is None else item.value
 
@@ -185,6 +186,7 @@ class VaultReader:
                         return Shown(item_of(entry), shown_to)
             except self._errors:
                 pass
+            snapshot = None
         found = self._look_one(key)
         return found if isinstance(found, Shown) else None
 

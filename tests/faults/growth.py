@@ -14,13 +14,14 @@ DESCRIPTORS_MORE = 8
 THREADS_MORE = 2
 MEMORY_TIMES, MEMORY_MORE = 1.5, 64 << 20
 """More keys are there in the end than in the beginning."""
-LOG_MORE = 64 << 20
-"""The log keeps so many entries, whatever was written in all: its file may still grow to that size."""
+LOG_MORE = VAULT_MORE = 64 << 20
+"""The log keeps so many entries, whatever was written in all: its file may still grow to that size. A vault is no
+larger than the store, which has the history too: unless a reader keeps pages of before from being used again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """`memory_bytes`: what this process has for itself. `disk_bytes`: by folder; `files`: what lies in the data
+    """`memory_bytes`: without what is mapped of files. `disk_bytes`: by folder; `files`: what lies in the data
     folder."""
 
     memory_bytes: int
@@ -39,18 +40,13 @@ def taken_by(node: NodeProcess) -> Taken:
     """Of a node that runs."""
     process, folder = Path(f"/proc/{node.pid}"), node.data_dir
     lines = dict(line.split(":", 1) for line in (process / "status").read_text(encoding="utf-8").splitlines())
-    private = sum(
-        int(line.split()[1]) << 10
-        for line in (process / "smaps_rollup").read_text(encoding="utf-8").splitlines()
-        if line.startswith(("Private_Clean:", "Private_Dirty:"))
-    )
     files = [Path(path) / name for path, _, names in os.walk(folder) for name in names]
     disk: dict[str, int] = {}
     for file in files:
         part = file.relative_to(folder).parts[0]
         disk[part] = disk.get(part, 0) + file.stat().st_blocks * 512
     return Taken(
-        private,
+        int(lines["RssAnon"].split()[0]) << 10,
         len(os.listdir(process / "fd")),
         int(lines["Threads"]),
         disk,
@@ -70,6 +66,9 @@ def grown(taken: Sequence[Taken]) -> list[str]:
         found.append(f"from {first.memory_bytes >> 20} to {last.memory_bytes >> 20} MiB of memory")
     if last.disk_bytes.get("raft", 0) > first.disk_bytes.get("raft", 0) + LOG_MORE:
         found.append(f"the log from {first.disk_bytes.get('raft', 0)} to {last.disk_bytes['raft']} bytes")
+    store, vault = (last.disk_bytes.get(part, 0) for part in ("store", "vault"))
+    if vault > max(store, first.disk_bytes.get("vault", 0)) + VAULT_MORE:
+        found.append(f"the vault has {vault} bytes, the store {store}")
     left = sorted(last.files - first.files)
     if left:
         found.append(f"files are left behind: {', '.join(left[:5])}")

@@ -11,14 +11,14 @@ import pytest
 from tests.support.processes import until
 
 RUN = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from tests.support.processes import NodeProcess
 node = NodeProcess(Path(sys.argv[1]), "n1")
-node.program = ["-c", "import time; time.sleep(600)"]
+node.program = ["-c", "import signal; signal.pause()"]
 node.start()
 print(node.pid, flush=True)
-time.sleep(600)
+signal.pause()
 """
 
 
