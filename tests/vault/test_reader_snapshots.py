@@ -1,0 +1,80 @@
+"""What readers hold on to: nothing that keeps pages of the vault from being used again, for longer than they read."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from metastore.requests import Put
+from tests.support.vault_feed import follow
+from tests.vault.test_reader import Node, served
+from vault.errors import Fenced, VaultUnusable
+from vault.fence_file import clock_ns
+from vault.lmdb_backend import READERS_MAX
+from vault.reader import VaultReader
+
+__all__ = ["served"]
+
+
+def test_no_reader_holds_on_to_a_snapshot(served: Node) -> None:
+    """An idle reader pins no page: the file does not grow however often the same keys are written."""
+    reader = VaultReader.over(served.vault)
+    assert reader.get(b"/s/a") == b"1"
+    assert len(reader.prefix(b"/s/")) == 3
+    grown = []
+    for number in range(300):
+        served.driver.do(Put(b"/e/a", b"%d" % number * 500))
+        follow(served.vault, served.driver)
+        grown.append(served.vault.backend.size_bytes())  # type: ignore[attr-defined]
+    assert grown[-1] == grown[20]
+    assert reader.get(b"/e/a") == b"299" * 500
+    held = reader.iterate(b"/s/")
+    next(held)
+    for _ in range(300):
+        served.driver.do(Put(b"/e/a", bytes(1000)))
+        follow(served.vault, served.driver)
+    assert served.vault.backend.size_bytes() > grown[-1] * 2, "what the promise is worth"  # type: ignore[attr-defined]
+    held.close()  # type: ignore[attr-defined]
+    reader.close()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_read_that_is_refused_holds_on_to_no_snapshot_either(served: Node, kept: bool) -> None:
+    """Found by rolling restarts (`tests/faults`), whose vaults grew without end: the refusal was part of a cycle with
+    the frames that raised it, which held the snapshot until the interpreter looked for cycles. In a process that reads
+    and makes nothing else that may be never. The same where whoever reads keeps the error."""
+    reader = VaultReader.over(served.vault, clock_ns=lambda: clock_ns() + late)
+    errors: list[Exception] = []
+    late = 0
+    assert reader.get(b"/s/a") == b"1"
+    late = 10**14
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            try:
+                reader.get(b"/s/a")
+            except Fenced as error:
+                if kept:
+                    errors.append(error)
+        under_way = served.vault.backend.env.readers()  # type: ignore[attr-defined]
+    finally:
+        gc.enable()
+    assert len(errors) == (3 if kept else 0)
+    assert all(line.split()[2] == "-" for line in under_way.splitlines()[1:]), under_way
+    reader.close()
+
+
+def test_more_reads_at_once_than_the_vault_takes(served: Node) -> None:
+    reader = VaultReader.over(served.vault)
+    held = []
+    with pytest.raises(VaultUnusable, match="finish some of them") as refused:  # noqa: PT012
+        while True:
+            held.append(reader.iterate(b"/s/"))
+            next(held[-1])
+    assert refused.value.retry
+    assert len(held) == READERS_MAX
+    held.clear()
+    assert reader.get(b"/s/a") == b"1"
+    reader.close()
