@@ -26,12 +26,22 @@ class MemoryJournal:
         self._disk = Stored()
         self._lives = 0
         self._writing: asyncio.Future[None] | None = None
+        self._flying: Changes | None = None
         self._state = LogState(self._disk, _nothing_else)
 
+    @property
+    def is_syncing(self) -> bool:
+        return self._flying is not None
+
+    def land(self) -> None:
+        """What is being synced right now is on the disk, and nobody is told: as when a process dies in its `fsync`."""
+        if self._flying is not None:
+            self._disk, self._flying = stored_after(self._disk, self._flying), None
+
     def crash(self) -> None:
-        """Lose everything that no `sync` has returned for, also what is being synced right now."""
+        """Lose everything that no `sync` has returned for, also what is being synced right now (but see `land`)."""
         self._lives += 1
-        self._writing = None
+        self._writing = self._flying = None
         self._state = LogState(self._disk, _nothing_else)
 
     @property
@@ -96,13 +106,13 @@ class MemoryJournal:
 
     async def _write(self, life: int) -> None:
         """Goes on when who waits for it is cancelled, as a real disk does."""
-        changes = self._state.take()
+        changes = self._flying = self._state.take()
         try:
             await self._before_sync()
         except OSError as error:
             raise NodeFailed(f"the journal can't be written: {error}. Restart the node") from error
         if life == self._lives:
-            self._disk = stored_after(self._disk, changes)
+            self._disk, self._flying = stored_after(self._disk, changes), None
             self._state.landed(changes)
             self._writing = None
 

@@ -95,6 +95,8 @@ class Watch:
             self._arriving = max(self._arriving, body[1])
             return
         elif kind == Kind.PROGRESS:
+            if body[1] + 1 < self._arriving:
+                return  # Of a node that is behind what another one has sent.
             self._arriving = max(self._arriving, body[1] + 1)
             if self._batches:
                 return

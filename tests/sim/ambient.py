@@ -23,6 +23,7 @@ from catalog.passwords import sealed
 from metastore import snapshot
 from node import leader_duties, moving, vault_keeper
 from node.catalog import face, runner
+from node.client import session
 from node.fencing import link, part, registry
 from node.metrics import Metrics
 from node.stream import server
@@ -50,6 +51,8 @@ PACES: tuple[tuple[Any, str, float], ...] = (
     (leader_duties, "LOOK_S", 0.3),
     (server, "LOOK_S", 0.5),
     (runner, "LOOK_S", 0.4),
+    (session, "SWEEP_S", 0.2),
+    (session, "CALM_LOOK_S", 0.02),
     (group, "_TICK_S", 0.1),
     (group, "_HOUSEKEEPING_S", 0.5),
     (moving, "RETRY_S", 2.0),
@@ -68,6 +71,7 @@ def ambient(seed: int, now: Callable[[], float]) -> Iterator[None]:
         (secrets, "token_bytes", lambda count=16: chance.randbytes(count)),
         (os, "urandom", chance.randbytes),
         (random, "_urandom", chance.randbytes),
+        (random, "random", chance.random),
         (time, "time_ns", lambda: int((WALL_S + now()) * 1e9)),
         (time, "time", lambda: WALL_S + now()),
         (Metrics, "now", staticmethod(now)),

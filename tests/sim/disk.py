@@ -1,8 +1,9 @@
 """What a simulated machine keeps, and what of it survives which death.
 
 Killed, the process loses what it had in memory: of the journal what no sync has returned for, of the store what was not
-flushed. The vault and the fence page are pages of the system and stay. Without power the vault is what was synced last,
-and the page is of another start of the machine. A wiped disk is a new one.
+flushed; what was on its way to the disk at that moment is there or not. The vault and the fence page are pages of the
+system and stay. Without power the vault is what was synced last, and the page is of another start of the machine. A
+wiped disk is a new one.
 """
 
 from __future__ import annotations
@@ -75,8 +76,11 @@ class Disk:
         self.journal = MemoryJournal(self.sync)
         self.stored: Content = [{} for _ in Table]
         self.flushes = 0
+        self.flushing: Content | None = None
         self.receiving: Any = None
         self.hand = Hand()
+        self.damage: Any = None
+        """A `tests.sim.damage.Damage` that nobody has read yet."""
         self._new_vault()
         self.boots = self.vaults = 1
         self._named()
@@ -97,18 +101,36 @@ class Disk:
         self.backend, self.page = SnapshotBackend(), Page(FENCE_BYTES)
         self.backend.hand = self.page.hand = self.hand
 
+    def read(self, part: str) -> None:
+        """A start reads this part of the disk. Raises what the product says of a damage."""
+        if self.damage is not None and self.damage.part.value == part:
+            self.damage.read()
+            self.damage = None
+
     def put_vault_aside(self) -> None:
         """Its owner finds the vault damaged, and gives the node none."""
         self._new_vault()
+        self.damage = None
         self.vaults += 1
         self._named()
 
     def killed(self, *, power: bool) -> None:
+        if not self.full:
+            self._land()
+        self.flushing = None
         self.journal.crash()
         if power:
             self.backend.lose_power()
             self.boots += 1
             self._named()
+
+    def _land(self) -> None:
+        """What was being synced when the process died may be there, or not: nobody has been told."""
+        if self.journal.is_syncing and self._simulation.random.random() < 0.5:
+            self.journal.land()
+        if self.flushing is not None and self._simulation.random.random() < 0.5:
+            self.stored = self.flushing
+            self.flushes += 1
 
 
 class SnapshotBackend(MemoryBackend):
@@ -184,10 +206,14 @@ class SimStore(MemoryStore):
             writes = self._writes
             content = self.content()
             keys, self._dirty, self._since = sorted(self._dirty), set(), None
+            self._home.flushing = content
             try:
                 await self._home.sync()
             except OSError as error:
                 raise StoreFailed(f"the store can't be written: {error}") from error
+            finally:
+                if self._home.flushing is content:
+                    self._home.flushing = None
             self._flushed = writes
             self._keep(content)
             self.on_flushed(keys, {key: content[Table.KEY].get(key) for key in keys})
@@ -226,6 +252,7 @@ class SimVaultHome:
     async def open(self) -> Vault:
         await asyncio.sleep(0.001)
         disk = self._disk
+        disk.read("vault")
         page = FencePage(disk.page, disk.boot, first_sequence=int(self._now() * 1e9))
         vault = Vault(disk.backend, page)
         self.on_open(vault)

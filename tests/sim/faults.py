@@ -20,6 +20,8 @@ class Kind(enum.Enum):
     """As a crash, in the middle of a turn: at one of the next writes of vault or fence page, before it or behind it."""
     CRASH_IN_START = "crash-in-start"
     """A crash, and another one at one of the first writes of the start that follows."""
+    CRASH_IN_TURN = "crash-in-turn"
+    """As a crash, in the middle of a turn: between any two steps of tasks, where it awaits something."""
     POWER = "power"
     """The machine loses its power; started again after `for_s`."""
     PAUSE = "pause"
@@ -46,6 +48,8 @@ class Kind(enum.Enum):
     """Power is lost and the vault found damaged: it is put aside."""
     FOREIGN_VAULT = "foreign-vault"
     """The vault is another node's, another cluster's, or of another history (`amount` says which): it is refused."""
+    DAMAGE = "damage"
+    """Power is lost, and a record of journal, store or vault is found flipped or torn at the next start."""
     TRANSFER = "transfer"
     REMOVE = "remove"
     """Out of the Raft group, by its administrator; back in after `for_s`, with a new disk."""
@@ -74,20 +78,25 @@ LONGEST_S = {
     Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.CRASH_IN_START: 4.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0,
     Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0,
     Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0,
-    Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0,
+    Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0, Kind.DAMAGE: 2.0,
+    Kind.CRASH_IN_TURN: 2.0,
 }  # fmt: skip
 MANY = (
-    Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP, Kind.ISOLATE, Kind.ISOLATE,
-    Kind.ONE_WAY, Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SPLIT, Kind.STORM, Kind.STORM, Kind.SLOW_LINK, Kind.SLOW_DISK,
-    Kind.TRANSFER, Kind.COMPACT,
+    Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP,
+    Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SPLIT, Kind.STORM, Kind.STORM,
+    Kind.SLOW_LINK, Kind.SLOW_DISK, Kind.TRANSFER, Kind.COMPACT,
 )  # fmt: skip
 NETWORK = (
     Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SPLIT, Kind.STORM, Kind.SLOW_LINK,
     Kind.TRANSFER,
 )  # fmt: skip
 DISKS = (
-    Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.SLOW_DISK, Kind.FULL_DISK,
-    Kind.TORN_VAULT, Kind.WIPE, Kind.COMPACT, Kind.STOP,
+    Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.SLOW_DISK,
+    Kind.FULL_DISK, Kind.TORN_VAULT, Kind.DAMAGE, Kind.DAMAGE, Kind.WIPE, Kind.COMPACT, Kind.STOP,
+)  # fmt: skip
+CLOCKS = (
+    Kind.PAUSE, Kind.PAUSE, Kind.CRASH, Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.SPLIT, Kind.STORM,
+    Kind.SLOW_LINK, Kind.SLOW_DISK, Kind.POWER, Kind.TRANSFER,
 )  # fmt: skip
 STRANGE = (
     Kind.FOREIGN_VAULT, Kind.FOREIGN_VAULT, Kind.CRASH_IN_START, Kind.CRASH_IN_START, Kind.COMPACT, Kind.ISOLATE,
@@ -98,12 +107,13 @@ MEMBERS = (Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.IS
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`every_s`: between two faults, on average. `one_member_at_a_time`: what takes a disk away must not overlap."""
+    """`every_s`: between two faults, on average. `drift`: of the clocks, if it is beyond what the product allows."""
 
     name: str
     kinds: tuple[Kind, ...]
     every_s: float = 1.5
     faults_s: float = 40.0
+    drift: float | None = None
 
 
 SCENARIOS = {
@@ -115,6 +125,7 @@ SCENARIOS = {
         Scenario("disks", DISKS, every_s=2.5),
         Scenario("members", MEMBERS, every_s=3.0),
         Scenario("strange", STRANGE, every_s=2.5),
+        Scenario("drift", CLOCKS, drift=0.25),
         Scenario("storm", (*MANY, *DISKS, *MEMBERS), every_s=1.0),
     )
 }

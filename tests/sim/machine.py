@@ -41,7 +41,7 @@ JOIN_RETRY_S = 1.0
 
 
 class NoHttp:
-    """Whoever asks a simulated node over HTTP asks by `World.at` instead."""
+    """Whoever asks a simulated node over HTTP asks by `World.ask` instead, but clients of HTTP, in some runs."""
 
     async def start(self, host: str, port: int) -> None: ...
     async def close(self) -> None: ...
@@ -66,9 +66,13 @@ class SimMachine(Machine):
         return lambda: None
 
     def journal(self) -> Journal:
+        """Raises JournalCorrupt."""
+        self.disk.read("journal")
         return self.disk.journal
 
     def store(self) -> LmdbStore:
+        """Raises StoreCorrupt."""
+        self.disk.read("store")
         store: Any = SimStore(self.disk)
         return store  # type: ignore[no-any-return]
 
@@ -79,7 +83,10 @@ class SimMachine(Machine):
         return self.sim_peers
 
     def http(self, make: Callable[[], Any]) -> Server:
-        return NoHttp()
+        if not self.world.settings.http:
+            return NoHttp()
+        server: Server = make()
+        return server
 
     def door(self, addresses: Addresses) -> RemoteDoor:
         return SimDoor(self, addresses)

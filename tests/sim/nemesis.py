@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from random import Random
 
 from metastore.errors import MetastoreError
 from metastore.requests import Compact
@@ -12,8 +13,10 @@ from node.topology.errors import NodeRefused
 from raftgroup.errors import RaftError
 from recovery.errors import RecoveryRefused
 from tests.sim import foreign
+from tests.sim.damage import Part, damaged, is_damage
 from tests.sim.disk import FSYNC_S
 from tests.sim.faults import Fault, Kind, Plan
+from tests.sim.fuse import CALLS_MAX, light_fuse, put_out
 from tests.sim.node import Host
 from tests.sim.world import World
 from tests.support.raft_network import Weather
@@ -33,12 +36,13 @@ class Nemesis:
         """Members that an administrator has taken out, and not let in again yet."""
         self._acts: dict[Kind, Callable[[Fault, Host], None]] = {
             Kind.CRASH: self._crash, Kind.CRASH_IN_WRITE: self._crash_in_write,
+            Kind.CRASH_IN_TURN: self._crash_in_turn,
             Kind.POWER: self._power, Kind.PAUSE: self._pause, Kind.STOP: self._stop,
             Kind.ISOLATE: self._isolate, Kind.ONE_WAY: self._one_way, Kind.CUT: self._cut, Kind.FLAP: self._flap,
             Kind.SPLIT: self._split, Kind.STORM: self._storm, Kind.SLOW_LINK: self._slow_link,
             Kind.SLOW_DISK: self._slow_disk, Kind.FULL_DISK: self._full_disk, Kind.WIPE: self._wipe,
             Kind.TORN_VAULT: self._torn_vault, Kind.TRANSFER: self._transfer, Kind.REMOVE: self._remove,
-            Kind.COMPACT: self._compact, Kind.FOREIGN_VAULT: self._foreign_vault,
+            Kind.COMPACT: self._compact, Kind.FOREIGN_VAULT: self._foreign_vault, Kind.DAMAGE: self._damage,
             Kind.CRASH_IN_START: self._crash_in_start,
         }  # fmt: skip
 
@@ -54,6 +58,7 @@ class Nemesis:
         for host in self.world.hosts.values():
             host.disk.fsync_s, host.disk.full, host.disk.hand.dies_at = FSYNC_S, False, 0
             if host.runs and host.process is not None:
+                put_out(host.process)
                 host.process.resume()
             else:
                 self._start(host)
@@ -85,12 +90,16 @@ class Nemesis:
     def _ended(self, host: Host) -> None:
         """By itself, or because it was told to."""
         foreign.reset(host)
+        if host.disk.damage is not None and is_damage(host.ended):
+            self._refused(host)
         self.world.simulation.after(RESTART_S, lambda: self._start(host))
 
     def _tolerated(self, host: Host, error: BaseException) -> bool:
-        """A node may stop itself where its disk takes nothing, or holds what is not its own."""
+        """A node may stop itself where its disk takes nothing, is damaged, or holds what is not its own."""
         self.world.count(f"stopped itself: {type(error).__name__}")
-        return host.disk.full or host.was_full or (host.foreign is not None and isinstance(error, REFUSALS))
+        if host.foreign is not None and isinstance(error, REFUSALS):
+            return True
+        return host.disk.full or host.was_full or (host.disk.damage is not None and is_damage(error))
 
     def _crash(self, fault: Fault, host: Host) -> None:
         host.kill()
@@ -112,6 +121,13 @@ class Nemesis:
                 self._crash_in_write(fault, host)
 
         self._later(fault.for_s, start)
+
+    def _crash_in_turn(self, fault: Fault, host: Host) -> None:
+        process = host.process
+        if process is None or process.dead:
+            return
+        light_fuse(process, 1 + int(fault.amount * CALLS_MAX), host.kill)
+        process.on_death[fault] = lambda: self._later(fault.for_s, lambda: self._start(host))
 
     def _power(self, fault: Fault, host: Host) -> None:
         host.kill(power=True)
@@ -213,6 +229,28 @@ class Nemesis:
         host.kill()
         foreign.make_foreign(host, fault.amount)
         self._later(fault.for_s, lambda: self._start(host))
+
+    def _damage(self, fault: Fault, host: Host) -> None:
+        """Only a vault of a follower, and one member at a time: as with a disk that is lost."""
+        chance = Random(f"damage {self.world.seed} {fault}")
+        part = Part.VAULT if host.follows else chance.choice(list(Part))
+        if part is not Part.VAULT and (self._removed or not self._is_whole()):
+            return
+        host.kill(power=True)
+        damage = host.disk.damage = damaged(host.disk, part, chance)
+        if damage is not None:
+            self.world.note(host.id, f"damage of the {part.value}: {damage.what}")
+        self._later(fault.for_s, lambda: self._start(host))
+
+    def _refused(self, host: Host) -> None:
+        """What its owner does when a node has refused a damaged disk: as the error says."""
+        damage, error = host.disk.damage, host.ended
+        self.world.count(f"damage refused: {damage.part.value}")
+        self.world.note(host.id, f"refuses its {damage.part.value}: {type(error).__name__}")
+        if damage.part is Part.VAULT:
+            host.disk.put_vault_aside()
+        else:
+            host.wipe()
 
     def _wipe(self, fault: Fault, host: Host) -> None:
         """Not while another member is without its disk: with two of three lost, what was acknowledged is gone."""

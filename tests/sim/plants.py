@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+import metastore.stored_record
+import raftgroup.journal_format
 import raftgroup.replica
 import recovery.recover
+import vault.seal
 from fencing.registry import Registry
 from fencing.release import Releases
 from metastore.exactly_once import ResultBook
@@ -30,6 +33,7 @@ from node.watching import Watching
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm
 from raftgroup.journal import MemoryJournal
 from raftgroup.outbox import Outbox
+from raftgroup.ports import Entry
 from recovery.decide import Case, Join
 from tests.sim.disk import SimVaultHome
 
@@ -113,6 +117,18 @@ def a_disk_that_lies(patch: Patch) -> None:
         crash(self)
 
     patch.setattr(MemoryJournal, "crash", lying)
+
+
+@seen_by(*RAFT, *READS, "vaults", "stays up", "snapshots", "recovery decision", "never back", scenario="disks")
+def damage_that_is_let_through(patch: Patch) -> None:
+    """Checksums of journal, store and vault are not looked at: what is damaged on disk is what a node starts with."""
+
+    def entry(index: int, value: bytes) -> Entry:
+        return Entry(value[12:], index, int.from_bytes(value[4:12], "big"))
+
+    patch.setattr(raftgroup.journal_format, "entry_from", entry)
+    patch.setattr(metastore.stored_record, "unseal", lambda table, key, sealed: sealed[:-8])
+    patch.setattr(vault.seal, "unseal", lambda table, key, sealed: sealed[:-8])
 
 
 @seen_by("state machine equality")

@@ -10,12 +10,13 @@ import gc
 import time
 import traceback
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catalog import keys
 from metastore.requests import Put, Range, prefix_end
 from tests.sim.ambient import ambient
+from tests.sim.checkers.beyond_the_bound import EXCUSED, WritesOfHistory
 from tests.sim.checkers.election_safety import ElectionSafety
 from tests.sim.checkers.equality import Equality
 from tests.sim.checkers.leader_completeness import LeaderCompleteness
@@ -94,10 +95,16 @@ def run_seed(
         return Run(seed, SCENARIOS[scenario], plan, settings).run()
 
 
+def settings_of(seed: int, scenario: Scenario) -> Settings:
+    settings = Settings.of(seed)
+    return settings if scenario.drift is None else replace(settings, drift=scenario.drift)
+
+
 class Run:
     def __init__(self, seed: int, scenario: Scenario, plan: Plan | None, settings: Settings | None) -> None:
         self.scenario = scenario
-        self.world = World(seed, settings)
+        self.world = World(seed, settings or settings_of(seed, scenario))
+        self.world.excused = EXCUSED if scenario.drift else frozenset()
         members = tuple(host.id for host in self.world.members)
         self.plan = plan if plan is not None else plan_of(seed, scenario, members, tuple(self.world.hosts))
         self.outcome = Outcome(seed, scenario.name, self.plan)
@@ -126,6 +133,8 @@ class Run:
         world = self.world
         self.leases = LeaseSafety(world)
         world.checkers = [*(make(world) for make in CHECKERS), self.leases]
+        if self.scenario.drift:
+            world.checkers.append(WritesOfHistory(world))
         with ExitStack() as stack:
             for checker in world.checkers:
                 stack.enter_context(checker.looking())

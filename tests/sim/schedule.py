@@ -11,6 +11,7 @@ import contextvars
 import heapq
 import threading
 from asyncio import events
+from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -109,8 +110,10 @@ class FastLoop(VirtualLoop):
             events._set_running_loop(before)
 
     def abandon(self) -> None:
+        """What was under way may still unwind, and puts callbacks on the loop: nobody calls them."""
         super().abandon()
         self.timers.clear()
+        self._ready: deque[Any] = deque(maxlen=0)
 
 
 class FastProcess(Process):

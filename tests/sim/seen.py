@@ -36,6 +36,10 @@ class Path(enum.Enum):
     """Fenced, by a process beside a node, out of its vault: linearizable in strict regions."""
     FENCED_API = "fenced-api"
     """Fenced, by a node's own API: linearizable in strict regions."""
+    STREAM = "stream"
+    """By the stream port, whichever member the client goes to: as of a member."""
+    HTTP = "http"
+    """By the HTTP port of a member: as of a member."""
     LOCAL = "local"
     """What a node has applied (`serializable`): may be old."""
 

@@ -1,7 +1,4 @@
-"""Mixed clients, all recorded: writes with ids and retries, transactions, reads on every path, watches that resume.
-
-Keys below `s/` are in a strict region, those below `q/` are not. Few keys, so that clients meet.
-"""
+"""Mixed clients, all recorded: writes with ids and retries, transactions, reads on every path, watches that resume."""
 
 from __future__ import annotations
 
@@ -9,32 +6,20 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from metastore.requests import (
-    Compare,
-    CompareResult,
-    CompareTarget,
-    DeleteRange,
-    LeaseGrant,
-    LeaseKeepAlive,
-    LeaseRevoke,
-    Put,
-    Range,
-    Txn,
-)
+from metastore.requests import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, Txn
+from tests.sim.asking import STRICT, Asking
 from tests.sim.cataloguing import Cataloguer
 from tests.sim.clients import Client, result_of
+from tests.sim.http_clients import HttpClient
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
 from tests.sim.seen import Ok, Path
+from tests.sim.streaming import Streamer, StreamWatcher
 from tests.sim.visitors import DEFAULTED, Visitor
 from tests.sim.watching import Watcher
 from tests.sim.world import World
 from vault.reader import VaultReader
 from vault.regions import Mode, Region, pack_region, region_key
-
-STRICT = (b"s/a", b"s/b", b"s/c")
-EVENTUAL = (b"q/a", b"q/b")
-KEYS = STRICT + EVENTUAL
 
 
 class Workload:
@@ -44,7 +29,7 @@ class Workload:
         self.world, self.pause_s = world, pause_s
         self.chance = world.chance
         self.going = True
-        self.numbers = 0
+        self.asking = Asking(world)
         self.clients = [Client(world, f"c{number}") for number in range(1, clients + 1)]
         self.tasks: list[asyncio.Task[Any]] = []
         self.readers: dict[str, int] = {}
@@ -54,6 +39,14 @@ class Workload:
             self.tasks.append(client.process.start(self._work(client)))
         leaser, watcher = Client(self.world, "lessee"), Client(self.world, "watcher")
         self.tasks.append(leaser.process.start(self._lease(leaser)))
+        streamer, stream_watcher = Client(self.world, "streamer"), Client(self.world, "stream-watcher")
+        streams = Streamer(streamer, self.asking.anything, lambda: self.going, self.pause_s)
+        self.tasks.append(streamer.process.start(streams.run()))
+        self.tasks.append(stream_watcher.process.start(StreamWatcher(stream_watcher, lambda: self.going).run()))
+        if self.world.settings.http:
+            by_http = Client(self.world, "http")
+            http = HttpClient(by_http, self.asking, lambda: self.going, self.pause_s)
+            self.tasks.append(by_http.process.start(http.run()))
         cataloguer = Client(self.world, "cataloguer")
         self.tasks.append(cataloguer.process.start(Cataloguer(cataloguer, lambda: self.going).run()))
         visitor = Client(self.world, "visitor")
@@ -85,51 +78,18 @@ class Workload:
 
     async def _work(self, client: Client) -> None:
         choices: list[tuple[float, Callable[[Client], Coroutine[Any, Any, Any]]]] = [
-            (0.30, self._put),
-            (0.38, self._delete),
-            (0.52, self._transaction),
-            (0.68, self._read),
-            (0.72, self._local),
-            (0.76, self._past),
+            (0.30, lambda client: client.write(self.asking.put())),
+            (0.38, lambda client: client.write(self.asking.delete())),
+            (0.52, lambda client: client.write(self.asking.transaction())),
+            (0.68, lambda client: client.read(self.asking.read())),
+            (0.72, lambda client: client.read(self.asking.local())),
+            (0.76, lambda client: client.read(self.asking.past())),
             (1.00, self._fenced),
         ]
         while self.going:
             await asyncio.sleep(self.pause_s * self.chance.random())
             lot = self.chance.random()
             await next(act for bound, act in choices if lot < bound)(client)
-
-    def _value(self) -> bytes:
-        self.numbers += 1
-        return b"%d" % self.numbers
-
-    async def _put(self, client: Client) -> None:
-        await client.write(Put(self.chance.choice(KEYS), self._value(), prev_kv=self.chance.random() < 0.3))
-
-    async def _delete(self, client: Client) -> None:
-        await client.write(DeleteRange(self.chance.choice(KEYS), prev_kv=True))
-
-    async def _transaction(self, client: Client) -> None:
-        """Becomes the owner of a key that nobody owns, or changes two keys at once."""
-        one, other = self.chance.choice(KEYS), self.chance.choice(KEYS)
-        if self.chance.random() < 0.5 or one == other:
-            absent = Compare(one, CompareTarget.VERSION, CompareResult.EQUAL, 0)
-            request = Txn((absent,), (Put(one, self._value()),), (Range(one),))
-        else:
-            value = self._value()
-            request = Txn(success=(Put(one, value), Put(other, value)))
-        await client.write(request)
-
-    async def _read(self, client: Client) -> None:
-        await client.read(Range(self.chance.choice(KEYS)) if self.chance.random() < 0.7 else Range(b"q", b"t"))
-
-    async def _local(self, client: Client) -> None:
-        await client.read(Range(self.chance.choice(KEYS), serializable=True))
-
-    async def _past(self, client: Client) -> None:
-        """Of a revision of before; perhaps one that is compacted by now."""
-        revision = self.chance.randint(max(1, self.world.revision - 30), self.world.revision)
-        span = (self.chance.choice(KEYS), b"") if self.chance.random() < 0.5 else (b"q", b"t")
-        await client.read(Range(*span, revision=revision))
 
     async def _fenced(self, client: Client) -> None:
         await client.fenced(self.chance.choice(list(self.world.hosts.values())), self.chance.choice(STRICT))
@@ -182,7 +142,7 @@ class Workload:
             granted = await client.write(LeaseGrant(2 + int(4 * self.chance.random())))
             if isinstance(granted, Ok):
                 lease = granted.result.id
-                await client.write(Put(key, self._value(), lease=lease))
+                await client.write(Put(key, self.asking.value(), lease=lease))
                 for _ in range(int(4 * self.chance.random())):
                     await asyncio.sleep(1.0)
                     await client.write(LeaseKeepAlive(lease), tries=1)

@@ -21,7 +21,9 @@ import recovery.recover
 import vault.reader
 from fencing.holder import Holder
 from fencing.release import Releases
-from metastore.codec import decode_command
+from metastore.codec import decode_command, unpack
+from metastore.put_series import is_series
+from metastore.requests import Put
 from node.swim.roster import Roster
 from node.topology.member import TopologyMember
 from raftgroup.membership import Membership
@@ -221,7 +223,8 @@ class Coverage(Checker):
         if index > self._applied:
             self._applied = index
             for command in commands:
-                self.reached("command", name_of(decode_command(command)[0]))
+                series = is_series(unpack(command))
+                self.reached("command", name_of(Put) if series else name_of(decode_command(command)[0]))
 
     # Recoveries
 

@@ -35,6 +35,7 @@ import raftgroup.snapshot_transfer
 import recovery.catchup
 import recovery.decide
 import recovery.report
+import tests.sim.damage
 import tests.sim.faults
 import vault.errors
 import vault.reading
@@ -144,6 +145,7 @@ def _reads() -> list[str]:
 
 GROUPS = (
     Group("fault", lambda: names_of(tests.sim.faults.Kind), "have a scenario of faults.py draw it"),
+    Group("damage refused", lambda: names_of(tests.sim.damage.Part), "have faults.py draw damage in some scenario"),
     Group("holder state", lambda: names_of(fencing.messages.State), "a start, a pause, a stop in good order"),
     Group("holder change", changes(holder_changes), "pauses, cuts and stops while a node serves or recovers"),
     Group("holder is not activated", lambda: names_of(fencing.holder.Lacks), "cut or pause it while it recovers"),

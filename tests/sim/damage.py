@@ -1,0 +1,115 @@
+"""A record of a disk that is not what was written any more: a bit has flipped, or only its first part was written.
+
+The doubles of journal, store and vault keep values and no bytes. So a record is put into the bytes that the real file
+has for it, by the product's own code, those are damaged, and the product's own code reads them at the next start. What
+it refuses is refused as by the real file; what it lets through is what the node starts with, and the checkers have to
+see it. Pages of LMDB, and what else is around records in a file, are not there: `tests/fuzz` damages files.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+
+from metastore import stored_record
+from metastore.errors import StoreCorrupt
+from metastore.ordered_map import Table as StoreTable
+from raftgroup import journal_format
+from raftgroup.errors import JournalCorrupt
+from raftgroup.ports import Entry
+from tests.sim.disk import Disk
+from vault import seal
+from vault.errors import VaultDamaged
+from vault.tables import Table as VaultTable
+
+
+class Part(enum.Enum):
+    JOURNAL = "journal"
+    STORE = "store"
+    VAULT = "vault"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """`read` raises what the product says of it, else the damaged record takes the place of what was written."""
+
+    part: Part
+    what: str
+    read: Callable[[], None]
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Whether a node says that bytes on its disk are not what was written; perhaps as the cause of what it says."""
+    while error is not None:
+        if isinstance(error, JournalCorrupt | StoreCorrupt | VaultDamaged):
+            return True
+        error = error.__cause__
+    return False
+
+
+def damaged(disk: Disk, part: Part, chance: Random) -> Damage | None:
+    """None where there is nothing yet. The newest records are the likelier ones: those a start reads for sure."""
+    make = {Part.JOURNAL: _in_journal, Part.STORE: _in_store, Part.VAULT: _in_vault}[part]
+    return make(disk, chance)
+
+
+def _spoiled(raw: bytes, chance: Random) -> tuple[bytes, str]:
+    """A torn write: what is behind some place is of a block that was never written."""
+    if chance.random() < 0.4 and any(raw[4:]):
+        place = chance.randrange(len(raw))
+        torn = raw[:place] + bytes(len(raw) - place)
+        if torn != raw:
+            return torn, "torn"
+    bit = chance.randrange(8 * len(raw))
+    flipped = bytearray(raw)
+    flipped[bit // 8] ^= 1 << bit % 8
+    return bytes(flipped), "flipped"
+
+
+def _in_journal(disk: Disk, chance: Random) -> Damage | None:
+    journal = disk.journal
+    entries = list(journal._disk.entries)
+    if not entries:
+        return None
+    place = len(entries) - 1 - int(min(40, len(entries)) * chance.random())
+    index = entries[place].index
+    raw, how = _spoiled(journal_format.entry_value(entries[place]), chance)
+
+    def read() -> None:
+        found: Entry = journal_format.entry_from(index, raw)
+        entries[place] = found
+        journal._disk = replace(journal._disk, entries=entries)
+        journal.crash()
+
+    return Damage(Part.JOURNAL, f"entry {index} {how}", read)
+
+
+def _in_store(disk: Disk, chance: Random) -> Damage | None:
+    rows = [(table, key) for table in StoreTable for key in sorted(disk.stored[table])]
+    if not rows:
+        return None
+    table, key = chance.choice(rows)
+    raw, how = _spoiled(stored_record.seal(table, key, disk.stored[table][key]), chance)
+
+    def read() -> None:
+        value = stored_record.unseal(table, key, raw)
+        disk.stored[table] = {**disk.stored[table], key: value}
+
+    return Damage(Part.STORE, f"{table.name} {key!r} {how}", read)
+
+
+def _in_vault(disk: Disk, chance: Random) -> Damage | None:
+    tables = disk.backend._tables
+    rows = [(table, key) for table in VaultTable for key in sorted(tables[table])]
+    if not rows:
+        return None
+    table, key = chance.choice(rows)
+    raw, how = _spoiled(seal.seal_all(table, [(key, tables[table][key])])[0][1], chance)
+
+    def read() -> None:
+        value = seal.unseal(table, key, raw)
+        disk.backend.commit({table: {key: value}})
+
+    return Damage(Part.VAULT, f"{table.name} {key!r} {how}", read)

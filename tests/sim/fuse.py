@@ -1,0 +1,36 @@
+"""Death of a process between any two callbacks of its loop, so at any place where a task awaits anything (issue 5).
+
+A loop runs what is ready in turns; who is killed from outside is killed between two of them. A fuse counts what is put
+on the loop from now on, and puts the death of its process in that order: what is ahead of it in the turn is done, what
+is behind it never. Nothing of it is left when it has burnt down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.support.simulation import Process
+
+CALLS_MAX = 120
+
+
+def light_fuse(process: Process, calls: int, die: Callable[[], None]) -> None:
+    """Behind so many calls from now. `die` kills the process; a later fuse takes the place of one that burns."""
+    loop: Any = process.loop
+    put = type(loop).call_soon
+    left = calls
+
+    def counted(callback: Any, *arguments: Any, context: Any = None) -> Any:
+        nonlocal left
+        left -= 1
+        if not left:
+            put_out(process)
+            put(loop, die)
+        return put(loop, callback, *arguments, context=context)
+
+    loop.call_soon = counted
+
+
+def put_out(process: Process) -> None:
+    vars(process.loop).pop("call_soon", None)

@@ -1,0 +1,171 @@
+"""A client of the HTTP port, over simulated sockets: the server is the product's, front, aiohttp and all.
+
+It keeps a connection to each node, sends writes with an Idempotency-Key, and the same again to another member where it
+did not hear what came of them (M3). Fenced reads go to any node, followers too. What a node could not have answered, a
+status of 500 or a body that is no JSON, ends the run. Servers of HTTP cost time: `Settings.http` says in which runs
+nodes have one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from metastore.errors import KeyNotFound
+from metastore.requests import Compare, DeleteRange, Put, Range, RequestId, Txn
+from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
+from node.refusals import error_of
+from tests.sim.asking import STRICT, Asking
+from tests.sim.clients import TIMEOUT_S, Client
+from tests.sim.node import HTTP, Host
+from tests.sim.outcomes import EXPECTED, outcome_of
+from tests.sim.seen import Ok, Outcome, Path, Refused, Request, Unknown, Why
+
+END_OF_HEAD = b"\r\n\r\n"
+TRIES = 3
+
+
+class HttpClient:
+    def __init__(self, client: Client, asking: Asking, going: Callable[[], bool], pause_s: float) -> None:
+        self._client, self._asking, self._going, self._pause_s = client, asking, going, pause_s
+        self._world, self._chance = client.world, client.world.chance
+        self._connections: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+
+    async def run(self) -> None:
+        while self._going():
+            await asyncio.sleep(self._pause_s * self._chance.random())
+            if self._chance.random() < 0.35:
+                host = self._chance.choice(list(self._world.hosts.values()))
+                await self._ask(host, Path.FENCED_API, Range(self._chance.choice(STRICT)), None, 1)
+            else:
+                await self._once(self._asking.anything())
+
+    async def _once(self, request: Request) -> None:
+        rid = None
+        if not isinstance(request, Range):
+            self._client.sequence += 1
+            rid = RequestId(self._client.name, self._client.sequence)
+        for attempt in range(1, TRIES + 1):
+            outcome = await self._ask(self._chance.choice(self._world.members), Path.HTTP, request, rid, attempt)
+            if rid is None or isinstance(outcome, Ok) or getattr(outcome, "why", None) is Why.REJECTED:
+                return
+            await asyncio.sleep(0.3 * self._chance.random())
+
+    async def _ask(self, host: Host, path: Path, request: Request, rid: RequestId | None, attempt: int) -> Outcome:
+        world, name = self._world, self._client.name
+        number = world.history.begin(name, host.id, path, request, rid, attempt)
+        outcome: Outcome
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                outcome = Ok(await self._exchange(host, path, request, rid))
+        except ConnectionRefusedError as error:
+            outcome = Refused(Why.UNAVAILABLE, str(error))
+        except (OSError, EOFError, TimeoutError) as error:
+            self._hang_up(host)
+            outcome = Unknown(f"{type(error).__name__}: {error}")
+        except EXPECTED as error:
+            outcome = outcome_of(error)
+        if isinstance(request, Range) and isinstance(outcome, Unknown):
+            outcome = Refused(Why.UNAVAILABLE, outcome.text)
+        world.history.end(number, outcome)
+        kind = type(outcome).__name__ if not isinstance(outcome, Refused) else f"Refused {outcome.why.value}"
+        world.count(f"client http {path.value} {type(request).__name__}: {kind}")
+        world.note(name, f"{number} http {path.value} at {host.id} {type(request).__name__} {kind}")
+        return outcome
+
+    async def _exchange(self, host: Host, path: Path, request: Request, rid: RequestId | None) -> Any:
+        """Raises what the answer stands for."""
+        reader, writer = await self._connected(host)
+        writer.write(fenced_question(request) if path is Path.FENCED_API else question(request, rid))
+        head = (await reader.readuntil(END_OF_HEAD)).decode().split("\r\n")
+        status = int(head[0].split(" ", 2)[1])
+        headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+        body = json.loads(await reader.readexactly(int(headers["content-length"])))
+        if headers.get("connection") == "close":
+            self._hang_up(host)
+        if status == 500:
+            raise AssertionError(f"{host.id} answers {request} with {status}: {body}")
+        if path is Path.FENCED_API and status == 404 and body["code"] == KeyNotFound.code:
+            return RangeResult(0, (), False, 0)
+        if status >= 400:
+            raise error_of(body["code"], body["detail"], body.get("minimal_revision", 0))
+        if path is Path.FENCED_API:
+            return RangeResult(0, (kv_from(body["kv"]),), False, 1)
+        return result_from(request, body)
+
+    async def _connected(self, host: Host) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        known = self._connections.get(host.id)
+        if known is None or known[1].is_closing() or known[0].at_eof():
+            self._hang_up(host)
+            known = self._connections[host.id] = await asyncio.open_connection(host.address, HTTP)
+        return known
+
+    def _hang_up(self, host: Host) -> None:
+        known = self._connections.pop(host.id, None)
+        if known is not None:
+            known[1].close()
+
+
+# Requests and answers, as docs/http-api.md has them
+
+
+def question(request: Request, rid: RequestId | None) -> bytes:
+    name, form = form_of(request)
+    body = json.dumps(form).encode()
+    once = f"Idempotency-Key: {rid.client}/{rid.sequence}\r\n" if rid is not None else ""
+    head = f"POST /v1/{name} HTTP/1.1\r\nHost: sim\r\nContent-Type: application/json\r\n{once}"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def fenced_question(request: Request) -> bytes:
+    assert isinstance(request, Range)
+    return b"GET /v1/fenced/%s HTTP/1.1\r\nHost: sim\r\n\r\n" % request.key
+
+
+def form_of(request: Any) -> tuple[str, dict[str, Any]]:
+    match request:
+        case Put():
+            return "put", {"key": request.key.decode(), "value": request.value.decode(), "prev_kv": request.prev_kv}
+        case DeleteRange():
+            return "delete", {**_where(request), "prev_kv": request.prev_kv}
+        case Range():
+            return "range", {**_where(request), "revision": request.revision, "serializable": request.serializable}
+        case Txn():
+            return "txn", {
+                "compare": [_compare(each) for each in request.compare],
+                "then": [dict([form_of(each)]) for each in request.success],
+                "else": [dict([form_of(each)]) for each in request.failure],
+            }
+    raise TypeError(f"nobody asks for {request} over HTTP")
+
+
+def _where(request: DeleteRange | Range) -> dict[str, str]:
+    end = {"range_end": request.range_end.decode()} if request.range_end else {}
+    return {"key": request.key.decode(), **end}
+
+
+def _compare(compare: Compare) -> dict[str, Any]:
+    return {"key": compare.key.decode(), "target": compare.target.name.lower(), "operand": compare.operand}
+
+
+def kv_from(shape: dict[str, Any]) -> KeyValue:
+    made, changed = shape["create_revision"], shape["mod_revision"]
+    lease = int(shape.get("lease", 0))
+    return KeyValue(shape["key"].encode(), shape["value"].encode(), made, changed, shape["version"], lease)
+
+
+def result_from(request: Any, body: dict[str, Any]) -> Any:
+    match request:
+        case Put():
+            before = body.get("prev_kv")
+            return PutResult(body["revision"], kv_from(before) if before else None)
+        case DeleteRange():
+            return DeleteRangeResult(body["revision"], body["deleted"], tuple(map(kv_from, body.get("prev_kvs", ()))))
+        case Range():
+            return RangeResult(body["revision"], tuple(map(kv_from, body["kvs"])), body["more"], body["count"])
+    branch = request.success if body["succeeded"] else request.failure
+    parts = zip(branch, body["results"], strict=True)
+    results = tuple(result_from(part, *shape.values()) for part, shape in parts)
+    return TxnResult(body["revision"], body["succeeded"], results)

@@ -1,0 +1,48 @@
+"""Clocks that drift by more than the product allows: leases may break, and are seen to; nothing else may (F3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from metastore.requests import Put, Range
+from metastore.results import PutResult, RangeResult
+from tests.sim.checkers import linearizable
+from tests.sim.checkers.beyond_the_bound import EXCUSED, writes_of
+from tests.sim.faults import SCENARIOS
+from tests.sim.history import History
+from tests.sim.run import settings_of
+from tests.sim.seen import Ok, Path
+from tests.sim.world import Settings, Violation, World
+
+
+def stale() -> History:
+    """A read behind a write, which does not show it."""
+    history = History()
+    put = history.begin("c1", "n1", Path.MEMBER, Put(b"s/a", b"1"))
+    history.end(put, Ok(PutResult(2, None)))
+    read = history.begin("c2", "n2", Path.FENCED_API, Range(b"s/a"))
+    history.end(read, Ok(RangeResult(0, (), False, 0)))
+    return history
+
+
+def test_reads_may_be_old_and_writes_are_judged_without_them() -> None:
+    assert linearizable.check(stale())
+    assert not linearizable.check(writes_of(stale()))
+    assert [operation.number for operation in writes_of(stale()).operations()] == [1]
+
+
+def test_only_what_leases_promise_is_excused_and_counted() -> None:
+    world = World(1, Settings())
+    world.excused = EXCUSED
+    world.fail("lease safety", "a page is up")
+    assert world.coverage == {"beyond the bound: lease safety": 1}
+    assert not world.violations
+    with pytest.raises(Violation):
+        world.fail("durable", "a write is lost")
+    world.close()
+
+
+def test_only_one_scenario_has_clocks_that_are_that_wrong() -> None:
+    """Within the bound (1 %) everything is promised, and no checker is excused."""
+    for name, scenario in SCENARIOS.items():
+        assert (settings_of(3, scenario).drift > 0.01) == (name == "drift")

@@ -1,0 +1,75 @@
+"""A fuse ends a process in the middle of a turn, between two callbacks (issue 5, "crash at any await point")."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from raftgroup.journal import MemoryJournal
+from raftgroup.ports import Entry
+from tests.sim.fuse import light_fuse, put_out
+from tests.sim.schedule import FastLoop, FastSimulation
+from tests.support.simulation import Process
+
+
+def counting(simulation: FastSimulation, seen: list[int], tasks: int) -> Process:
+    """A process of so many tasks, each of which awaits at every step."""
+    process = simulation.process("p", loop=FastLoop)
+
+    async def steps(first: int) -> None:
+        for number in range(5):
+            seen.append(first + number)
+            await asyncio.sleep(0)
+
+    for task in range(tasks):
+        process.start(steps(10 * task))
+    return process
+
+
+@pytest.mark.parametrize("calls", range(1, 13))
+def test_what_is_ahead_of_it_in_a_turn_is_done_and_nothing_behind(calls: int) -> None:
+    simulation, seen, whole = FastSimulation(1), list[int](), list[int]()
+    counting(simulation, whole, 3)
+    simulation.run_for(1.0)
+    process = counting(simulation, seen, 3)
+    light_fuse(process, calls, process.kill)
+    simulation.run_for(1.0)
+    assert process.dead
+    assert seen == whole[: len(seen)]
+    assert len(seen) == 3 + calls - 1
+    simulation.close()
+
+
+def test_a_fuse_that_is_put_out_does_nothing() -> None:
+    simulation, seen = FastSimulation(1), list[int]()
+    process = counting(simulation, seen, 2)
+    light_fuse(process, 3, process.kill)
+    put_out(process)
+    simulation.run_for(1.0)
+    assert not process.dead
+    assert len(seen) == 10
+    simulation.close()
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_what_is_synced_when_a_process_dies_is_there_or_not(lands: bool) -> None:
+    simulation = FastSimulation(1)
+    process = simulation.process("p", loop=FastLoop)
+    journal = MemoryJournal(lambda: asyncio.sleep(1.0))
+
+    async def write() -> None:
+        journal.append(Entry(b"one", 1, 1))
+        await journal.sync()
+
+    process.start(write())
+    simulation.run_for(0.5)
+    assert journal.is_syncing
+    process.kill()
+    end: Callable[[], None] = journal.land if lands else lambda: None
+    end()
+    journal.crash()
+    assert journal.last.index == int(lands)
+    assert not journal.is_syncing
+    simulation.close()
