@@ -110,7 +110,8 @@ class Disk:
     def put_vault_aside(self) -> None:
         """Its owner finds the vault damaged, and gives the node none."""
         self._new_vault()
-        self.damage = None
+        if self.damage is not None and self.damage.part.value == "vault":
+            self.damage = None
         self.vaults += 1
         self._named()
 

@@ -28,7 +28,9 @@ WAYS = (
 
 
 def make_foreign(host: Host, amount: float) -> bool:
-    """The node does not run. False: it has no vault yet that could be another one's."""
+    """The node does not run. False: it has no vault yet that could be another one's, or one that is so already."""
+    if host.foreign is not None:
+        return False
     disk = host.disk
     before = disk.backend
     lineage = unpack_lineage(before.get(Table.META, LINEAGE))
