@@ -87,6 +87,7 @@ class Cataloguer:
         """Perhaps before it is released, perhaps when it has ended long since."""
         await self._do(kind, given, id_, 0.0)
         host = self._world.chance.choice(self._world.members)
+        await asyncio.sleep(0.05 * self._world.chance.random())
         await self._client.call(host, Path.MEMBER, Call(LOOK, (id_,)), lambda node: self._look(node, id_))
         await asyncio.sleep(0.5 * self._world.chance.random() ** 3)
         host = self._world.chance.choice(self._world.members)

@@ -17,15 +17,18 @@ import fencing.messages
 import node.swim.record
 import node.topology.life
 import raftgroup.role
-import recovery.decide
 import tests.sim.faults
+from recovery.decide import RefusalReason
 from tests.sim.__main__ import Report, parsed
 from tests.sim.coverage import groups
 from tests.sim.coverage.exempt import EXEMPT, SELDOM
 from tests.sim.coverage.groups import GROUPS, Group, expected
 from tests.sim.coverage.naming import name_of, names_of
 from tests.sim.coverage.table import ENOUGH, shown, table_of, verdict
+from tests.sim.faults import Fault, Kind
+from tests.sim.foreign import WAYS
 from tests.sim.run import Outcome, run_seed
+from tests.sim.world import Settings
 
 
 class Why(enum.Enum):
@@ -90,7 +93,7 @@ def test_a_table_of_changes_knows_every_state(table: groups.Table, states: type[
 
 def test_refusals_of_a_recovery_are_rows_each() -> None:
     rows = expected()
-    for reason in recovery.decide.RefusalReason:
+    for reason in RefusalReason:
         assert f"recovery decision: refuse {reason.value}" in rows
 
 
@@ -211,3 +214,23 @@ def test_a_real_run_reaches_only_what_is_known() -> None:
     assert not table.wrong
     assert sum(map(bool, table.reached.values())) > 100
     assert "coverage: " in shown(table)
+
+
+def test_a_vault_that_is_not_the_nodes_own_is_refused_for_what_it_is() -> None:
+    """R7, R8, M6, on members and on a follower, which is turned away at the door already with another cluster's."""
+    kinds = enumerate([*WAYS, RefusalReason.FOREIGN_CLUSTER])
+    plan = tuple(
+        Fault(
+            1.0 + 2.6 * number, Kind.FOREIGN_VAULT, ("n2", "f1", "n3", "f1")[number % 4], "n1", 0.1, amount_of(reason)
+        )
+        for number, reason in kinds
+    )
+    outcome = run_seed(3, "calm", plan, Settings())
+    assert not outcome.violation, outcome.violation
+    refused = {reason for reason in RefusalReason if outcome.coverage.get(f"recovery decision: refuse {reason.value}")}
+    assert refused == {*WAYS}, outcome.coverage
+    assert outcome.coverage["life: rejected"] == 1
+
+
+def amount_of(reason: RefusalReason) -> float:
+    return (WAYS.index(reason) + 0.5) / len(WAYS)

@@ -76,6 +76,10 @@ class Network:
     def passes(self, sender: str, receiver: str) -> bool:
         return (sender, receiver) not in self.blocked
 
+    def way(self, sender: str, receiver: str) -> float:
+        """How long one message takes, in seconds."""
+        return self.delay()
+
     def delay(self) -> float:
         shortest, longest = self.weather.delay_s
         return shortest + (longest - shortest) * self.simulation.random.random()
@@ -139,7 +143,7 @@ class SimPeers:
 
     def _carry(self, connection: Connection, member: str, kind: int, packed: bytes, *, late: bool = False) -> None:
         network = self.network
-        arrival = network.simulation.now + network.delay()
+        arrival = network.simulation.now + network.way(self.member, member)
         late = late or (network.weather.reorder > 0 and self._lot() < network.weather.reorder)
         if late:
             arrival += 0.3 * self._lot() ** 2
