@@ -44,6 +44,9 @@ class Kind(enum.Enum):
     FULL_DISK = "full-disk"
     WIPE = "wipe"
     """The disk is lost; the node enters the cluster anew after `for_s`."""
+    WIPE_AND_MORE = "wipe-and-more"
+    """As a wipe; and in the middle of the snapshot that the node gets then it dies, or is cut off from a leader that
+    hands over."""
     TORN_VAULT = "torn-vault"
     """Power is lost and the vault found damaged: it is put aside."""
     FOREIGN_VAULT = "foreign-vault"
@@ -78,7 +81,7 @@ LONGEST_S = {
     Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.CRASH_IN_START: 4.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0,
     Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0,
     Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0,
-    Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0, Kind.DAMAGE: 2.0,
+    Kind.WIPE_AND_MORE: 1.0, Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0, Kind.DAMAGE: 2.0,
     Kind.CRASH_IN_TURN: 2.0,
 }  # fmt: skip
 MANY = (
@@ -100,7 +103,7 @@ CLOCKS = (
 )  # fmt: skip
 STRANGE = (
     Kind.FOREIGN_VAULT, Kind.FOREIGN_VAULT, Kind.CRASH_IN_START, Kind.CRASH_IN_START, Kind.COMPACT, Kind.ISOLATE,
-    Kind.PAUSE, Kind.TRANSFER,
+    Kind.PAUSE, Kind.TRANSFER, Kind.WIPE_AND_MORE, Kind.WIPE_AND_MORE,
 )  # fmt: skip
 MEMBERS = (Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE)
 
@@ -145,7 +148,7 @@ def plan_of(seed: int, scenario: Scenario, members: tuple[str, ...], nodes: tupl
 
 def _fault(chance: Random, at: float, kind: Kind, members: tuple[str, ...], nodes: tuple[str, ...]) -> Fault:
     lot = chance.random()
-    among = members if kind in (Kind.WIPE, Kind.REMOVE, Kind.TRANSFER) else nodes
+    among = members if kind in (Kind.WIPE, Kind.WIPE_AND_MORE, Kind.REMOVE, Kind.TRANSFER) else nodes
     target = "leader" if lot < 0.35 else chance.choice(among)
     if kind is Kind.POWER and lot > 0.85:
         target = "all"

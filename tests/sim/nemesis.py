@@ -18,6 +18,7 @@ from tests.sim.disk import FSYNC_S
 from tests.sim.faults import Fault, Kind, Plan
 from tests.sim.fuse import CALLS_MAX, light_fuse, put_out
 from tests.sim.node import Host
+from tests.sim.snapshot_trouble import PIECES_MAX, at_a_piece
 from tests.sim.world import World
 from tests.support.raft_network import Weather
 
@@ -43,7 +44,7 @@ class Nemesis:
             Kind.SLOW_DISK: self._slow_disk, Kind.FULL_DISK: self._full_disk, Kind.WIPE: self._wipe,
             Kind.TORN_VAULT: self._torn_vault, Kind.TRANSFER: self._transfer, Kind.REMOVE: self._remove,
             Kind.COMPACT: self._compact, Kind.FOREIGN_VAULT: self._foreign_vault, Kind.DAMAGE: self._damage,
-            Kind.CRASH_IN_START: self._crash_in_start,
+            Kind.CRASH_IN_START: self._crash_in_start, Kind.WIPE_AND_MORE: self._wipe_and_more,
         }  # fmt: skip
 
     def start(self) -> None:
@@ -257,6 +258,25 @@ class Nemesis:
         if host.follows or (not self._removed and self._is_whole()):
             host.wipe()
             self._later(fault.for_s, lambda: self._start(host))
+
+    def _wipe_and_more(self, fault: Fault, host: Host) -> None:
+        disks = host.disks
+        self._wipe(fault, host)
+        if host.follows or host.disks == disks:
+            return
+
+        def trouble(sender: str) -> None:
+            if not self.going:
+                return
+            self.world.count(f"snapshot trouble: {'receiver' if fault.amount < 0.5 else 'sender'}")
+            if fault.amount < 0.5:
+                host.kill()
+                self._later(fault.for_s, lambda: self._start(host))
+            else:
+                self._block([(sender, host.id), (host.id, sender)], 3.0)
+                self._transfer_from(self.world.hosts[sender], None)
+
+        at_a_piece(self.world, host.id, 1 + int(fault.amount * 2 * PIECES_MAX) % PIECES_MAX, trouble)
 
     def _is_whole(self) -> bool:
         """Whether every member is a voter with the disk that it has now, as the leader sees it."""

@@ -35,6 +35,7 @@ EXEMPT: dict[str, str] = {
 
 IN_FLIGHT = "under way while its reader begins anew, on a connection that keeps the order; tests/fencing explores it"
 NOT_TOLD = "who is removed hears no more of the log: only a later start finds it there, for a moment"
+TWO_LEADERS = "takes two leaders in turn over one transfer, and what the first has sent late; tests/raftgroup"
 
 SELDOM: dict[str, str] = {
     "holder is offered a grant: kept": IN_FLIGHT,
@@ -45,6 +46,12 @@ SELDOM: dict[str, str] = {
     "holder is sent a stage: gap": IN_FLIGHT,
     "holder is sent a stage: had": IN_FLIGHT,
     "leader hears hello: old-incarnation": IN_FLIGHT,
+    "append is answered: drop": "an answer of a term that is over, to one who leads again meanwhile; tests/raftgroup",
+    "snapshot is sent: not-needed": TWO_LEADERS,
+    "snapshot is refused: not-ahead": TWO_LEADERS,
+    "snapshot is refused: old-term": TWO_LEADERS,
+    "snapshot is refused: busy": TWO_LEADERS,
+    "snapshot is refused: unknown": TWO_LEADERS,
     "raft role: removed": NOT_TOLD,
     "raft role change: learner -> removed": NOT_TOLD,
     "raft role change: follower -> removed": NOT_TOLD,

@@ -1,0 +1,31 @@
+"""Trouble in the middle of a snapshot of the Raft group: who receives it dies, or who sends it is cut off from it.
+
+A transfer takes milliseconds, so nothing that comes at a time of its own meets it: the trap waits for a piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from raftgroup.messages import Kind
+from raftgroup.snapshot_transfer import Message
+from tests.sim.world import World
+
+PIECES_MAX = 6
+
+
+def at_a_piece(world: World, receiver: str, number: int, act: Callable[[str], None]) -> None:
+    """Call `act` with the sender when so many pieces have left for the receiver, once."""
+    network, before = world.network, world.network.overhear
+    left = number
+
+    def overhear(sender: str, to: str, kind: int, body: Any) -> None:
+        nonlocal left
+        before(sender, to, kind, body)
+        if kind == Kind.SNAPSHOT and to == receiver and body[0] == Message.CHUNK and left:
+            left -= 1
+            if not left:
+                world.simulation.after(0.0, lambda: act(sender))
+
+    network.overhear = overhear
