@@ -19,6 +19,8 @@ from tests.support.catalog_world import CASES, Operation
 
 COLUMNS = [{"name": "machine", "type": "string", "category": "tag"}, {"name": "heat", "type": "double"}]
 WAIT_S = 4.0
+LOOKS = 3
+"""At one that is just being released, as often as not: that takes milliseconds."""
 CANCEL, LOOK = "cancel", "look"
 
 
@@ -86,9 +88,10 @@ class Cataloguer:
     async def _begin_and_cancel(self, kind: str, given: dict[str, Any], id_: str) -> None:
         """Perhaps before it is released, perhaps when it has ended long since."""
         await self._do(kind, given, id_, 0.0)
-        host = self._world.chance.choice(self._world.members)
-        await asyncio.sleep(0.05 * self._world.chance.random())
-        await self._client.call(host, Path.MEMBER, Call(LOOK, (id_,)), lambda node: self._look(node, id_))
+        for _ in range(LOOKS):
+            host = self._world.leader() or self._world.chance.choice(self._world.members)
+            await asyncio.sleep(0.01 * self._world.chance.random())
+            await self._client.call(host, Path.MEMBER, Call(LOOK, (id_,)), lambda node: self._look(node, id_))
         await asyncio.sleep(0.5 * self._world.chance.random() ** 3)
         host = self._world.chance.choice(self._world.members)
         await self._client.call(host, Path.MEMBER, Call(CANCEL, (id_,)), lambda node: self._cancel(node, id_))

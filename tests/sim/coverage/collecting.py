@@ -143,7 +143,7 @@ class Coverage(Checker):
 
     def _watch_fences(self, patch: pytest.MonkeyPatch) -> None:
         activate, finish = Holder.activate, Releases._finish
-        judge, overall = fencing.release.judge, fencing.release.overall
+        judge, verdict = fencing.release.judge, Releases.verdict
 
         def activated(holder: Holder, now: float, lv: int) -> Any:
             lacks = activate(holder, now, lv)
@@ -161,14 +161,15 @@ class Coverage(Checker):
             return one
 
         def decided(*arguments: Any) -> Any:
-            verdict = overall(*arguments)
-            self.reached("verdict on a revision", name_of(verdict.outcome))
-            return verdict
+            found = verdict(*arguments)
+            if found is not None:
+                self.reached("verdict on a revision", name_of(found.outcome))
+            return found
 
         patch.setattr(Holder, "activate", activated)
         patch.setattr(Releases, "_finish", finished)
         patch.setattr(fencing.release, "judge", judged)
-        patch.setattr(fencing.release, "overall", decided)
+        patch.setattr(Releases, "verdict", decided)
 
     def _read(self, read_one: Callable[..., Any]) -> Callable[..., Any]:
         def read(reading: Any, key: bytes, *rest: Any) -> Any:
