@@ -11,7 +11,6 @@ from typing import Any
 
 from metastore.requests import Range, RequestId
 from metastore.results import KeyValue, RangeResult
-from tests.sim.coverage.naming import name_of
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
 from tests.sim.seen import Call, Ok, Operation, Outcome, Path, Refused, Request, Unknown, Why
@@ -61,10 +60,6 @@ class Client:
             outcome = Refused(Why.UNAVAILABLE, outcome.text)
         world.history.end(number, outcome)
         kind = type(outcome).__name__ if not isinstance(outcome, Refused) else f"Refused {outcome.why.value}"
-        world.count(f"request: {name_of(type(request))} {name_of(type(outcome))}")
-        world.count(f"way of a request: {name_of(path)}")
-        if isinstance(outcome, Refused):
-            world.count(f"refusal: {name_of(outcome.why)}")
         revision = getattr(outcome.result, "revision", "-") if isinstance(outcome, Ok) else "-"
         world.note(self.name, f"{number} {path.value} at {host.id} {type(request).__name__} {kind} {revision}")
         return outcome

@@ -54,7 +54,6 @@ class Watcher:
         if ending is Ending.COMPACTED:
             self._from, self._before = minimal, 0
         history.watch_ended(number, ending, minimal)
-        self._world.count(f"watch ends: {ending.value}")
 
     async def _open(self, host: Host, node: Any, request: WatchRequest, told: asyncio.Queue[Any]) -> int:
         """In the node's process: from now on it sends by itself, in order."""

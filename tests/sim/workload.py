@@ -121,7 +121,6 @@ class Workload:
     async def _read_beside(self, host: Host, reader: VaultReader) -> None:
         history, key = self.world.history, self.chance.choice(STRICT)
         number = history.begin(f"reader at {host.id}", host.id, Path.VAULT_READER, Range(key))
-        self.world.count(f"way of a request: {Path.VAULT_READER.value}")
         try:
             item = await reader.get_item_async(key)
         except EXPECTED as error:

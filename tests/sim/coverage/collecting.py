@@ -33,6 +33,7 @@ from recovery.report import RecoveryReport
 from tests.sim.coverage import groups
 from tests.sim.coverage.naming import name_of
 from tests.sim.node import Host
+from tests.sim.seen import Refused, Unknown, WatchEnded
 from tests.sim.world import Checker, World
 from vault.errors import ReadRefused
 from vault.reading import Origin
@@ -226,6 +227,22 @@ class Coverage(Checker):
             for command in commands:
                 series = is_series(unpack(command))
                 self.reached("command", name_of(Put) if series else name_of(decode_command(command)[0]))
+
+    # Clients
+
+    def ended(self) -> None:
+        """Whichever way they have gone: the history has them all."""
+        for operation in self.world.history.operations():
+            kind, outcome = type(operation.request), operation.outcome
+            if outcome is None or (operation.is_read and isinstance(outcome, Unknown)):
+                continue
+            self.reached("request", f"{name_of(kind)} {name_of(type(outcome))}")
+            self.reached("way of a request", name_of(operation.path))
+            if isinstance(outcome, Refused):
+                self.reached("refusal", name_of(outcome.why))
+        for events in self.world.history.watches().values():
+            if isinstance(events[-1], WatchEnded):
+                self.reached("watch ends", name_of(events[-1].ending))
 
     # Recoveries
 
