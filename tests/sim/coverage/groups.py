@@ -201,7 +201,6 @@ GROUPS = (
         "refusal", lambda: names_of(seen.Why), "have clients ask at nodes that are cut off, and what is not possible"
     ),
     Group("way of a request", lambda: names_of(seen.Path), "have a client go it"),
-    Group("damage refused", lambda: names_of(tests.sim.damage.Part), "have disks damaged, and their nodes look at it"),
     Group("watch ends", lambda: names_of(seen.Ending), "compaction and crashes while a client watches"),
 )
 
