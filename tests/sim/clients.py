@@ -33,6 +33,7 @@ class Client:
         loop: Any = process.loop
         loop.network, loop.process, loop.name = world.network, process, name
         self.process = process
+        world.callers.append(name)
 
     async def ask(
         self,

@@ -29,6 +29,7 @@ class Kind(enum.Enum):
     STOP = "stop"
     """In good order; started again after `for_s`."""
     ISOLATE = "isolate"
+    """From all other nodes, and where `amount` is high from clients too."""
     ONE_WAY = "one-way"
     """What the target sends to `other` is lost."""
     CUT = "cut"

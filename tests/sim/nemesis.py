@@ -23,6 +23,8 @@ from tests.sim.world import World
 from tests.support.raft_network import Weather
 
 REFUSALS = (ComponentFailed, RecoveryRefused, NodeRefused)
+DEAF_FROM = 0.6
+"""An isolation of more than that cuts a node off from clients as well."""
 RESTART_S = 0.5
 """How soon a node that stopped itself is started again by whoever looks after it."""
 
@@ -166,6 +168,8 @@ class Nemesis:
 
     def _isolate(self, fault: Fault, host: Host) -> None:
         others = [other for other in self.world.hosts if other != host.id]
+        if fault.amount > DEAF_FROM:
+            others += self.world.callers
         self._block([pair for other in others for pair in ((host.id, other), (other, host.id))], fault.for_s)
 
     def _one_way(self, fault: Fault, host: Host) -> None:

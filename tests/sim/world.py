@@ -121,6 +121,8 @@ class World:
         self.revision = 1
         """The latest that any node has applied."""
         self.on_ended: Callable[[Host], None] = lambda host: None
+        self.callers: list[str] = []
+        """Clients, by their names in the network."""
         self.excused: frozenset[str] = frozenset()
         """Checkers whose breaches are counted only: what is not promised in this run."""
         self.tolerated: Callable[[Host, BaseException], bool] = lambda host, error: False
