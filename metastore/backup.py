@@ -222,8 +222,7 @@ class BackupParser:
         return BackupHeader(**known)
 
     def _read_end(self, payload: bytes) -> BackupEnd:
-        expected = [self._pieces, self._at, self._hash.digest()]
-        if self._unpack(payload) != expected:
+        if payload != msgpack.packb([self._pieces, self._at, self._hash.digest()]):
             raise self._invalid("is not what was written (totals or hash)")
         return BackupEnd(self._pieces, self._at + _FRAME.size + len(payload), self._hash.digest())
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from random import Random
+from typing import Any
 
 import msgpack
 import pytest
@@ -175,6 +176,16 @@ def test_a_header_that_makes_no_sense_is_refused(change: dict[str, object]) -> N
 def test_frames_of_nonsense_are_refused(kind: int, payload: bytes) -> None:
     with pytest.raises(BackupInvalid):
         checked(MAGIC + frame(kind, payload))
+
+
+@pytest.mark.parametrize("wrong", [float, lambda pieces: pieces + 1, lambda pieces: True])
+def test_totals_that_are_not_those_that_were_written_are_refused(wrong: Any) -> None:
+    """4.0 was taken for 4 (docs/bugs-found.md)."""
+    parts = backup_of(filled()[1])[1]
+    pieces, size, digest = msgpack.unpackb(parts[-1][9:])
+    end = msgpack.packb([wrong(pieces), size, digest])
+    with pytest.raises(BackupInvalid, match="totals or hash"):
+        checked(b"".join(parts[:-1]) + frame(END, end))
 
 
 def test_a_backup_that_the_node_broke_off_says_why() -> None:
