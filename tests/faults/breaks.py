@@ -19,12 +19,13 @@ from tests.faults import kernel
 from tests.faults.ground import SETTLED_S, Ground, GroundCluster
 from tests.faults.network import CLIENT
 from tests.faults.rules import ANY, Rule, partition
-from tests.support.fencing_cluster import now
+from tests.support.fencing_cluster import make_strict, now
 from tests.support.load import Load, check_record
 from tests.support.processes import NodeProcess, until
 
 PAUSE_S_MAX = 5.0
 STEP_S_MAX = 2.0
+BESIDE_PAUSE_S = 0.05
 ROOM_BYTES = 24 << 20
 VALUE_BYTES = 64 << 10
 REFUSED, FAILED = 2, 1
@@ -148,28 +149,35 @@ async def disk_full(ground: Ground) -> None:
         victim.before_exec = limited(victim.before_exec)
     cluster.start()
     await cluster.ready()
+    await make_strict(cluster.members[1])
     async with Client(cluster.endpoints, timeout_s=20) as client, Load(cluster.endpoints, "full", timeout_s=20) as load:
-        await client.transfer(ground.chance.choice(cluster.members).id)
-        for number in range(10 * ROOM_BYTES // VALUE_BYTES):
-            if not victim.running:
-                break
-            with suppress(OutcomeUnknown, Unavailable):
-                await client.put(f"filling/{number}", os.urandom(VALUE_BYTES))
-        code = await victim.ended()
-        last = victim.log().strip().splitlines()[-1]
-        ground.note(f"{victim.id} ended with {code}: {last}")
-        ground.seen["last_words"] = last
-        assert code == FAILED, f"{victim.id} ended with {code}: {victim.log()[-1500:]}"
-        assert last.startswith("palisade node: "), last
-        assert "make room on the disk" in last, last
-        assert "MiB are free on the disk of" in last, last
-        await load.writes(50)
-        if ground.network.disks:
-            kernel.mount_memory(victim.data_dir, 16 * ROOM_BYTES, again=True)
-        else:
-            victim.before_exec = ground.network.enter(victim.id)
-        await whole_again(ground, cluster, load)
+        async with ground.mixed(cluster.members, pause_s=BESIDE_PAUSE_S):
+            await client.transfer(ground.chance.choice(cluster.members).id)
+            await runs_full(ground, client, victim)
+            await load.writes(50)
+            if ground.network.disks:
+                kernel.mount_memory(victim.data_dir, 16 * ROOM_BYTES, again=True)
+            else:
+                victim.before_exec = ground.network.enter(victim.id)
+            await whole_again(ground, cluster, load)
         await nothing_is_lost(ground, cluster, load)
+
+
+async def runs_full(ground: Ground, client: Client, victim: NodeProcess) -> None:
+    """It stops, and its last line says why and what to do."""
+    for number in range(10 * ROOM_BYTES // VALUE_BYTES):
+        if not victim.running:
+            break
+        with suppress(OutcomeUnknown, Unavailable):
+            await client.put(f"filling/{number}", os.urandom(VALUE_BYTES))
+    code = await victim.ended()
+    last = victim.log().strip().splitlines()[-1]
+    ground.note(f"{victim.id} ended with {code}: {last}")
+    ground.seen["last_words"] = last
+    assert code == FAILED, f"{victim.id} ended with {code}: {victim.log()[-1500:]}"
+    assert last.startswith("palisade node: "), last
+    assert "make room on the disk" in last, last
+    assert "MiB are free on the disk of" in last, last
 
 
 def limited(before: Callable[[], None] | None) -> Callable[[], None]:
@@ -191,15 +199,17 @@ async def damage(ground: Ground) -> None:
     cluster = await ground.serving()
     found: dict[str, int] = {}
     for number in range(ground.times):
-        async with Load(cluster.endpoints, f"damage{number}", workers=2, timeout_s=20) as load:
-            await load.writes(200)
-            victim, part = ground.chance.choice(cluster.members), FILES[number % len(FILES)]
-            assert await victim.stop() == 0
-            bits = flip_bits(ground, victim.data_dir / part)
-            became = await comes_back(ground, cluster, victim)
-            ground.note(f"{bits} bits of {part} of {victim.id} flipped: {became}")
+        name = f"damage{number}"
+        async with Load(cluster.endpoints, name, workers=2, timeout_s=20) as load:
+            async with ground.mixed(cluster.members, name, BESIDE_PAUSE_S):
+                await load.writes(200)
+                victim, part = ground.chance.choice(cluster.members), FILES[number % len(FILES)]
+                assert await victim.stop() == 0
+                bits = flip_bits(ground, victim.data_dir / part)
+                became = await comes_back(ground, cluster, victim)
+                ground.note(f"{bits} bits of {part} of {victim.id} flipped: {became}")
+                await whole_again(ground, cluster, load)
             found[f"{part}: {became}"] = found.get(f"{part}: {became}", 0) + 1
-            await whole_again(ground, cluster, load)
             await nothing_is_lost(ground, cluster, load)
     ground.seen["outcomes"] = found
 

@@ -56,7 +56,11 @@ async def requests_lost(ground: Ground) -> None:
     """What a holder sends to the leader is lost; what the leader stages and releases arrives."""
     cluster = await ground.serving()
     leader, (victim, other) = await cluster.leader(), await cluster.followers()
-    async with ground.history(cluster, lambda: other) as history, Pulse(lambda: other) as pulse:
+    async with (
+        ground.mixed(cluster.nodes),
+        ground.history(cluster, lambda: other) as history,
+        Pulse(lambda: other) as pulse,
+    ):
         cut = ground.become(Rule(victim.id, leader.id, carrying=True, loss=1.0))
         ground.seen["went_on_after_s"] = await pulse.goes_on_after(cut, STALL_S)
         await ground.fenced(history, victim, cut)
@@ -91,7 +95,11 @@ async def leader_in_minority(ground: Ground) -> None:
     leader, others = await cluster.leader(), await cluster.followers()
     here, follower = others[0], cluster.followers_[0]
     writer = [here]
-    async with ground.history(cluster, lambda: writer[0]) as history, Pulse(lambda: here) as pulse:
+    async with (
+        ground.mixed(cluster.nodes[:3]),
+        ground.history(cluster, lambda: writer[0]) as history,
+        Pulse(lambda: here) as pulse,
+    ):
         majority = [node.id for node in others]
         cut = ground.become(*partition([leader.id, follower.id], [*majority, CLIENT]))
         ground.seen["went_on_after_s"] = await pulse.goes_on_after(cut, ELECTION_S + STALL_S)
