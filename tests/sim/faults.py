@@ -28,6 +28,10 @@ class Kind(enum.Enum):
     """SIGSTOP."""
     STOP = "stop"
     """In good order; started again after `for_s`."""
+    STOP_SUSPECTED = "stop-suspected"
+    """In good order, when it has heard nobody for so long that the others suspect it."""
+    DROPPED_IN_RECOVERY = "dropped-in-recovery"
+    """Started again, and cut off while it recovers until the cluster has dropped it."""
     ISOLATE = "isolate"
     """From all other nodes, and where `amount` is high from clients too."""
     ONE_WAY = "one-way"
@@ -83,7 +87,7 @@ LONGEST_S = {
     Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0,
     Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0,
     Kind.WIPE_AND_MORE: 1.0, Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0, Kind.DAMAGE: 2.0,
-    Kind.CRASH_IN_TURN: 2.0,
+    Kind.CRASH_IN_TURN: 2.0, Kind.STOP_SUSPECTED: 2.0, Kind.DROPPED_IN_RECOVERY: 1.0,
 }  # fmt: skip
 MANY = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP,
@@ -104,7 +108,7 @@ CLOCKS = (
 )  # fmt: skip
 STRANGE = (
     Kind.FOREIGN_VAULT, Kind.FOREIGN_VAULT, Kind.CRASH_IN_START, Kind.CRASH_IN_START, Kind.COMPACT, Kind.ISOLATE,
-    Kind.PAUSE, Kind.TRANSFER, Kind.WIPE_AND_MORE, Kind.WIPE_AND_MORE,
+    Kind.PAUSE, Kind.TRANSFER, Kind.WIPE_AND_MORE, Kind.WIPE_AND_MORE, Kind.STOP_SUSPECTED, Kind.DROPPED_IN_RECOVERY,
 )  # fmt: skip
 MEMBERS = (Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE)
 

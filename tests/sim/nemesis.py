@@ -17,6 +17,7 @@ from tests.sim.damage import Part, damaged, is_damage
 from tests.sim.disk import FSYNC_S
 from tests.sim.faults import Fault, Kind, Plan
 from tests.sim.fuse import CALLS_MAX, light_fuse, put_out
+from tests.sim.guided import dropped_in_recovery, stops_unheard
 from tests.sim.node import Host
 from tests.sim.snapshot_trouble import PIECES_MAX, at_a_piece
 from tests.sim.world import World
@@ -47,6 +48,8 @@ class Nemesis:
             Kind.TORN_VAULT: self._torn_vault, Kind.TRANSFER: self._transfer, Kind.REMOVE: self._remove,
             Kind.COMPACT: self._compact, Kind.FOREIGN_VAULT: self._foreign_vault, Kind.DAMAGE: self._damage,
             Kind.CRASH_IN_START: self._crash_in_start, Kind.WIPE_AND_MORE: self._wipe_and_more,
+            Kind.STOP_SUSPECTED: lambda fault, host: stops_unheard(self, host, lambda: self._stop(fault, host)),
+            Kind.DROPPED_IN_RECOVERY: lambda fault, host: dropped_in_recovery(self, host, fault.for_s),
         }  # fmt: skip
 
     def start(self) -> None:
@@ -64,7 +67,7 @@ class Nemesis:
                 put_out(host.process)
                 host.process.resume()
             else:
-                self._start(host)
+                self.start_at(host)
 
     def _begin(self, fault: Fault) -> None:
         if not self.going:
@@ -80,12 +83,12 @@ class Nemesis:
         hosts = self.world.hosts
         return list(hosts.values()) if target == "all" else [hosts[target]]
 
-    def _later(self, after_s: float, undo: Callable[[], None]) -> None:
+    def later(self, after_s: float, undo: Callable[[], None]) -> None:
         self.world.simulation.after(after_s, lambda: undo() if self.going else None)
 
     # Nodes
 
-    def _start(self, host: Host) -> None:
+    def start_at(self, host: Host) -> None:
         if not host.runs:
             self.world.note(host.id, "starts")
             host.start()
@@ -95,7 +98,7 @@ class Nemesis:
         foreign.reset(host)
         if host.disk.damage is not None and is_damage(host.ended):
             self._refused(host)
-        self.world.simulation.after(RESTART_S, lambda: self._start(host))
+        self.world.simulation.after(RESTART_S, lambda: self.start_at(host))
 
     def _tolerated(self, host: Host, error: BaseException) -> bool:
         """A node may stop itself where its disk takes nothing, is damaged, or holds what is not its own."""
@@ -106,41 +109,41 @@ class Nemesis:
 
     def _crash(self, fault: Fault, host: Host) -> None:
         host.kill()
-        self._later(fault.for_s, lambda: self._start(host))
+        self.later(fault.for_s, lambda: self.start_at(host))
 
     def _crash_in_write(self, fault: Fault, host: Host) -> None:
         hand, process = host.disk.hand, host.process
         if process is None or process.dead:
             return
         hand.dies_at, hand.behind = 1 + int(fault.amount * 12), fault.amount * 12 % 1 < 0.5
-        process.on_death[fault] = lambda: self._later(fault.for_s, lambda: self._start(host))
+        process.on_death[fault] = lambda: self.later(fault.for_s, lambda: self.start_at(host))
 
     def _crash_in_start(self, fault: Fault, host: Host) -> None:
         host.kill()
 
         def start() -> None:
             if not host.runs:
-                self._start(host)
+                self.start_at(host)
                 self._crash_in_write(fault, host)
 
-        self._later(fault.for_s, start)
+        self.later(fault.for_s, start)
 
     def _crash_in_turn(self, fault: Fault, host: Host) -> None:
         process = host.process
         if process is None or process.dead:
             return
         light_fuse(process, 1 + int(fault.amount * CALLS_MAX), host.kill)
-        process.on_death[fault] = lambda: self._later(fault.for_s, lambda: self._start(host))
+        process.on_death[fault] = lambda: self.later(fault.for_s, lambda: self.start_at(host))
 
     def _power(self, fault: Fault, host: Host) -> None:
         host.kill(power=True)
-        self._later(fault.for_s, lambda: self._start(host))
+        self.later(fault.for_s, lambda: self.start_at(host))
 
     def _pause(self, fault: Fault, host: Host) -> None:
         process = host.process
         if process is not None and not process.dead:
             process.pause()
-            self._later(fault.for_s, process.resume)
+            self.later(fault.for_s, process.resume)
 
     def _stop(self, fault: Fault, host: Host) -> None:
         process, node = host.process, host.node
@@ -155,33 +158,33 @@ class Nemesis:
             if host.process is process:
                 host.kill()
                 self.world.note(host.id, "has stopped")
-                self._later(fault.for_s, lambda: self._start(host))
+                self.later(fault.for_s, lambda: self.start_at(host))
 
         process.start(stop())
 
     # Network
 
-    def _block(self, pairs: list[tuple[str, str]], for_s: float) -> None:
+    def block(self, pairs: list[tuple[str, str]], for_s: float) -> None:
         network = self.world.network
         network.blocked.update(pairs)
-        self._later(for_s, lambda: network.blocked.difference_update(pairs))
+        self.later(for_s, lambda: network.blocked.difference_update(pairs))
 
     def _isolate(self, fault: Fault, host: Host) -> None:
         others = [other for other in self.world.hosts if other != host.id]
         if fault.amount > DEAF_FROM:
             others += self.world.callers
-        self._block([pair for other in others for pair in ((host.id, other), (other, host.id))], fault.for_s)
+        self.block([pair for other in others for pair in ((host.id, other), (other, host.id))], fault.for_s)
 
     def _one_way(self, fault: Fault, host: Host) -> None:
-        self._block([(host.id, fault.other)], fault.for_s)
+        self.block([(host.id, fault.other)], fault.for_s)
 
     def _cut(self, fault: Fault, host: Host) -> None:
-        self._block([(host.id, fault.other), (fault.other, host.id)], fault.for_s)
+        self.block([(host.id, fault.other), (fault.other, host.id)], fault.for_s)
 
     def _flap(self, fault: Fault, host: Host) -> None:
         times = 2 + int(fault.amount * 8)
         for number in range(times):
-            self._later(number * fault.for_s / times, lambda: self._block(
+            self.later(number * fault.for_s / times, lambda: self.block(
                 [(host.id, fault.other), (fault.other, host.id)], fault.for_s / times * 0.6
             ))  # fmt: skip
 
@@ -189,7 +192,7 @@ class Nemesis:
         ours = {host.id, fault.other}
         rest = [other for other in self.world.hosts if other not in ours]
         pairs = [(one, other) for one in (host.id, fault.other) for other in rest]
-        self._block([*pairs, *((other, one) for one, other in pairs)], fault.for_s)
+        self.block([*pairs, *((other, one) for one, other in pairs)], fault.for_s)
 
     def _storm(self, fault: Fault, host: Host) -> None:
         network, amount = self.world.network, fault.amount
@@ -198,12 +201,12 @@ class Nemesis:
         def calm() -> None:
             network.weather = Weather()
 
-        self._later(fault.for_s, calm)
+        self.later(fault.for_s, calm)
 
     def _slow_link(self, fault: Fault, host: Host) -> None:
         network, pair = self.world.network, (host.id, fault.other)
         network.slow[pair] = 2.0 * fault.amount**2
-        self._later(fault.for_s, lambda: network.slow.pop(pair, None) and None)
+        self.later(fault.for_s, lambda: network.slow.pop(pair, None) and None)
 
     # Disks
 
@@ -214,7 +217,7 @@ class Nemesis:
         def fast() -> None:
             disk.fsync_s = FSYNC_S
 
-        self._later(fault.for_s, fast)
+        self.later(fault.for_s, fast)
 
     def _full_disk(self, fault: Fault, host: Host) -> None:
         disk = host.disk
@@ -223,17 +226,17 @@ class Nemesis:
         def room() -> None:
             disk.full = False
 
-        self._later(fault.for_s, room)
+        self.later(fault.for_s, room)
 
     def _torn_vault(self, fault: Fault, host: Host) -> None:
         host.kill(power=True)
         host.disk.put_vault_aside()
-        self._later(fault.for_s, lambda: self._start(host))
+        self.later(fault.for_s, lambda: self.start_at(host))
 
     def _foreign_vault(self, fault: Fault, host: Host) -> None:
         host.kill()
         foreign.make_foreign(host, fault.amount)
-        self._later(fault.for_s, lambda: self._start(host))
+        self.later(fault.for_s, lambda: self.start_at(host))
 
     def _damage(self, fault: Fault, host: Host) -> None:
         """Only a vault of a follower, and one member at a time: as with a disk that is lost."""
@@ -245,7 +248,7 @@ class Nemesis:
         damage = host.disk.damage = damaged(host.disk, part, chance)
         if damage is not None:
             self.world.note(host.id, f"damage of the {part.value}: {damage.what}")
-        self._later(fault.for_s, lambda: self._start(host))
+        self.later(fault.for_s, lambda: self.start_at(host))
 
     def _refused(self, host: Host) -> None:
         """What its owner does when a node has refused a damaged disk: as the error says."""
@@ -261,7 +264,7 @@ class Nemesis:
         """Not while another member is without its disk: with two of three lost, what was acknowledged is gone."""
         if host.follows or (not self._removed and self._is_whole()):
             host.wipe()
-            self._later(fault.for_s, lambda: self._start(host))
+            self.later(fault.for_s, lambda: self.start_at(host))
 
     def _wipe_and_more(self, fault: Fault, host: Host) -> None:
         disks = host.disks
@@ -275,9 +278,9 @@ class Nemesis:
             self.world.count(f"snapshot trouble: {'receiver' if fault.amount < 0.5 else 'sender'}")
             if fault.amount < 0.5:
                 host.kill()
-                self._later(fault.for_s, lambda: self._start(host))
+                self.later(fault.for_s, lambda: self.start_at(host))
             else:
-                self._block([(sender, host.id), (host.id, sender)], 3.0)
+                self.block([(sender, host.id), (host.id, sender)], 3.0)
                 self._transfer_from(self.world.hosts[sender], None)
 
         at_a_piece(self.world, host.id, 1 + int(fault.amount * 2 * PIECES_MAX) % PIECES_MAX, trouble)
@@ -334,9 +337,9 @@ class Nemesis:
         def anew() -> None:
             del self._removed[host.id]
             host.wipe()
-            self._start(host)
+            self.start_at(host)
 
-        self._later(1.0 + fault.for_s, anew)
+        self.later(1.0 + fault.for_s, anew)
 
     def _compact(self, fault: Fault, host: Host) -> None:
         if not host.follows and host.store is not None:

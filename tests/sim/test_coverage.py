@@ -234,3 +234,19 @@ def test_a_vault_that_is_not_the_nodes_own_is_refused_for_what_it_is() -> None:
 
 def amount_of(reason: RefusalReason) -> float:
     return (WAYS.index(reason) + 0.5) / len(WAYS)
+
+
+def test_faults_that_wait_for_their_moment_meet_it() -> None:
+    """By chance, one run in a hundred comes to these rows."""
+    plan = (
+        Fault(1.0, Kind.STOP_SUSPECTED, "n2", "n1", 0.5, 0.5),
+        Fault(8.0, Kind.DROPPED_IN_RECOVERY, "n3", "n1", 0.5, 0.5),
+    )
+    outcome = run_seed(3, "calm", plan, Settings())
+    assert not outcome.violation, outcome.violation
+    rows = (
+        "swim change: suspect -> left",
+        "life change: finishing -> joining",
+        "topology verdict: reject not-validated",
+    )
+    assert all(outcome.coverage.get(row) for row in rows), outcome.coverage
