@@ -14,7 +14,7 @@ import pytest
 
 from raftgroup import numbers
 from raftgroup.leader_calls import LeaderCalls
-from tests.support.raft_checkers import Violation
+from tests.support.onlooker import Violation
 from tests.support.raft_cluster import Cluster, settled
 
 MakeCluster = Callable[..., Cluster]

@@ -21,7 +21,7 @@ from tests.sim.coverage.table import shown as shown_coverage
 from tests.sim.coverage.table import table_of
 from tests.sim.faults import SCENARIOS
 from tests.sim.plants import PLANTS
-from tests.sim.prove import SEEDS_MAX, prove, shown
+from tests.sim.prove import SEEDS_MAX, matrix, prove, prove_all, shown, uncaught
 from tests.sim.run import Outcome, run_seed
 from tests.sim.shrink import shrink
 
@@ -139,19 +139,25 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 
 def one_plant(asked: argparse.Namespace) -> int:
     """1 if it is seen, as for any fault."""
-    proof = prove(asked.plant, asked.seed or 1, asked.count or SEEDS_MAX)
+    proof = prove(asked.plant, asked.seed or 0, asked.count or SEEDS_MAX)
     print(json.dumps(asdict(proof)) if asked.json else f"{shown(proof)}\n{proof.violation}")
     return 1 if proof.seed else 0
 
 
 def all_plants(asked: argparse.Namespace) -> int:
-    """0 if each of them is seen, by a checker that it is for."""
-    unseen = 0
+    """0 if each of them is seen by every checker that it is for, and each checker has seen one."""
+    proofs = []
     with ProcessPoolExecutor(asked.jobs) as pool:
-        for proof in pool.map(prove, PLANTS):
-            unseen += not proof.right
+        for proof in prove_all(pool):
+            proofs.append(proof)
             print(json.dumps(asdict(proof)) if asked.json else shown(proof), flush=True)
-    return 1 if unseen else 0
+    unproved = uncaught(proofs)
+    if not asked.json:
+        print("", *matrix(proofs), sep="\n")
+        print(f"\n{len(proofs)} planted faults, {sum(proof.cpu_s for proof in proofs):.1f} s of CPU")
+    for name in unproved:
+        print(f"no planted fault proves the checker {name}", file=sys.stderr)
+    return 0 if all(proof.right for proof in proofs) and not unproved else 1
 
 
 def main(arguments: list[str]) -> int:

@@ -2,6 +2,8 @@
 
 When the faults have stopped everything has to make progress within a bound: a leader, everybody in the topology and
 serving from its vault, a write through every member, the same state everywhere.
+
+A run ends with what the first checker says. Where a fault is planted it may go on, so that it is seen who else sees it.
 """
 
 from __future__ import annotations
@@ -9,27 +11,16 @@ from __future__ import annotations
 import gc
 import time
 import traceback
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from catalog import keys
 from metastore.requests import Put, Range, prefix_end
 from tests.sim.ambient import ambient
-from tests.sim.checkers.beyond_the_bound import EXCUSED, WritesOfHistory
-from tests.sim.checkers.election_safety import ElectionSafety
-from tests.sim.checkers.equality import Equality
-from tests.sim.checkers.leader_completeness import LeaderCompleteness
-from tests.sim.checkers.lease_safety import LeaseSafety
-from tests.sim.checkers.log_matching import LogMatching
-from tests.sim.checkers.never_back import NeverBack
-from tests.sim.checkers.of_history import OfHistory
-from tests.sim.checkers.procedures import Procedures
-from tests.sim.checkers.recovery_decision import RecoveryDecision
-from tests.sim.checkers.state_machine_safety import StateMachineSafety
-from tests.sim.checkers.terms import Terms
-from tests.sim.checkers.vaults import Vaults
-from tests.sim.checkers.words_on_disk import WordsOnDisk
+from tests.sim.checkers.beyond_the_bound import EXCUSED
+from tests.sim.checkers.registry import BEYOND_THE_BOUND, CHECKERS, LIVENESS
 from tests.sim.clients import Client
 from tests.sim.coverage.collecting import Coverage
 from tests.sim.faults import SCENARIOS, Plan, Scenario, plan_of
@@ -37,27 +28,15 @@ from tests.sim.nemesis import Nemesis
 from tests.sim.plants import planted
 from tests.sim.seen import Ok, Path
 from tests.sim.workload import Workload
-from tests.sim.world import Checker, Settings, Violation, World
+from tests.sim.world import Settings, World
+from tests.support.onlooker import Violation
 from tests.support.simulation import Stuck
 
-CHECKERS: tuple[type[Checker], ...] = (
-    WordsOnDisk,
-    ElectionSafety,
-    Terms,
-    LeaderCompleteness,
-    StateMachineSafety,
-    LogMatching,
-    Equality,
-    NeverBack,
-    Procedures,
-    Vaults,
-    RecoveryDecision,
-    OfHistory,
-    Coverage,
-)
 BEGIN_S = 30.0
 LIVENESS_S = 60.0
 """How long it may take until everything goes on when nothing goes wrong any more."""
+BROKEN_S = 15.0
+"""The same where something was seen already: nothing is said of liveness then."""
 SLICE_S = 0.5
 LOCKS = Range(keys.LOCKS, prefix_end(keys.LOCKS))
 
@@ -70,6 +49,8 @@ class Outcome:
     scenario: str
     plan: Plan
     violation: str = ""
+    told: tuple[str, ...] = ()
+    """The checkers that have seen something, the first one first."""
     digest: str = ""
     simulated_s: float = 0.0
     liveness_s: float = 0.0
@@ -89,10 +70,14 @@ def run_seed(
     plan: Plan | None = None,
     settings: Settings | None = None,
     plant: str | None = None,
+    goes_on: bool = False,
 ) -> Outcome:
-    """`plan`: instead of the one that the seed makes. `plant`: a fault of `plants` to be planted."""
+    """`plan`: instead of the one that the seed makes. `plant`: a fault of `plants` to be planted. `goes_on`: also when
+    something was seen."""
     with planted(plant):
-        return Run(seed, SCENARIOS[scenario], plan, settings).run()
+        run = Run(seed, SCENARIOS[scenario], plan, settings)
+        run.world.goes_on = goes_on
+        return run.run()
 
 
 def settings_of(seed: int, scenario: Scenario) -> Settings:
@@ -117,37 +102,56 @@ class Run:
             try:
                 self._run()
             except (Violation, Stuck) as error:
-                outcome.violation = str(world.violations[0] if world.violations else error)
+                outcome.violation = str(error)
             except Exception as error:
-                found = world.violations[0] if world.violations else None
-                outcome.violation = str(found) if found else "".join(traceback.format_exception(error))
+                outcome.violation = "".join(traceback.format_exception(error))
             finally:
                 world.close()
                 gc.enable()
         outcome.cpu_s = time.process_time() - began
         outcome.digest, outcome.simulated_s, outcome.trace = world.digest(), world.now, world.lines
+        if world.violations:
+            outcome.violation, outcome.told = str(world.violations[0]), world.told
         outcome.coverage, outcome.operations = world.coverage, len(world.history.operations())
         return outcome
 
     def _run(self) -> None:
         world = self.world
-        self.leases = LeaseSafety(world)
-        world.checkers = [*(make(world) for make in CHECKERS), self.leases]
-        if self.scenario.drift:
-            world.checkers.append(WritesOfHistory(world))
+        beyond = BEYOND_THE_BOUND if self.scenario.drift else ()
+        world.checkers = [make(world) for make in (*CHECKERS, *beyond, Coverage)]
         with ExitStack() as stack:
             for checker in world.checkers:
                 stack.enter_context(checker.looking())
-            self._phases()
+            with self._going_on():
+                self._begin()
+                self._safety()
+                self._make_progress()
+                for checker in world.checkers:
+                    checker.settled()
+            for checker in world.checkers:
+                with self._going_on():
+                    checker.ended()
 
-    def _phases(self) -> None:
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """A world in which something is broken may break down; then what was seen before counts."""
+        try:
+            yield
+        except Exception:
+            if not self.world.goes_on or not self.world.violations:
+                raise
+
+    def _begin(self) -> None:
         world = self.world
         world.start()
         world.simulation.run_until(world.all_serve, within_s=BEGIN_S)
         self.workload = Workload(world)
         process = self.workload.clients[0].process
-        self.leases.strict_from = world.simulation.run(process, self.workload.prepare(), within_s=BEGIN_S)
+        world.strict_from = world.simulation.run(process, self.workload.prepare(), within_s=BEGIN_S)
         self.workload.start()
+
+    def _safety(self) -> None:
+        world = self.world
         nemesis = Nemesis(world, self.plan)
         nemesis.start()
         end = world.now + self.scenario.faults_s
@@ -156,9 +160,6 @@ class Run:
             self.workload.check()
         world.note("-", "faults stop")
         nemesis.stop()
-        self._make_progress()
-        for checker in world.checkers:
-            checker.ended()
 
     # Liveness
 
@@ -176,10 +177,10 @@ class Run:
 
     def _until(self, condition: Any, what: str) -> None:
         world = self.world
-        end = world.now + LIVENESS_S
+        end = world.now + (BROKEN_S if world.violations else LIVENESS_S)
         while not condition():
             if world.now >= end:
-                world.fail("liveness", f"{LIVENESS_S:g} s after the faults, not {what}: {self._state()}")
+                self._stuck(f"{LIVENESS_S:g} s after the faults, not {what}")
             world.simulation.run_for(0.1)
             self.workload.check()
 
@@ -194,7 +195,13 @@ class Run:
             return False
 
         if not self.world.simulation.run(client.process, write(), within_s=LIVENESS_S):
-            self.world.fail("liveness", f"no write through {host.id} succeeds: {self._state()}")
+            self._stuck(f"no write through {host.id} succeeds")
+
+    def _stuck(self, what: str) -> NoReturn:
+        """Raises Violation; Stuck where it is one already, and nothing is said of liveness."""
+        if not self.world.violations:
+            self.world.fail(LIVENESS, f"{what}: {self._state()}")
+        raise Stuck(what)
 
     def _is_settled(self) -> bool:
         hosts = list(self.world.hosts.values())

@@ -1,14 +1,107 @@
-"""Every planted fault is seen, by a checker that it is for (issue 5): what this does not see, seeds would not find."""
+"""Every checker has a planted fault that it must see (issue 5); `scripts/sim --plants` shows that it does."""
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
+
 import pytest
 
+from tests.sim import checkers, prove
+from tests.sim.checkers.of_history import CHECKS
+from tests.sim.checkers.registry import CHECKERS, NAMES
+from tests.sim.faults import SCENARIOS
 from tests.sim.plants import PLANTS
-from tests.sim.prove import prove
+from tests.sim.prove import Proof, matrix, uncaught
+from tests.sim.run import Outcome
+from tests.support import raft_rules
+
+HELPERS = {"__init__", "registry", "of_history", "growing"}
+"""Files beside checkers that are none."""
 
 
-@pytest.mark.parametrize("name", PLANTS)
-def test_a_planted_fault_is_seen(name: str) -> None:
-    proof = prove(name)
+def test_every_checker_has_a_planted_fault_that_it_must_see() -> None:
+    caught = {name for plant in PLANTS.values() for name in plant.catches}
+    assert set(NAMES) - caught == set()
+
+
+def test_planted_faults_name_checkers_and_scenarios_that_exist() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    for plant in PLANTS.values():
+        assert plant.catches
+        assert set(plant.catches) <= set(NAMES), plant.name
+        assert plant.on.scenario in SCENARIOS, plant.name
+
+
+def test_every_file_of_checkers_is_in_the_registry() -> None:
+    """Of rules that look at nodes, and of those that look at histories."""
+    files = {path.stem for package in (checkers, raft_rules) for path in Path(package.__path__[0]).glob("*.py")}
+    known = {Path(inspect.getfile(kind)).stem for kind in CHECKERS}
+    known |= {Path(inspect.getfile(check)).stem for check in CHECKS.values()}
+    assert files - HELPERS == known - HELPERS
+
+
+def test_a_planted_fault_is_seen_and_is_what_fails_the_run() -> None:
+    proof = prove.prove("words-before-they-are-on-disk")
     assert proof.right, proof
+    assert proof.violation.startswith("words on disk: seed ")
+    assert proof.well_without
+
+
+PLANT = "progress-ahead-of-events"
+
+
+def runs(
+    monkeypatch: pytest.MonkeyPatch, told: dict[int, tuple[str, ...]], control: str = ""
+) -> list[tuple[int, bool]]:
+    """Of (seed, with a fault planted), as they are asked for; `told`: by the seeds with one."""
+    asked: list[tuple[int, bool]] = []
+
+    def run_seed(
+        seed: int, scenario: str, plan: object, settings: object, *, plant: str | None, goes_on: bool
+    ) -> Outcome:
+        asked.append((seed, plant is not None))
+        seen = told.get(seed, ()) if plant is not None else ()
+        violation = ", ".join(seen) if plant is not None else control
+        return Outcome(seed, scenario, (), violation, seen, cpu_s=1.0)
+
+    monkeypatch.setattr(prove, "run_seed", run_seed)
+    return asked
+
+
+def test_other_seeds_are_tried_when_the_one_that_is_kept_does_not_show_it_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = runs(monkeypatch, {4: ("liveness",), 5: ("liveness", "watch contract")})
+    proof = prove.prove(PLANT)
+    assert (proof.seed, proof.right, proof.cpu_s) == (5, True, 4.0)
+    assert asked == [(3, True), (4, True), (5, True), (5, False)]
+
+
+def test_a_run_that_fails_without_the_fault_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs(monkeypatch, {3: ("watch contract",)}, control="stays up: it did not")
+    proof = prove.prove(PLANT, seeds=1)
+    assert not proof.right
+    assert prove.shown(proof) == f"{PLANT}: seed 3 of calm fails without it too"
+
+
+def test_what_another_checker_sees_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs(monkeypatch, {3: ("liveness",)})
+    proof = prove.prove(PLANT)
+    assert not proof.right
+    assert prove.shown(proof) == f"{PLANT}: NOT SEEN BY watch contract, but by liveness"
+
+
+def test_what_nobody_sees_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs(monkeypatch, {})
+    assert prove.shown(prove.prove(PLANT)) == f"{PLANT}: NOT SEEN in {prove.SEEDS_MAX} seeds of calm"
+
+
+def test_the_matrix_shows_who_saw_what_and_which_checker_nothing_proves() -> None:
+    right = Proof(PLANT, 3, ("watch contract", "durable"), "", well_without=True, cpu_s=1.0)
+    wrong = Proof("syncs-that-do-nothing", 3, ("durable",), "", well_without=True, cpu_s=1.0)
+    rows = dict(line.split(maxsplit=1) for line in list(matrix((right, wrong)))[len(NAMES) :])
+    marks = dict(zip(NAMES, rows[PLANT].split(), strict=True))
+    assert (marks["watch contract"], marks["durable"], marks["liveness"]) == ("#", "+", ".")
+    assert dict(zip(NAMES, rows["syncs-that-do-nothing"].split(), strict=True))["words on disk"] == "!"
+    assert uncaught((right, wrong)) == [name for name in NAMES if name != "watch contract"]

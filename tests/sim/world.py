@@ -7,19 +7,18 @@ in it depends on the order of a set or on an address in memory, so the same seed
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from random import Random
 from typing import Any, TypeVar
 
 from metastore.requests import FROM_KEY, WatchRequest
-from metastore.results import RevisionEvents
 from node.config import FenceTimes, Retention, Timing
 from tests.sim.history import History
 from tests.sim.network import Network
 from tests.sim.node import Host
 from tests.sim.schedule import FastSimulation
+from tests.support.onlooker import Onlooker, Violation
 from tests.support.raft_network import Weather
 from tests.support.simulation import Process
 from vault.regions import Policy
@@ -27,11 +26,8 @@ from vault.vault import Vault
 
 T = TypeVar("T")
 LINES_MAX = 400
+STAYS_UP = "stays up"
 FENCES = (FenceTimes(), FenceTimes(), FenceTimes(lease_s=1.0, renewals=4))
-
-
-class Violation(AssertionError):
-    """What must never happen has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,35 +69,10 @@ class Settings:
         )
 
 
-class Checker:
-    """One property. Each hook may call `fail`."""
+class Checker(Onlooker):
+    """One property of the whole cluster."""
 
-    name = "checker"
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-
-    def looking(self) -> AbstractContextManager[None]:
-        """Around the whole run."""
-        return nullcontext()
-
-    def wired(self, host: Host) -> None:
-        """A start of a node has been put together."""
-
-    def turned(self, host: Host) -> None:
-        """A process of this machine's node has had its turn."""
-
-    def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
-        """Its store has applied this entry."""
-
-    def committed(self, events: RevisionEvents) -> None:
-        """The first store has applied this revision."""
-
-    def ended(self) -> None:
-        """The run is over, and everything was quiet."""
-
-    def fail(self, text: str) -> None:
-        self.world.fail(self.name, text)
+    world: World
 
 
 class World:
@@ -113,11 +84,15 @@ class World:
         self.network.weather = Weather()
         self.history = History(lambda: self.simulation.now)
         self.violations: list[Violation] = []
-        self.checkers: list[Checker] = []
+        self.goes_on = False
+        """After a violation, so that it is seen which other checkers see it too; each says so once."""
+        self.checkers: list[Onlooker] = []
         self.owners: dict[Process, Host] = {}
         self.coverage: dict[str, int] = {}
         self.lines: list[str] = []
         self._digest = blake2b(digest_size=16)
+        self.strict_from = 0
+        """The revision from which on `s/` is strict; 0: not yet."""
         self.revision = 1
         """The latest that any node has applied."""
         self.on_ended: Callable[[Host], None] = lambda host: None
@@ -145,6 +120,9 @@ class World:
     @property
     def members(self) -> list[Host]:
         return [host for host in self.hosts.values() if not host.follows]
+
+    def by_id(self, member: str) -> Host:
+        return self.hosts[member]
 
     def start(self) -> None:
         for host in self.hosts.values():
@@ -219,8 +197,8 @@ class World:
     def has_ended(self, host: Host, process: Process) -> None:
         error = host.ended
         self.note(host.id, f"has ended: {error!r}")
-        if error is not None and not self.violations and not self.tolerated(host, error):
-            self.fail("stays up", f"{host.id} stopped itself: {error!r} {error.__cause__!r}")
+        if error is not None and (self.goes_on or not self.violations) and not self.tolerated(host, error):
+            self.fail(STAYS_UP, f"{host.id} stopped itself: {error!r} {error.__cause__!r}")
         self.simulation.after(0.0, lambda: self._reap(host, process))
 
     def _reap(self, host: Host, process: Process) -> None:
@@ -233,7 +211,7 @@ class World:
         if host is not None and host.process is process and host.node is not None:
             for checker in self.checkers:
                 checker.turned(host)
-        if self.violations:
+        if self.violations and not self.goes_on:
             raise self.violations[0]
 
     # What is written down
@@ -257,9 +235,16 @@ class World:
         if checker in self.excused:
             self.count(f"beyond the bound: {checker}")
             return
-        violation = Violation(f"{checker}: seed {self.seed}, at {self.simulation.now:.3f} s: {text}")
-        self.violations.append(violation)
-        raise violation
+        violation = Violation(checker, f"seed {self.seed}, at {self.simulation.now:.3f} s: {text}")
+        if checker not in self.told:
+            self.violations.append(violation)
+        if not self.goes_on:
+            raise violation
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Which checkers have seen something, the first one first."""
+        return tuple(violation.checker for violation in self.violations)
 
     # What is seen from outside
 

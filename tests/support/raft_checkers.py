@@ -1,7 +1,8 @@
-"""What must hold in every run of a group, whatever happens to it; each rule names its source.
+"""What must hold in every run of a bare group: the rules of Raft (`raft_rules`), and what its clients were told.
 
-The rules look at the nodes from outside, after every turn, and at what the clients were told. They are proved by
-planting the faults that they are for (`tests/raftgroup/test_checkers_see_planted_faults.py`).
+A group has registers whose writes have a known order, the log's; so their histories are judged here by that order,
+which needs no search, and not as the simulator of whole clusters judges histories. All of it is proved by planting the
+faults that it is for (`tests/raftgroup/test_checkers_see_planted_faults.py`).
 """
 
 from __future__ import annotations
@@ -9,26 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgpack
 
 from raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
-from raftgroup.messages import Kind
 from raftgroup.proposals import Applied
+from tests.support.onlooker import Onlooker, Violation
+from tests.support.raft_rules import RULES
+from tests.support.raft_rules.log_matching import LogMatching
+from tests.support.raft_rules.state_machine_safety import StateMachineSafety
 from tests.support.register_machine import put
 
 if TYPE_CHECKING:
     from tests.support.raft_cluster import Cluster, Node
 
 
-_DURABLE = frozenset(
-    (Kind.APPEND, Kind.HEARTBEAT, Kind.APPEND_REPLY, Kind.HEARTBEAT_REPLY, Kind.REQUEST_VOTE, Kind.VOTE)
-)
-
-
-class Violation(AssertionError):
-    """A rule of Raft, or a promise to a client, was broken."""
+R = TypeVar("R", bound=Onlooker)
 
 
 @dataclass(slots=True)
@@ -47,104 +45,65 @@ class Operation:
 
 
 class Checkers:
+    """Of a cluster, of which it is the `View` as well."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.leaders: dict[int, str] = {}
-        self.committed: dict[int, tuple[int, tuple[bytes, ...]]] = {}
-        self.committed_in: dict[int, int] = {}
-        """By index, the term of the node that was the first to apply it: at least the one in which it was committed. An
-        entry of an old term may be committed by a much later leader (Raft 5.4.2); who won a term before that one, and
-        was paused until now, need not have it."""
+        self.network = cluster.network
         self.position: dict[str, tuple[int, int]] = {}
         self.history: list[Operation] = []
         self.violations: list[Violation] = []
         """Also those that were raised where somebody catches everything, as a node does around its turn."""
-        self._terms: dict[str, tuple[int, int]] = {}
-        self._led: set[tuple[str, int]] = set()
         self._numbers = 0
+        self._rules = {rule: rule(self) for rule in RULES}
 
-    def forget(self, member: str) -> None:
-        """Its disk is lost: it may begin anew."""
-        self._terms.pop(member, None)
+    @property
+    def members(self) -> list[Node]:
+        return list(self._cluster.nodes.values())
 
-    def _fail(self, text: str) -> None:
-        violation = Violation(f"seed {self._cluster.simulation.seed}, at {self._cluster.simulation.now:.3f} s: {text}")
+    def by_id(self, member: str) -> Node:
+        return self._cluster.nodes[member]
+
+    def fail(self, checker: str, text: str) -> None:
+        simulation = self._cluster.simulation
+        violation = Violation(checker, f"seed {simulation.seed}, at {simulation.now:.3f} s: {text}")
         self.violations.append(violation)
         raise violation
 
-    # Rules that hold at any time.
+    def rule(self, kind: type[R]) -> R:
+        found = self._rules[kind]
+        assert isinstance(found, kind)
+        return found
 
-    def said(self, sender: str, receiver: str, kind: int, body: Any) -> None:
-        """Nothing leaves a node before what it says is on its disk (pysyncobj.md, fault 4)."""
-        if kind not in _DURABLE:
-            return
-        term, disk = body[0], self._cluster.nodes[sender].disk.journal._disk
-        if disk.term < term:
-            self._fail(f"{sender} speaks in term {term} and has only {disk.term} on disk")
-        if disk.term > term:
-            return
-        if kind == Kind.VOTE and body[1] and disk.vote != receiver:
-            self._fail(f"{sender} votes for {receiver} in term {term} and has {disk.vote} on disk")
-        held = disk.entries[-1].index if disk.entries else disk.base_index
-        if kind == Kind.APPEND_REPLY and body[2] and held < body[1] - 1:
-            self._fail(f"{sender} acknowledges up to {body[1] - 1} and has only {held} on disk")
+    @property
+    def committed(self) -> dict[int, tuple[int, tuple[bytes, ...]]]:
+        """By index: the term of the entry, and its commands, as the first node has applied it."""
+        return self.rule(StateMachineSafety).entries
+
+    # Rules that hold at any time.
 
     def turned(self, node: Node) -> None:
         if self.violations:
             raise self.violations[0]
-        engine = node.group._replica.engine
-        term = engine.term
-        known_start, known_term = self._terms.get(node.id, (0, 0))
-        if term < known_term and known_start == node.starts:
-            self._fail(f"the term of {node.id} went back from {known_term} to {term} (Raft 5.1)")
-        self._terms[node.id] = (node.starts, term)
-        if engine.leads and (node.id, term) not in self._led:
-            self._led.add((node.id, term))
-            if self.leaders.setdefault(term, node.id) != node.id:
-                self._fail(f"{self.leaders[term]} and {node.id} both lead term {term}: election safety (Raft 5.2)")
-            self._check_leader_complete(node, term)
-
-    def _check_leader_complete(self, node: Node, term: int) -> None:
-        """Leader completeness (Raft 5.4)."""
-        journal = node.disk.journal
-        for index, (entry_term, _) in self.committed.items():
-            if index <= journal.first.index or self.committed_in.get(index, entry_term) >= term:
-                continue
-            if journal.term_at(index) != entry_term:
-                self._fail(f"{node.id} leads term {term} without the committed entry ({index}, {entry_term})")
+        for rule in self._rules.values():
+            rule.turned(node)
 
     def applied_by(self, member: str) -> Callable[[int, int, tuple[bytes, ...]], None]:
-        """State machine safety (Raft 5.4.3); and no command is applied twice, since nobody retries here."""
+        """Also: no command is applied twice, since nobody retries here."""
 
         def observe(index: int, term: int, commands: tuple[bytes, ...]) -> None:
-            group = self._cluster.nodes[member].group
-            self.committed_in.setdefault(index, term if group is None else group.term)
-            known = self.committed.setdefault(index, (term, commands))
-            if known != (term, commands):
-                self._fail(f"{member} applies {(term, commands)} at index {index}, another node applied {known}")
+            for rule in self._rules.values():
+                rule.applied(self.by_id(member), index, term, commands)
             for number, command in enumerate(commands):
                 operation = msgpack.unpackb(command)[0]
-                if self.position.setdefault(operation, (index, number)) != (index, number):
-                    self._fail(f"{operation} is applied at {self.position[operation]} and again at {(index, number)}")
+                place = self.position.setdefault(operation, (index, number))
+                if place != (index, number):
+                    self.fail("exactly once", f"{operation} is applied at {place} and again at {(index, number)}")
 
         return observe
 
     def check_logs(self) -> None:
-        """Log matching (Raft 5.3): the same index and term mean the same log up to there."""
-        nodes = list(self._cluster.nodes.values())
-        for number, one in enumerate(nodes):
-            for other in nodes[number + 1 :]:
-                self._check_pair(one, other)
-
-    def _check_pair(self, one: Node, other: Node) -> None:
-        left, right = one.disk.journal, other.disk.journal
-        first = max(left.first.index, right.first.index)
-        index = min(left.last.index, right.last.index)
-        while index > first and left.term_at(index) != right.term_at(index):
-            index -= 1
-        ours, theirs = left.slice(first + 1, index + 1), right.slice(first + 1, index + 1)
-        if list(ours) != list(theirs):
-            self._fail(f"the logs of {one.id} and {other.id} agree at index {index} and differ below (log matching)")
+        self.rule(LogMatching).ended()
 
     # Clients.
 
@@ -165,8 +124,9 @@ class Checkers:
         self._end(operation, "applied")
         operation.index = applied.index
         if self.committed.get(applied.index, (None,))[0] != applied.term or applied.result[0] != operation.operation:
-            self._fail(
-                f"{operation.operation} was answered {applied}, committed is {self.committed.get(applied.index)}"
+            self.fail(
+                "durable",
+                f"{operation.operation} was answered {applied}, committed is {self.committed.get(applied.index)}",
             )
         return applied
 
@@ -192,13 +152,15 @@ class Checkers:
         self._check_ends()
         self._check_durable()
         for key in sorted({operation.key for operation in self.history}):
-            check_linearizable([each for each in self.history if each.key == key], self.position, self._fail)
+            operations = [each for each in self.history if each.key == key]
+            check_linearizable(operations, self.position, lambda text: self.fail("linearizable", text))
 
     def _check_ends(self) -> None:
         """Refused means never applied (pysyncobj.md, fault 13)."""
         for operation in self.history:
             if operation.outcome == "refused" and operation.operation in self.position:
-                self._fail(f"{operation.operation} was refused, and is applied at {self.position[operation.operation]}")
+                place = self.position[operation.operation]
+                self.fail("exactly once", f"{operation.operation} was refused, and is applied at {place}")
 
     def _check_durable(self) -> None:
         """What was acknowledged is in the state of everybody who is up to date."""
@@ -210,12 +172,13 @@ class Checkers:
                     continue
                 commands = held.get(operation.index, ())
                 if operation.operation not in [msgpack.unpackb(command)[0] for command in commands]:
-                    self._fail(
-                        f"{operation.operation} was acknowledged at {operation.index}; {node.id} does not have it"
+                    self.fail(
+                        "durable",
+                        f"{operation.operation} was acknowledged at {operation.index}; {node.id} does not have it",
                     )
         top = max((each.index for each in self.history if each.index is not None), default=0)
         if not any(node.disk.machine.applied[0] >= top for node in self._cluster.healthy):
-            self._fail(f"acknowledged up to index {top}, and nobody who is up has applied that")
+            self.fail("durable", f"acknowledged up to index {top}, and nobody who is up has applied that")
 
 
 def check_linearizable(

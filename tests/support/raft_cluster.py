@@ -84,7 +84,6 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         self.tolerates_failed_nodes = False
         self.simulation.after_turn = self._turned
-        self.network.overhear = self.checkers.said
         self._by_process: dict[Process, Node] = {}
         ids = [f"n{number}" for number in range(1, members + 1)]
         founders = {member: {"peer": member} for member in ids}
@@ -164,7 +163,6 @@ class Cluster:
         node = self.nodes[member]
         node.disk = self._new_disk(member)
         node.founders = {}
-        self.checkers.forget(member)
 
     def restart(self, member: str) -> None:
         self.crash(member)

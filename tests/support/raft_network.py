@@ -96,7 +96,7 @@ class SimPeers:
         self.receiver: Receiver
         self.connections: dict[str, Connection] = {}
         self._half_open: dict[Connection, None] = {}
-        """The other side has accepted, this one has not heard of it yet: when it is gone they break, as the rest does."""
+        """The other side has accepted, this one has not heard of it: when it is gone they break as well."""
         self._wanted: dict[str, str] = {}
 
     # Peers.

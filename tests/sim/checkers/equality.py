@@ -22,7 +22,7 @@ class Equality(Checker):
         if self.known.setdefault(index, ours) != ours:
             self.fail(f"{host.id} is at {ours} behind entry {index}, another node was at {self.known[index]}")
 
-    def ended(self) -> None:
+    def settled(self) -> None:
         """Whole digests, with every bucket, and the vaults'."""
         digests = {host.id: host.store.digest() for host in self.world.members}
         first = next(iter(digests.values()))

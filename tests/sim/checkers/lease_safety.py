@@ -26,8 +26,6 @@ class LeaseSafety(Checker):
         super().__init__(world)
         self._changes: list[tuple[int, bytes]] = []
         self._released: dict[str, int] = {}
-        self.strict_from = 0
-        """The revision from which on `s/` is strict; 0: not yet."""
 
     def committed(self, events: RevisionEvents) -> None:
         self._changes += [(events.revision, event.kv.key) for event in events.events if event.kv.key.startswith(STRICT)]
@@ -49,7 +47,7 @@ class LeaseSafety(Checker):
                 self._look(other, {key: revision for revision, key in fresh}, released)
 
     def _counts(self, change: tuple[int, bytes]) -> bool:
-        return not change[1].startswith(b"s/") or 0 < self.strict_from < change[0]
+        return not change[1].startswith(b"s/") or 0 < self.world.strict_from < change[0]
 
     def _look(self, host: Host, changes: dict[bytes, int], released: int) -> None:
         page = unpack_fence(bytes(host.disk.page[:COPY_BYTES])) if host.starts and any(host.disk.page) else None

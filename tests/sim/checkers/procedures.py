@@ -75,7 +75,7 @@ class Procedures(Checker):
             if (procedure.id in holders) == procedure.ended:
                 self.fail(f"{procedure.id} is {procedure.state.value} and holds the locks {sorted(self._locks)}")
 
-    def ended(self) -> None:
+    def settled(self) -> None:
         still = [each.id for each in self._known.values() if each.state not in ENDED]
         if still or self._locks:
             self.fail(f"at the end the procedures {still} are open, and there are the locks {sorted(self._locks)}")

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.sim.node import Host
-from tests.sim.world import Checker, World
+from tests.support.onlooker import Member, Onlooker, View
 
 
-class LeaderCompleteness(Checker):
+class LeaderCompleteness(Onlooker):
     name = "leader completeness"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: View) -> None:
         super().__init__(world)
-        self._committed: dict[int, tuple[int, int]] = {}
+        self.entries: dict[int, tuple[int, int]] = {}
         """By index: the term of the entry, and that of the node that was the first to apply it, which is at least the
         one in which it was committed."""
         self._led: set[tuple[str, int]] = set()
 
-    def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
-        self._committed.setdefault(index, (term, term if host.group is None else host.group.term))
+    def applied(self, host: Member, index: int, term: int, commands: Sequence[bytes]) -> None:
+        self.entries.setdefault(index, (term, term if host.group is None else host.group.term))
 
-    def turned(self, host: Host) -> None:
+    def turned(self, host: Member) -> None:
         if host.group is None or host.failed:
             return
         engine = host.group._replica.engine
@@ -33,6 +32,6 @@ class LeaderCompleteness(Checker):
             return
         self._led.add((host.id, engine.term))
         journal = host.disk.journal
-        for index, (term, committed_in) in self._committed.items():
+        for index, (term, committed_in) in self.entries.items():
             if index > journal.first.index and committed_in < engine.term and journal.term_at(index) != term:
                 self.fail(f"{host.id} leads term {engine.term} without the committed entry {index} of term {term}")

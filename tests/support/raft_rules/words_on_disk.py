@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from raftgroup.messages import Kind
-from tests.sim.world import Checker, World
+from tests.support.onlooker import Onlooker, View
 
 SAYS_TERM = frozenset(
     (Kind.APPEND, Kind.HEARTBEAT, Kind.APPEND_REPLY, Kind.HEARTBEAT_REPLY, Kind.REQUEST_VOTE, Kind.VOTE)
 )
 
 
-class WordsOnDisk(Checker):
+class WordsOnDisk(Onlooker):
     name = "words on disk"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: View) -> None:
         super().__init__(world)
         world.network.overhear = self.said
 
     def said(self, sender: str, receiver: str, kind: int, body: Any) -> None:
         if kind not in SAYS_TERM:
             return
-        term, disk = body[0], self.world.hosts[sender].disk.journal._disk
+        term, disk = body[0], self.world.by_id(sender).disk.journal._disk
         if disk.term < term:
             self.fail(f"{sender} speaks in term {term} and has only {disk.term} on disk")
         if disk.term > term:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from tests.sim.node import Host
-from tests.sim.world import Checker, World
+from tests.support.onlooker import Member, Onlooker, View
 
 TURNS = 5000
 
 
-class LogMatching(Checker):
+class LogMatching(Onlooker):
     name = "log matching"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: View) -> None:
         super().__init__(world)
         self._turns = 0
 
@@ -21,13 +20,13 @@ class LogMatching(Checker):
             for other in members[number + 1 :]:
                 self._compare(one, other)
 
-    def turned(self, host: Host) -> None:
+    def turned(self, host: Member) -> None:
         """Now and then: a comparison costs as much as the logs are long."""
         self._turns += 1
         if self._turns % TURNS == 0:
             self.ended()
 
-    def _compare(self, one: Host, other: Host) -> None:
+    def _compare(self, one: Member, other: Member) -> None:
         left, right = one.disk.journal, other.disk.journal
         first = max(left.first.index, right.first.index)
         index = min(left.last.index, right.last.index)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from tests.sim.node import Host
-from tests.sim.world import Checker, World
+from tests.support.onlooker import Member, Onlooker, View
 
 
-class ElectionSafety(Checker):
+class ElectionSafety(Onlooker):
     name = "election safety"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: View) -> None:
         super().__init__(world)
         self._leaders: dict[int, str] = {}
 
-    def turned(self, host: Host) -> None:
+    def turned(self, host: Member) -> None:
         if host.group is None or host.failed:
             return
         engine = host.group._replica.engine

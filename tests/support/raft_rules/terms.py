@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from tests.sim.disk import Disk
-from tests.sim.node import Host
-from tests.sim.world import Checker, World
+from tests.support.onlooker import Member, Onlooker, View
 
 
-class Terms(Checker):
+class Terms(Onlooker):
     name = "terms"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: View) -> None:
         super().__init__(world)
-        self._known: dict[str, tuple[Disk, int, int]] = {}
+        self._known: dict[str, tuple[object, int, int]] = {}
 
-    def turned(self, host: Host) -> None:
+    def turned(self, host: Member) -> None:
         """On disk over all its starts; in memory, which may be ahead of that, within one."""
         if host.group is None or host.failed:
             return

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.sim.node import Host
-from tests.sim.world import Checker, World
+from tests.support.onlooker import Member, Onlooker, View
 
 
-class StateMachineSafety(Checker):
+class StateMachineSafety(Onlooker):
     name = "state machine safety"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: View) -> None:
         super().__init__(world)
-        self._committed: dict[int, tuple[int, tuple[bytes, ...]]] = {}
+        self.entries: dict[int, tuple[int, tuple[bytes, ...]]] = {}
 
-    def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
+    def applied(self, host: Member, index: int, term: int, commands: Sequence[bytes]) -> None:
         ours = term, tuple(commands)
-        known = self._committed.setdefault(index, ours)
+        known = self.entries.setdefault(index, ours)
         if known != ours:
             self.fail(f"{host.id} applies {ours} at index {index}, another node applied {known}")

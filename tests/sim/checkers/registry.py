@@ -1,0 +1,40 @@
+"""Every checker by the name under which it fails a run. `tests/sim/test_plants.py` wants a planted fault for each."""
+
+from __future__ import annotations
+
+from tests.sim.checkers.beyond_the_bound import WritesOfHistory
+from tests.sim.checkers.equality import Equality
+from tests.sim.checkers.lease_safety import LeaseSafety
+from tests.sim.checkers.lv_monotonic import LvMonotonic
+from tests.sim.checkers.mm_monotonic import MmMonotonic
+from tests.sim.checkers.of_history import CHECKS, OfHistory
+from tests.sim.checkers.procedures import Procedures
+from tests.sim.checkers.recovery_decision import RecoveryDecision
+from tests.sim.checkers.vaults import Vaults
+from tests.sim.world import STAYS_UP
+from tests.support.onlooker import Onlooker
+from tests.support.raft_rules import RULES
+
+CHECKERS: tuple[type[Onlooker], ...] = (
+    *RULES,
+    Equality,
+    LvMonotonic,
+    MmMonotonic,
+    Procedures,
+    Vaults,
+    RecoveryDecision,
+    OfHistory,
+    LeaseSafety,
+)
+BEYOND_THE_BOUND: tuple[type[Onlooker], ...] = (WritesOfHistory,)
+"""Beside the others where clocks are wrong by more than the product allows."""
+LIVENESS = "liveness"
+"""Checked by the run itself (`run.py`), as the world itself checks that nodes stay up."""
+
+NAMES: tuple[str, ...] = (
+    *(kind.name for kind in CHECKERS if kind is not OfHistory),
+    *CHECKS,
+    *(kind.name for kind in BEYOND_THE_BOUND),
+    STAYS_UP,
+    LIVENESS,
+)

@@ -1,0 +1,24 @@
+"""Faults that are planted in production code, each to prove that the checkers that it is for see it (issue 5).
+
+Each takes away or bends one rule. `scripts/sim --plant NAME` has to be red, and the same run without it well
+(`prove.py`). A fault that nobody sees means that the simulator looks at too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.sim.plants import answers, fences, group, logs, vaults, watches
+from tests.sim.plants.plant import PLANTS, Patch, Plant, Stage
+
+__all__ = ["PLANTS", "Plant", "Stage", "answers", "fences", "group", "logs", "planted", "vaults", "watches"]
+
+
+@contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """Nothing is planted for None."""
+    with Patch.context() as patch:
+        if name is not None:
+            PLANTS[name].plant(patch)
+        yield

@@ -1,0 +1,58 @@
+"""Faults of what clients are answered: reads, transactions, retries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from metastore import txn
+from metastore.exactly_once import ResultBook
+from node.service import Service
+from tests.sim.plants.plant import MANY, MEMBER_CUT_OFF, Patch, caught_by
+
+
+@caught_by("linearizable", "fenced reads", on=MEMBER_CUT_OFF)
+def reads_without_a_barrier(patch: Patch) -> None:
+    _asked(patch, lambda request: replace(request, serializable=True))
+
+
+@caught_by("linearizable")
+def compares_that_always_hold(patch: Patch) -> None:
+    patch.setattr(txn, "choose", _taken_at_once(txn.choose))
+
+
+def _taken_at_once(choose: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda view, request: choose(view, replace(request, compare=()))
+
+
+@caught_by("exactly once", on=MANY)
+def retries_that_are_not_known(patch: Patch) -> None:
+    patch.setattr(ResultBook, "find", lambda self, request: None)
+    patch.setattr(ResultBook, "active", lambda self, name: None)
+
+
+@caught_by("snapshots")
+def ranges_without_their_last_row(patch: Patch) -> None:
+    read = Service.range
+
+    async def short(self: Service, request: Any, **more: Any) -> Any:
+        result = await read(self, request, **more)
+        return replace(result, kvs=result.kvs[:-1]) if len(result.kvs) > 3 else result
+
+    patch.setattr(Service, "range", short)
+
+
+@caught_by("snapshots", on=MANY)
+def reads_of_another_past(patch: Patch) -> None:
+    _asked(patch, lambda request: replace(request, revision=request.revision and request.revision + 1))
+
+
+def _asked(patch: Patch, changed: Callable[[Any], Any]) -> None:
+    """What clients ask a node to read is something else."""
+    read = Service.range
+
+    async def asked(self: Service, request: Any, **more: Any) -> Any:
+        return await read(self, changed(request), **more)
+
+    patch.setattr(Service, "range", asked)

@@ -1,0 +1,82 @@
+"""Faults of elections: terms, votes, who may lead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raftgroup import voting
+from raftgroup.engine import Engine
+from raftgroup.journal import MemoryJournal
+from raftgroup.outbox import Outbox
+from raftgroup.voting import Voting
+from tests.sim.faults import Fault, Kind
+from tests.sim.plants.plant import LEADERS_CUT_OFF, Patch, caught_by, with_faults
+
+
+@caught_by("words on disk")
+def words_before_they_are_on_disk(patch: Patch) -> None:
+    def at_once(self: Outbox, member: str, kind: int, body: Any) -> bool:
+        self._send(member, kind, body)
+        return True
+
+    patch.setattr(Outbox, "send_durable", at_once)
+
+
+@caught_by("words on disk")
+def votes_that_are_not_written_down(patch: Patch) -> None:
+    set_term = MemoryJournal.set_term
+    patch.setattr(MemoryJournal, "set_term", lambda self, term, vote: set_term(self, term, None))
+
+
+@caught_by("words on disk")
+def syncs_that_do_nothing(patch: Patch) -> None:
+    """The journal says that it is on disk, and it is not."""
+
+    async def lies(self: MemoryJournal) -> None:
+        self._state.landed(self._state.take())
+
+    patch.setattr(MemoryJournal, "sync", lies)
+
+
+@caught_by("election safety", on=LEADERS_CUT_OFF)
+def candidates_that_elect_themselves(patch: Patch) -> None:
+    """Without pre-votes, and without the votes of others."""
+    ticked = Voting.ticked
+
+    def leads(self: Voting) -> None:
+        ticked(self)
+        if self.engine.role is voting.Role.CANDIDATE:
+            self.engine._SyncObj__onBecomeLeader()
+
+    patch.setattr(Voting, "may_campaign", lambda self: self._electorate.is_voter and self._is_free())
+    patch.setattr(Voting, "ticked", leads)
+
+
+@caught_by("terms", on=with_faults(Fault(6.0, Kind.CRASH, "n2", "n1", 0.5)))
+def starts_in_the_term_before(patch: Patch) -> None:
+    begin = Engine.__init__
+
+    def begun(self: Engine, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        self._SyncObj__raftCurrentTerm = max(0, self.term - 1)
+
+    patch.setattr(Engine, "__init__", begun)
+
+
+@caught_by(
+    "leader completeness",
+    on=with_faults(
+        *(
+            fault
+            for at, name in ((1.0, "n1"), (8.0, "n2"), (15.0, "n3"))
+            for fault in (Fault(at, Kind.ISOLATE, name, "f1", 4.0), Fault(at + 3.5, Kind.CRASH, "leader", "n1", 3.0))
+        )
+    ),
+)
+def votes_for_any_log(patch: Patch) -> None:
+    """Also for one that ends before the voter's own (Raft 5.4.1)."""
+    ask = Engine.deliver_vote_request
+    patch.setattr(voting, "log_is_current", lambda *_: True)
+    patch.setattr(
+        Engine, "deliver_vote_request", lambda self, candidate, term, *_: ask(self, candidate, term, 1 << 60, 1 << 60)
+    )

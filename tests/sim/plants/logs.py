@@ -1,0 +1,141 @@
+"""Faults of logs and of what is applied: what is appended, what counts as committed, what a replica makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import raftgroup.replica
+from metastore.compaction import Compactor
+from metastore.machine import MetaStore
+from raftgroup.engine import Engine
+from raftgroup.errors import NodeFailed
+from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, screen_append
+from raftgroup.journal import MemoryJournal
+from tests.sim.faults import Fault, Kind
+from tests.sim.plants.plant import LEADERS_CUT_OFF, STORMS, Patch, caught_by, with_faults
+
+Screened = StaleTerm | Missing | Matched | Extend
+
+
+@caught_by("durable", "state machine safety", "leader completeness", on=LEADERS_CUT_OFF)
+def commits_without_a_majority(patch: Patch) -> None:
+    """What the leader has on its own disk counts."""
+    tick = Engine.tick
+
+    def ticked(self: Engine) -> None:
+        if self.leads:
+            self.commit_to(self._journal.synced_index)
+        tick(self)
+
+    patch.setattr(Engine, "tick", ticked)
+
+
+@caught_by("durable", "leader completeness", on=replace(STORMS, seed=6))
+def appends_without_the_guard(patch: Patch) -> None:
+    """As the library does it: whatever follows prev_index is replaced (pysyncobj.md, fault 1)."""
+
+    def unguarded(message: Append, log: Any, term: int, _commit: int) -> Screened:
+        if message.term < term:
+            return StaleTerm()
+        if message.prev_index > log.last.index or log.term_at(message.prev_index) != message.prev_term:
+            return Missing(min(log.last.index, message.prev_index) + 1)
+        return Extend(message, truncates=True) if message.entries else Matched(message.covers, message.commit)
+
+    patch.setattr(raftgroup.replica, "screen_append", unguarded)
+
+
+@caught_by("log matching", on=LEADERS_CUT_OFF)
+def conflicts_that_stay_in_the_log(patch: Patch) -> None:
+    """Entries are put behind what is there, whatever that is (Raft 5.3)."""
+
+    def behind(message: Append, log: Any, term: int, _commit: int) -> Screened:
+        if message.term < term:
+            return StaleTerm()
+        last = log.last
+        if message.prev_index > last.index:
+            return Missing(last.index + 1)
+        entries = [entry for entry in message.entries if entry.index > last.index]
+        if not entries:
+            return Matched(message.covers, min(message.commit, message.covers))
+        return Extend(replace(message, prev_index=last.index, prev_term=last.term, entries=entries), truncates=False)
+
+    patch.setattr(raftgroup.replica, "screen_append", behind)
+
+
+@caught_by("stays up", on=STORMS)
+def repetitions_taken_for_another_history(patch: Patch) -> None:
+    def strict(message: Append, log: Any, term: int, commit: int) -> Screened:
+        if message.term >= term and message.entries and message.entries[0].index <= commit:
+            raise NodeFailed("the leader sends what is committed already")
+        return screen_append(message, log, term, commit)
+
+    patch.setattr(raftgroup.replica, "screen_append", strict)
+
+
+@caught_by(
+    "durable",
+    on=with_faults(Fault(8.0, Kind.POWER, "all", for_s=0.5), Fault(14.0, Kind.POWER, "all", for_s=0.5), seed=5),
+)
+def disks_that_lie(patch: Patch) -> None:
+    """What was synced last is gone after a crash."""
+    crash = MemoryJournal.crash
+
+    def lying(self: MemoryJournal) -> None:
+        crash(self)
+        kept = self._disk.entries[:-12] if len(self._disk.entries) > 12 else self._disk.entries
+        self._disk = replace(self._disk, entries=kept)
+        crash(self)
+
+    patch.setattr(MemoryJournal, "crash", lying)
+
+
+@caught_by("state machine equality")
+def replicas_that_count_otherwise(patch: Patch) -> None:
+    apply, replicas = MetaStore.apply, list[MetaStore]()
+
+    def applied(self: MetaStore, index: int, term: int, stamp: Any, commands: Sequence[bytes]) -> Any:
+        if self not in replicas:
+            replicas.append(self)
+        results = apply(self, index, term, stamp, commands)
+        self._state.size += replicas.index(self) == 1 and index == 40
+        return results
+
+    patch.setattr(MetaStore, "apply", applied)
+
+
+@caught_by("state machine equality")
+def replicas_that_skip_an_entry(patch: Patch) -> None:
+    apply = MetaStore.apply
+
+    def forgets(self: MetaStore, index: int, term: int, stamp: Any, commands: Sequence[bytes]) -> Any:
+        if index == 60 and self._tables._name == "n2":  # type: ignore[attr-defined]
+            return apply(self, index, term, stamp, []) + [b""] * len(commands)
+        return apply(self, index, term, stamp, commands)
+
+    patch.setattr(MetaStore, "apply", forgets)
+
+
+@caught_by(
+    "MM monotonic",
+    on=with_faults(
+        Fault(5.0, Kind.SLOW_DISK, "n2", "n1", 12.0, 0.9),
+        *(
+            fault
+            for at in (7.0, 10.0, 13.0)
+            for fault in (Fault(at, Kind.COMPACT, "n1"), Fault(at + 0.1, Kind.COMPACT, "n2"))
+        ),
+    ),
+)
+def compactions_to_an_older_revision(patch: Patch) -> None:
+    """What is asked for becomes MM, also where MM is beyond that (M6)."""
+    compact = Compactor.compact
+
+    def compacted(self: Compactor, revision: int) -> None:
+        if revision < self._state.compacted:
+            self._advance(revision)
+        else:
+            compact(self, revision)
+
+    patch.setattr(Compactor, "compact", compacted)

@@ -1,0 +1,77 @@
+"""Faults of vaults, and of how nodes come back to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import recovery.recover
+import vault.vault
+from node.fencing.holder import VaultHolder
+from recovery.decide import Case, Join
+from tests.sim.disk import SimVaultHome
+from tests.sim.faults import Fault, Kind
+from tests.sim.plants.plant import Patch, caught_by, with_faults
+from vault.change import Revision
+from vault.vault import Vault
+
+ONE_CRASH = with_faults(Fault(6.0, Kind.CRASH, "n2", "n1", 0.5))
+
+
+@caught_by("LV monotonic", on=ONE_CRASH)
+def vaults_that_forget_when_their_process_dies(patch: Patch) -> None:
+    opened = SimVaultHome.open
+
+    async def older(self: SimVaultHome) -> Any:
+        self._disk.backend.lose_power()
+        return await opened(self)
+
+    patch.setattr(SimVaultHome, "open", older)
+
+
+@caught_by("LV monotonic", on=ONE_CRASH)
+def vaults_that_open_at_an_older_revision(patch: Patch) -> None:
+    opened = Vault.__init__
+
+    def older(self: Vault, *arguments: Any, **options: Any) -> None:
+        opened(self, *arguments, **options)
+        if self.position.revision > 5:
+            self.position = replace(self.position, revision=self.position.revision - 1)
+
+    patch.setattr(Vault, "__init__", older)
+
+
+@caught_by("vaults")
+def vaults_that_keep_half_of_a_revision(patch: Patch) -> None:
+    """And do not compare their digest with the cluster's (R1, R7)."""
+    project = vault.vault.project
+
+    def half(revisions: Sequence[Revision], *rest: Any) -> Any:
+        return project([Revision(each.number, each.bodies[:1]) for each in revisions], *rest)
+
+    patch.setattr(vault.vault, "project", half)
+
+
+@caught_by("recovery decision", on=with_faults(*(Fault(4.0 + 3 * n, Kind.CRASH, "n2", "n1", 1.0) for n in range(4))))
+def joins_of_vaults_that_lag(patch: Patch) -> None:
+    decide = recovery.recover.decide  # type: ignore[attr-defined]
+
+    def sure(vault: Any, cluster: Any, options: Any) -> Any:
+        decision = decide(vault, cluster, options)
+        return Join(Case.A) if 0 < cluster.latest - vault.revision < 5 else decision
+
+    patch.setattr(recovery.recover, "decide", sure)
+
+
+@caught_by("liveness", on=with_faults(*(Fault(2.0 + 6.0 * n, Kind.ISOLATE, "f1", "n1", 4.5) for n in range(3))))
+def nodes_that_come_back_once_only(patch: Patch) -> None:
+    begin = VaultHolder.begin_recovery
+    wants = VaultHolder.wants_recovery
+
+    def begun(self: Any) -> Any:
+        self.begun = getattr(self, "begun", 0) + 1
+        return begin(self)
+
+    patch.setattr(VaultHolder, "begin_recovery", begun)
+    patch.setattr(VaultHolder, "wants_recovery", lambda self: getattr(self, "begun", 0) < 2 and wants(self))

@@ -1,0 +1,50 @@
+"""Faults of watches: gaps, repetitions, split revisions, progress and resumption that promise too much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from metastore.requests import WatchRequest
+from metastore.results import RevisionEvents
+from metastore.watch import Watcher, WatchHub
+from node.watching import Watching
+from tests.sim.plants.plant import MEMBER_CUT_OFF, Patch, caught_by
+
+
+def _polled(patch: Patch, told: Callable[[tuple[RevisionEvents, ...]], tuple[RevisionEvents, ...]]) -> None:
+    """Of what a node's watches tell."""
+    poll = Watching.poll
+    patch.setattr(Watching, "poll", lambda self: told(poll(self)))
+
+
+@caught_by("watch contract")
+def watches_with_gaps(patch: Patch) -> None:
+    _polled(patch, lambda found: found[1:] if len(found) > 1 else found)
+
+
+@caught_by("watch contract")
+def watches_with_repetitions(patch: Patch) -> None:
+    _polled(patch, lambda found: (*found, *found[-1:]))
+
+
+@caught_by("watch contract")
+def watches_that_split_revisions(patch: Patch) -> None:
+    _polled(patch, lambda found: tuple(RevisionEvents(each.revision, (e,)) for each in found for e in each.events))
+
+
+@caught_by("watch contract")
+def watches_that_resume_too_late(patch: Patch) -> None:
+    begin = Watching.__init__
+
+    def later(self: Watching, hub: WatchHub, request: WatchRequest, *arguments: Any, **options: Any) -> None:
+        start = request.start_revision
+        begin(self, hub, replace(request, start_revision=start and start + 1), *arguments, **options)
+
+    patch.setattr(Watching, "__init__", later)
+
+
+@caught_by("watch contract", on=MEMBER_CUT_OFF)
+def progress_ahead_of_events(patch: Patch) -> None:
+    patch.setattr(Watcher, "progress", property(lambda self: self._hub.revision + 2))
