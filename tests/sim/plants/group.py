@@ -70,7 +70,8 @@ def starts_in_the_term_before(patch: Patch) -> None:
             fault
             for at, name in ((1.0, "n1"), (8.0, "n2"), (15.0, "n3"))
             for fault in (Fault(at, Kind.ISOLATE, name, "f1", 4.0), Fault(at + 3.5, Kind.CRASH, "leader", "n1", 3.0))
-        )
+        ),
+        seed=5,
     ),
 )
 def votes_for_any_log(patch: Patch) -> None:

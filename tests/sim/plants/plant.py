@@ -35,7 +35,7 @@ def with_faults(*faults: Fault, seed: int = 3) -> Stage:
     return Stage("calm", seed, faults, Settings())
 
 
-MANY = Stage("many", 1)
+MANY = Stage("many", 2)
 LEADERS_CUT_OFF = with_faults(*(Fault(2.0 + 3.5 * number, Kind.ISOLATE, "leader", "n1", 2.5) for number in range(5)))
 MEMBER_CUT_OFF = with_faults(Fault(2.0, Kind.ISOLATE, "n2", "n1", 15.0))
 STORMS = with_faults(

@@ -64,14 +64,15 @@ def joins_of_vaults_that_lag(patch: Patch) -> None:
     patch.setattr(recovery.recover, "decide", sure)
 
 
-@caught_by("liveness", on=with_faults(*(Fault(2.0 + 6.0 * n, Kind.ISOLATE, "f1", "n1", 4.5) for n in range(3))))
-def nodes_that_come_back_once_only(patch: Patch) -> None:
+@caught_by("liveness", on=with_faults(Fault(4.0, Kind.ISOLATE, "f1", "n1", 6.0)))
+def nodes_that_never_come_back(patch: Patch) -> None:
+    """Who is fenced after its first recovery wants no other one (F2)."""
     begin = VaultHolder.begin_recovery
     wants = VaultHolder.wants_recovery
 
     def begun(self: Any) -> Any:
-        self.begun = getattr(self, "begun", 0) + 1
+        self.has_begun = True
         return begin(self)
 
     patch.setattr(VaultHolder, "begin_recovery", begun)
-    patch.setattr(VaultHolder, "wants_recovery", lambda self: getattr(self, "begun", 0) < 2 and wants(self))
+    patch.setattr(VaultHolder, "wants_recovery", lambda self: not hasattr(self, "has_begun") and wants(self))

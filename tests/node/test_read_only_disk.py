@@ -1,0 +1,76 @@
+"""scenarios.md, "Everywhere": read-only disk. Whatever a node keeps there, it says so, and how to go on.
+
+As a system does that has mounted a disk anew without writing, after an error: what was there can still be read.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metastore.store import LmdbStore
+from node.data_dir import claim_data_dir
+from raftgroup.lmdb_journal import LmdbJournal
+from vault.opening import open_vault
+
+
+@pytest.fixture
+def remount(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From then on nothing can be written."""
+    opened, opened_file = os.open, io.open
+
+    def refused(path: Any) -> OSError:
+        return OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    def descriptor(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise refused(path)
+        return opened(path, flags, *rest, **more)
+
+    def file(path: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
+        if set(mode) & set("wax+"):
+            raise refused(path)
+        return opened_file(path, mode, *rest, **more)
+
+    def remounted() -> None:
+        monkeypatch.setattr(os, "open", descriptor)
+        monkeypatch.setattr(io, "open", file)
+        monkeypatch.setattr(builtins, "open", file)
+
+    return remounted
+
+
+def claim(path: Path) -> None:
+    claim_data_dir(path, cluster="c", node="n1")
+
+
+OWNERS: dict[str, Callable[[Path], Any]] = {"journal": LmdbJournal, "store": LmdbStore, "vault": open_vault}
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_what_was_there_is_refused_and_left_as_it_is(tmp_path: Path, remount: Callable[[], None], owner: str) -> None:
+    OWNERS[owner](tmp_path / "data").close()
+    before = {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))}
+    remount()
+    with pytest.raises(Exception, match=r"can't be (used|opened): .*Read-only file system.*Make it writable"):
+        OWNERS[owner](tmp_path / "data")
+    assert {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))} == before
+
+
+def test_a_new_folder_is_refused(tmp_path: Path, remount: Callable[[], None]) -> None:
+    remount()
+    with pytest.raises(Exception, match=r"node\.json can't be written: Read-only file system; mend that"):
+        claim(tmp_path)
+
+
+def test_a_folder_that_is_the_nodes_is_read_all_the_same(tmp_path: Path, remount: Callable[[], None]) -> None:
+    claim(tmp_path)
+    remount()
+    claim(tmp_path)
