@@ -82,7 +82,7 @@ def test_a_run_that_fails_without_the_fault_proves_nothing(monkeypatch: pytest.M
     runs(monkeypatch, {3: ("watch contract",)}, control="stays up: it did not")
     proof = prove.prove(PLANT, seeds=1)
     assert not proof.right
-    assert prove.shown(proof) == f"{PLANT}: seed 3 of calm fails without it too"
+    assert prove.shown(proof) == f"{PLANT}: seed 3 of {PLANTS[PLANT].on} fails without it too"
 
 
 def test_what_another_checker_sees_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_what_another_checker_sees_is_no_proof(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_nobody_sees_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     runs(monkeypatch, {})
-    assert prove.shown(prove.prove(PLANT)) == f"{PLANT}: NOT SEEN in {prove.SEEDS_MAX} seeds of calm"
+    assert prove.shown(prove.prove(PLANT)) == f"{PLANT}: NOT SEEN in {prove.SEEDS_MAX} seeds of {PLANTS[PLANT].on}"
 
 
 def test_the_matrix_shows_who_saw_what_and_which_checker_nothing_proves() -> None:
