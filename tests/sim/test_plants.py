@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim import checkers, prove
 from tests.sim.checkers.of_history import CHECKS
-from tests.sim.checkers.registry import CHECKERS, NAMES
+from tests.sim.checkers.registry import BEYOND_THE_BOUND, CHECKERS, NAMES
 from tests.sim.faults import SCENARIOS
 from tests.sim.plants import PLANTS
 from tests.sim.prove import Proof, matrix, uncaught
@@ -36,7 +36,7 @@ def test_planted_faults_name_checkers_and_scenarios_that_exist() -> None:
 def test_every_file_of_checkers_is_in_the_registry() -> None:
     """Of rules that look at nodes, and of those that look at histories."""
     files = {path.stem for package in (checkers, raft_rules) for path in Path(package.__path__[0]).glob("*.py")}
-    known = {Path(inspect.getfile(kind)).stem for kind in CHECKERS}
+    known = {Path(inspect.getfile(kind)).stem for kind in (*CHECKERS, *BEYOND_THE_BOUND)}
     known |= {Path(inspect.getfile(check)).stem for check in CHECKS.values()}
     assert files - HELPERS == known - HELPERS
 

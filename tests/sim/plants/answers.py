@@ -8,8 +8,9 @@ from typing import Any
 
 from metastore import txn
 from metastore.exactly_once import ResultBook
+from metastore.requests import Compare, CompareResult, CompareTarget
 from node.service import Service
-from tests.sim.plants.plant import MANY, MEMBER_CUT_OFF, Patch, caught_by
+from tests.sim.plants.plant import MANY, MEMBER_CUT_OFF, Patch, Stage, caught_by
 
 
 @caught_by("linearizable", "fenced reads", on=MEMBER_CUT_OFF)
@@ -24,6 +25,17 @@ def compares_that_always_hold(patch: Patch) -> None:
 
 def _taken_at_once(choose: Callable[..., Any]) -> Callable[..., Any]:
     return lambda view, request: choose(view, replace(request, compare=()))
+
+
+@caught_by("linearizable writes", on=Stage("drift", 1))
+def compares_that_never_hold(patch: Patch) -> None:
+    never = Compare(b"e/a", CompareTarget.VERSION, CompareResult.GREATER, 1 << 40)
+    choose = txn.choose
+
+    def other(view: Any, request: Any) -> Any:
+        return choose(view, replace(request, compare=(*request.compare, never)))
+
+    patch.setattr(txn, "choose", other)
 
 
 @caught_by("exactly once", on=MANY)

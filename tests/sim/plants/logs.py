@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import metastore.stored_record
+import raftgroup.journal_format
 import raftgroup.replica
+import vault.seal
 from metastore.compaction import Compactor
 from metastore.machine import MetaStore
 from raftgroup.engine import Engine
 from raftgroup.errors import NodeFailed
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, screen_append
 from raftgroup.journal import MemoryJournal
+from raftgroup.ports import Entry
 from tests.sim.faults import Fault, Kind
-from tests.sim.plants.plant import LEADERS_CUT_OFF, STORMS, Patch, caught_by, with_faults
+from tests.sim.plants.plant import LEADERS_CUT_OFF, STORMS, Patch, Stage, caught_by, with_faults
 
 Screened = StaleTerm | Missing | Matched | Extend
 
@@ -89,6 +93,18 @@ def disks_that_lie(patch: Patch) -> None:
         crash(self)
 
     patch.setattr(MemoryJournal, "crash", lying)
+
+
+@caught_by("log matching", on=Stage("disks", 3))
+def damage_that_is_let_through(patch: Patch) -> None:
+    """Checksums of journal, store and vault are not looked at: what is damaged on disk is what a node starts with."""
+
+    def entry(index: int, value: bytes) -> Entry:
+        return Entry(value[12:], index, int.from_bytes(value[4:12], "big"))
+
+    patch.setattr(raftgroup.journal_format, "entry_from", entry)
+    patch.setattr(metastore.stored_record, "unseal", lambda table, key, sealed: sealed[:-8])
+    patch.setattr(vault.seal, "unseal", lambda table, key, sealed: sealed[:-8])
 
 
 @caught_by("state machine equality")
