@@ -22,13 +22,16 @@ import aiohttp
 from tests.faults import kernel
 
 LONGEST_WAIT_S = 30.0
+WORKERS = 8
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _given_ports: set[int] = set()
 
 
 def free_port() -> int:
-    """A port below the ones that the system gives to outgoing connections, so that it stays free over restarts."""
+    """A port below the ones that the system gives to outgoing connections, so that it stays free over restarts; and
+    none that another process of the same test run gives (`scripts/test` has two)."""
     while True:
-        port = random.randrange(10_000, 20_000)
+        port = random.randrange(10_000 + WORKER % WORKERS, 20_000, WORKERS)
         if port in _given_ports:
             continue
         with socket.socket() as probe:
