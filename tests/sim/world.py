@@ -12,6 +12,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any, TypeVar
 
+from metastore.compaction import Compactor
 from metastore.requests import FROM_KEY, WatchRequest
 from node.config import FenceTimes, Retention, Timing
 from tests.sim.history import History
@@ -175,6 +176,20 @@ class World:
             return results
 
         machine.apply = observed
+        self._look_before_compaction(node)
+
+    def _look_before_compaction(self, node: Any) -> None:
+        """An entry may write and compact what it wrote (many 306): behind it nothing of that is left to be seen."""
+        world, compactor = self, node.store._compactor
+
+        class Looking(Compactor):
+            __slots__ = ()
+
+            def compact(self, revision: int) -> None:
+                world._committed(node)
+                super().compact(revision)
+
+        compactor.__class__ = Looking
 
     def _committed(self, node: Any) -> None:
         """What the first node has applied is put into the history."""
