@@ -11,7 +11,7 @@ from tests.sim import checkers, prove
 from tests.sim.checkers.of_history import CHECKS
 from tests.sim.checkers.registry import BEYOND_THE_BOUND, CHECKERS, NAMES
 from tests.sim.faults import SCENARIOS
-from tests.sim.plants import PLANTS
+from tests.sim.plants import PLANTS, planted
 from tests.sim.prove import Proof, matrix, uncaught
 from tests.sim.run import Outcome
 from tests.support import raft_rules
@@ -31,6 +31,13 @@ def test_planted_faults_name_checkers_and_scenarios_that_exist() -> None:
         assert plant.catches
         assert set(plant.catches) <= set(NAMES), plant.name
         assert plant.on.scenario in SCENARIOS, plant.name
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_what_a_fault_patches_is_there(name: str) -> None:
+    """The product may have been changed since."""
+    with planted(name):
+        pass
 
 
 def test_every_file_of_checkers_is_in_the_registry() -> None:

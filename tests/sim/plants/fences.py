@@ -18,7 +18,11 @@ FOLLOWER_STOPS = with_faults(*(Fault(2.0 + 4.0 * number, Kind.STOP, "f1", "n1", 
 
 @caught_by("fenced reads", on=FOLLOWER_CUT_OFF)
 def strict_writes_answered_at_commit(patch: Patch) -> None:
-    patch.setattr(Released, "reached", lambda self, revision: True)
+    async def at_once(self: Released, revision: int, timeout_s: float) -> bool:
+        return True
+
+    patch.setattr(Released, "when", lambda self, revision, until, told: told(True))
+    patch.setattr(Released, "until", at_once)
 
 
 @caught_by("lease safety", "fenced reads", on=FOLLOWER_CUT_OFF)
