@@ -10,7 +10,7 @@ from node.fencing.holder import VaultHolder
 from node.fencing.released import Released
 from node.fencing.strict_answers import StrictAnswers
 from tests.sim.faults import Fault, Kind
-from tests.sim.plants.plant import LEADERS_CUT_OFF, MANY, Patch, caught_by, with_faults
+from tests.sim.plants.plant import LEADERS_CUT_OFF, Patch, Stage, caught_by, with_faults
 
 FOLLOWER_CUT_OFF = with_faults(*(Fault(2.0 + 5.0 * number, Kind.ISOLATE, "f1", "n1", 3.5) for number in range(4)))
 FOLLOWER_STOPS = with_faults(*(Fault(2.0 + 4.0 * number, Kind.STOP, "f1", "n1", 1.0) for number in range(5)))
@@ -49,7 +49,7 @@ def grants_without_the_quorum_lease(patch: Patch) -> None:
     patch.setattr(Grantor, "end_term", lambda self: None)
 
 
-@caught_by("fenced reads", on=MANY)
+@caught_by("fenced reads", on=Stage("many", 7))
 def reads_of_what_is_not_released(patch: Patch) -> None:
     patch.setattr(StrictAnswers, "is_pending", lambda self, request: False)
 
