@@ -18,11 +18,12 @@ class Slot(Protocol):
 class Operation:
     """`repeatable`: sending it twice does no harm (a read, or a write with a request id).
 
-    `sent`: it has left this process at least once, so that a write may be applied. `content` is what its frame has
-    beside the number; of a plain put (request id, key, value).
+    `sent`: it is under way, or ended without a certain answer. `unsure`: so did a try before this one, and what this
+    one comes to says nothing of that: only a result of the store does. `content` is what its frame has beside the
+    number; of a plain put (request id, key, value).
     """
 
-    __slots__ = ("content", "deadline", "kind", "number", "repeatable", "sent", "slot", "writes")
+    __slots__ = ("content", "deadline", "kind", "number", "repeatable", "sent", "slot", "unsure", "writes")
 
     def __init__(
         self,
@@ -42,7 +43,14 @@ class Operation:
         self.slot = slot
         self.repeatable = repeatable
         self.writes = writes
-        self.sent = False
+        self.sent = self.unsure = False
+
+    @property
+    def may_be_applied(self) -> bool:
+        return self.writes and (self.sent or self.unsure)
+
+    def leaves(self) -> None:
+        self.sent, self.unsure = True, self.unsure or self.sent
 
     def succeed(self, value: Any) -> None:
         if not self.slot.done():

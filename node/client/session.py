@@ -13,6 +13,7 @@ import random
 from collections import deque
 from typing import Any
 
+from metastore.errors import MetastoreError
 from metastore.put_series import results_in
 from metastore.requests import WatchRequest
 from node.authorization.credentials import Credentials
@@ -22,6 +23,7 @@ from node.client.link import Link
 from node.client.operation import Operation, Slot
 from node.client.route import Route
 from node.client.watch import Watch
+from node.fencing.errors import ReleasePending
 from node.refusals import error_of
 from node.stream.protocol import Kind
 from raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
@@ -39,6 +41,8 @@ BACKOFF_S = (0.02, 0.5)
 _FIRST = asyncio.FIRST_COMPLETED
 MOVE_S = 1.0
 """How often somebody better to be connected with is looked for while there may be one."""
+_CERTAIN = (MetastoreError, ReleasePending, OutcomeUnknown)
+_UNKNOWN = "it may be applied or not; read before you go on"
 CALM_S = 0.3
 CALM_LOOK_S = 0.005
 
@@ -138,7 +142,7 @@ class Session:
             self._transmit(operation, self._link, size)
 
     def _transmit(self, operation: Operation, link: Link, size: int = 0) -> None:
-        operation.sent = True
+        operation.leaves()
         if operation.kind is Kind.CALL:
             link.send(Kind.CALL, [operation.number, *operation.content])
         elif operation.kind is Kind.WRITES and type(operation.content) is tuple:
@@ -192,15 +196,21 @@ class Session:
             if self._link is not None:
                 self._link.abort()
         elif nothing_done and operation.deadline - self._loop.time() < LAST_TRY * self._timeout_s:
-            del self._pending[number]
-            operation.fail(error)
+            self._refused(operation, error)
         elif nothing_done or (isinstance(error, OutcomeUnknown) and operation.repeatable):
             self._trouble = str(error)
             operation.sent = not nothing_done
             self._loop.call_later(RETRY_S, self._again, number)
         else:
-            del self._pending[number]
-            operation.fail(error)
+            self._refused(operation, error)
+
+    def _refused(self, operation: Operation, error: Exception) -> None:
+        """What the store says counts for all tries: it knows the request by its id. Whoever refuses in front of it
+        knows of this try alone."""
+        del self._pending[operation.number]
+        if operation.writes and operation.unsure and not isinstance(error, _CERTAIN):
+            error = OutcomeUnknown(f"{_UNKNOWN} (a try before was not answered; the last one: {error})")
+        operation.fail(error)
 
     def _again(self, number: int) -> None:
         """Unless it has left meanwhile over another connection, and must not leave twice."""
@@ -231,9 +241,8 @@ class Session:
 
     def _give_up(self, operation: Operation, why: str) -> None:
         self._pending.pop(operation.number, None)
-        if operation.writes and operation.sent:
-            reason = f"{why} without an answer ({self._trouble})"
-            operation.fail(OutcomeUnknown(f"{reason}: it may be applied or not; read before you go on"))
+        if operation.may_be_applied:
+            operation.fail(OutcomeUnknown(f"{why} without an answer ({self._trouble}): {_UNKNOWN}"))
         else:
             operation.fail(Unavailable(f"{why}, nothing was done: {self._trouble}"))
 
@@ -289,7 +298,7 @@ class Session:
     def _nobody(self, error: Unauthenticated) -> None:
         """Nothing that is asked for can be had as this user; what was under way may have been done all the same."""
         for operation in list(self._pending.values()):
-            if operation.writes and operation.sent:
+            if operation.may_be_applied:
                 self._give_up(operation, str(error))
             else:
                 del self._pending[operation.number]

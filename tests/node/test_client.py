@@ -12,6 +12,7 @@ from metastore.limits import Limits
 from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, SortOrder, Txn
 from metastore.results import RangeResult, RevisionEvents
 from node.api import WatchHandle
+from node.authorization.errors import PermissionDenied
 from node.client import Client, OutcomeUnknown, Unavailable
 from node.client.link import Link
 from node.client.route import Route
@@ -202,6 +203,22 @@ async def test_what_was_refused_leaves_once_though_another_connection_begins_mea
     assert second.numbers == ([1, 1] if repeatable else [1])
     session._succeeded(1, (1, 2))
     await answer
+    session._link = None
+    await session.close()
+
+
+@pytest.mark.parametrize("error", [Unavailable("the leader is going"), PermissionDenied("not any more")])
+async def test_a_try_that_did_nothing_says_nothing_of_the_one_before_it(stream: StreamServer, error: Exception) -> None:
+    """Its connection broke, so it may be applied (M3). Found by the simulator: strange 61."""
+    session = Session(Route([f"127.0.0.1:{stream.port}"]), 5.0)
+    session.open()
+    session._begin(Sent())
+    answer = session.send(Kind.WRITES, (("id", 1), b"a", b"1"), 0, 0.5, repeatable=True, writes=True)
+    session._lost("reset by the other side")
+    session._begin(Sent())
+    session._failed(1, error)
+    with pytest.raises(OutcomeUnknown, match=str(error)):
+        await answer
     session._link = None
     await session.close()
 
