@@ -158,7 +158,10 @@ class Nemesis:
             if host.process is process:
                 host.kill()
                 self.world.note(host.id, "has stopped")
-                self.later(fault.for_s, lambda: self.start_at(host))
+                if self.going:
+                    self.later(fault.for_s, lambda: self.start_at(host))
+                else:
+                    self.start_at(host)
 
         process.start(stop())
 

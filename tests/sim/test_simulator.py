@@ -42,6 +42,13 @@ def test_some_seeds_of_each_scenario(scenario: str) -> None:
     assert not outcome.violation, outcome.violation
 
 
+def test_who_is_still_stopping_when_the_faults_end_is_started_again() -> None:
+    """Seed 516 of the scenario many: it stayed down, and the others were blamed."""
+    plan = (Fault(SCENARIOS["calm"].faults_s - 0.001, Kind.STOP, "n3", for_s=1.0),)
+    outcome = run_seed(1, "calm", plan)
+    assert not outcome.violation, outcome.violation
+
+
 def test_a_plan_is_made_of_its_seed_and_cut_without_a_change_of_the_rest() -> None:
     names = ("n1", "n2", "n3", "f1")
     plan = plan_of(5, SCENARIOS["many"], names[:3], names)
