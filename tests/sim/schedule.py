@@ -23,6 +23,8 @@ RESOLUTION_S = 1e-9
 TIMER_S_MIN = 1e-8
 """Time passes while anybody sleeps, so that who waits for a moment that a clock of whole nanoseconds never quite shows
 does not wait at one instant for ever (a reader of a vault did, seed 2056 of the scenario members)."""
+CALLBACKS_MAX = 10_000
+"""In one turn. Who always puts something new on its loop at once must not keep the others from theirs."""
 
 
 class Handle:
@@ -46,57 +48,66 @@ class Handle:
 
 
 class FastLoop(VirtualLoop):
-    """`touch`: something was put on it."""
+    """`own`: whose it is; it hears when something is put on the loop. Callbacks that bring no context have one together:
+    nothing in the product keeps anything in one."""
+
+    own: FastProcess
+    get_debug: Any = bool
+    """Asked for each future: a call that needs no frame."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(clock)
-        self.clock = clock
-        self.touch: Callable[[], None] = lambda: None
+        self.time = clock  # type: ignore[method-assign]
         self.timers: list[tuple[float, int, Handle]] = []
+        self._context = contextvars.copy_context()
         self._order = count()
         self._turning = threading.get_ident()
 
-    def time(self) -> float:
-        return self.clock()
-
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
-        handle = Handle(callback, args, context if context is not None else contextvars.copy_context())
+        handle = Handle(callback, args, context or self._context)
         self._ready.append(handle)
-        self.touch()
+        own = self.own
+        if not own.touched:
+            own.touch()
         return handle
 
     call_soon_threadsafe = call_soon
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
-        return self.call_at(self.clock() + max(delay, TIMER_S_MIN), callback, *args, context=context)
+        when = self.time() + (delay if delay > TIMER_S_MIN else TIMER_S_MIN)
+        return self.call_at(when, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
-        handle = Handle(callback, args, context if context is not None else contextvars.copy_context(), when)
+        handle = Handle(callback, args, context or self._context, when)
         heapq.heappush(self.timers, (when, next(self._order), handle))
-        self.touch()
+        own = self.own
+        if not own.touched:
+            own.touch()
         return handle
 
     def next_due(self) -> float | None:
         if self._ready:
-            return self.clock()
+            return self.time()
         timers = self.timers
         while timers and timers[0][2].off:
             heapq.heappop(timers)
         return timers[0][0] if timers else None
 
     def turn(self) -> None:
+        """Run what is due, and what comes of it at this moment: nobody else is due before all of that is done, unless at
+        the very same moment."""
         timers, ready = self.timers, self._ready
         if timers:
-            end = self.clock() + RESOLUTION_S
+            end = self.time() + RESOLUTION_S
             while timers and timers[0][0] <= end:
                 ready.append(heapq.heappop(timers)[2])
         self._thread_id = self._turning
         before = events._get_running_loop()
         events._set_running_loop(self)
+        left = CALLBACKS_MAX
         try:
-            for _ in range(len(ready)):
-                if not ready:
-                    break
+            while ready and left:
+                left -= 1
                 handle = ready.popleft()
                 if not handle.off:
                     try:
@@ -128,18 +139,22 @@ class FastProcess(Process):
         self.touched = False
         self._touches = simulation.touches
         fast: Any = self.loop
-        fast.touch = self.touch
+        fast.own = self
         self.touch()
 
     def due(self) -> float | None:
         """The same number whenever it is asked: another rounding, at another moment, would be another run."""
-        loop: Any = self.loop
         if self.paused or self.dead:
             return None
+        loop: Any = self.loop
+        now = self.simulation.now
         if loop._ready:
-            return self.simulation.now
+            return now
         when = loop.next_due()
-        return None if when is None else max(self.simulation.now, (when - self._offset_s - self._jump_s) / self._rate)
+        if when is None:
+            return None
+        due: float = (when - self._offset_s - self._jump_s) / self._rate
+        return due if due > now else now
 
     def touch(self) -> None:
         if not self.touched:
@@ -173,6 +188,13 @@ class FastSimulation(Simulation):
         self._processes.append(process)
         return process
 
+    def run_for(self, duration_s: float) -> None:
+        end = self.now + duration_s
+        step = self._step
+        while step(end):
+            pass
+        self.now = end
+
     def _ask_touched(self) -> None:
         heap = self._heap
         for process in self.touches:
@@ -197,9 +219,17 @@ class FastSimulation(Simulation):
             return False
         if first > self.now:
             self.now = first
-        if self._is_alone(first):
+        if not heap or heap[0][0] > first:
+            heapq.heappop(world)[2]()
+        elif self._is_alone(first):
             self._take(heapq.heappop(heap)[2])
-            return True
+        else:
+            self._draw(first)
+        return True
+
+    def _draw(self, first: float) -> None:
+        """Several are due at the same moment: lots are drawn."""
+        heap, world = self._heap, self._events
         candidates = self._due_at(first)
         worldly = bool(world) and world[0][0] <= self.now
         choice = 0
@@ -212,20 +242,27 @@ class FastSimulation(Simulation):
             heapq.heappop(world)[2]()
         else:
             self._take(chosen)
-        return True
 
     def _is_alone(self, first: float) -> bool:
         """Whether one process is due, and nothing else at that moment: no lots have to be drawn."""
         heap, world = self._heap, self._events
-        if not heap or heap[0][0] != first or (world and world[0][0] <= first):
+        if world and world[0][0] <= first:
             return False
         count = len(heap)
         return not (count > 1 and heap[1][0] == first) and not (count > 2 and heap[2][0] == first)
 
     def _take(self, process: FastProcess) -> None:
         process.due_at = None
-        self._turn(process)
-        process.touch()
+        self.turns += 1
+        process.loop.turn()
+        if not process.touched:
+            process.touch()
+        if process.dead:
+            return
+        if process.loop.exceptions:
+            context = process.loop.exceptions[0]
+            raise AssertionError(f"seed {self.seed}, {process.name}: {context}") from context.get("exception")
+        self.after_turn(process)
 
     def _due_at(self, first: float) -> list[FastProcess]:
         heap = self._heap
@@ -235,16 +272,6 @@ class FastSimulation(Simulation):
             if process.due_at == due and process not in found:
                 found.append(process)
         return found
-
-    def _turn(self, process: Process) -> None:
-        self.turns += 1
-        process.loop.turn()
-        if process.dead:
-            return
-        if process.loop.exceptions:
-            context = process.loop.exceptions[0]
-            raise AssertionError(f"seed {self.seed}, {process.name}: {context}") from context.get("exception")
-        self.after_turn(process)
 
     def _bury(self) -> None:
         """Dead processes are never due; they are kept until the end."""

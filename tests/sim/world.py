@@ -87,7 +87,8 @@ class World:
         self.violations: list[Violation] = []
         self.goes_on = False
         """After a violation, so that it is seen which other checkers see it too; each says so once."""
-        self.checkers: list[Onlooker] = []
+        self._checkers: list[Onlooker] = []
+        self._turned_hooks: list[Callable[[Host], None]] = []
         self.owners: dict[Process, Host] = {}
         self.coverage: dict[str, int] = {}
         self.lines: list[str] = []
@@ -117,6 +118,15 @@ class World:
     @property
     def now(self) -> float:
         return self.simulation.now
+
+    @property
+    def checkers(self) -> list[Onlooker]:
+        return self._checkers
+
+    @checkers.setter
+    def checkers(self, checkers: list[Onlooker]) -> None:
+        self._checkers = checkers
+        self._turned_hooks = [each.turned for each in checkers if type(each).turned is not Onlooker.turned]
 
     @property
     def members(self) -> list[Host]:
@@ -224,8 +234,8 @@ class World:
     def _turned(self, process: Process) -> None:
         host = self.owners.get(process)
         if host is not None and host.process is process and host.node is not None:
-            for checker in self.checkers:
-                checker.turned(host)
+            for turned in self._turned_hooks:
+                turned(host)
         if self.violations and not self.goes_on:
             raise self.violations[0]
 

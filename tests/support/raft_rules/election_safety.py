@@ -13,10 +13,10 @@ class ElectionSafety(Onlooker):
         self._leaders: dict[int, str] = {}
 
     def turned(self, host: Member) -> None:
-        if host.group is None or host.failed:
+        if host.group is None:
             return
         engine = host.group._replica.engine
-        if engine.leads:
+        if engine.leads and not host.failed:
             leader = self._leaders.setdefault(engine.term, host.id)
             if leader != host.id:
                 self.fail(f"{leader} and {host.id} both lead term {engine.term}")

@@ -25,10 +25,10 @@ class LeaderCompleteness(Onlooker):
         self.entries.setdefault(index, (term, term if host.group is None else host.group.term))
 
     def turned(self, host: Member) -> None:
-        if host.group is None or host.failed:
+        if host.group is None:
             return
         engine = host.group._replica.engine
-        if not engine.leads or (host.id, engine.term) in self._led:
+        if not engine.leads or (host.id, engine.term) in self._led or host.failed:
             return
         self._led.add((host.id, engine.term))
         journal = host.disk.journal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.onlooker import Member, Onlooker, View
 
-TURNS = 5000
+TURNS = 2500
 
 
 class LogMatching(Onlooker):

@@ -14,9 +14,11 @@ class Terms(Onlooker):
 
     def turned(self, host: Member) -> None:
         """On disk over all its starts; in memory, which may be ahead of that, within one."""
-        if host.group is None or host.failed:
+        if host.group is None:
             return
         term = host.group._replica.engine.term
+        if self._known.get(host.id) == (host.disk, host.starts, term) or host.failed:
+            return
         disk, start, known = self._known.get(host.id, (host.disk, host.starts, 0))
         if disk is host.disk and start != host.starts:
             known = min(known, host.disk.journal._disk.term)
