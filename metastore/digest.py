@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import compress
+from operator import is_not
 from struct import Struct
 from zlib import crc32
 
@@ -53,32 +55,47 @@ class Digest:
 
 
 class BucketSums:
-    """The sums in memory, where they may be out of their modulus; `save` writes them as one entry of META."""
+    """The sums in memory, where they may be out of their modulus; `save` writes them as one entry of META.
 
-    __slots__ = ("_saved", "sums")
+    `packed` packs anew what has changed since it was asked before: a number that is the same object is the same."""
+
+    __slots__ = ("_known", "_packed", "_saved", "sums")
 
     def __init__(self, tables: OrderedMap) -> None:
         self.sums: list[int] = []
-        self._saved: list[int] = []
+        self._known: list[int] = []
+        self._packed = bytearray()
+        self._saved = b""
         self.load(tables)
 
     def load(self, tables: OrderedMap) -> None:
         self.sums[:] = read_sums(tables)
-        self._saved = list(self.sums)
+        self._known = list(self.sums)
+        self._packed = bytearray(b"".join(map(digest_bytes, self.sums)))
+        self._saved = bytes(self._packed)
 
     def replace(self, key: bytes, old_leaf: int, new_leaf: int) -> None:
         """0 stands for no version."""
         self.sums[bucket_of(key)] += new_leaf - old_leaf
 
     def save(self, tables: OrderedMap) -> None:
-        if self.sums != self._saved:
-            tables.put(Table.META, SUMS_KEY, self.packed())
-            self._saved = list(self.sums)
+        packed = self.packed()
+        if packed != self._saved:
+            tables.put(Table.META, SUMS_KEY, packed)
+            self._saved = packed
 
     def packed(self) -> bytes:
         """4,096 sums of 16 bytes, big-endian, in order."""
-        self.sums[:] = [total & SUM_MASK for total in self.sums]
-        return b"".join([total.to_bytes(DIGEST_BYTES, "big") for total in self.sums])
+        sums, known, packed = self.sums, self._known, self._packed
+        for number in list(compress(range(BUCKETS), map(is_not, sums, known))):
+            total = sums[number] = known[number] = sums[number] & SUM_MASK
+            packed[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES] = total.to_bytes(DIGEST_BYTES, "big")
+        return bytes(packed)
+
+    def numbers(self) -> list[int]:
+        """What `packed` says, each within its modulus."""
+        self.packed()
+        return self._known.copy()
 
 
 def read_sums(tables: OrderedMap) -> list[int]:

@@ -250,6 +250,10 @@ class MetaStore:
     def digest(self) -> Digest:
         return Digest(self._state.revision, digest_bytes(self._state.chain), self._buckets.packed())
 
+    def bucket_sums(self) -> list[int]:
+        """The buckets of `digest`, as numbers."""
+        return self._buckets.numbers()
+
     def chain_at(self, revision: int) -> bytes | None:
         """The chain digest after a retained revision; None for another one."""
         chain = self._history.chain_at(revision)

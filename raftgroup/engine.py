@@ -57,8 +57,12 @@ class Host(Protocol):
 class _Peer(Node):  # type: ignore[misc]
     """A member as the library sees it. Its hash does not depend on PYTHONHASHSEED, so neither does any order."""
 
+    def __init__(self, member: str) -> None:
+        super().__init__(member)
+        self._hash = int.from_bytes(member.encode()[-7:], "big")
+
     def __hash__(self) -> int:
-        return int.from_bytes(self.id.encode()[-7:], "big")
+        return self._hash
 
 
 class _NoPickle:

@@ -127,6 +127,10 @@ def stored_after(stored: Stored, changes: Changes) -> Stored:
         entries = [entry for entry in entries if entry.index < changes.delete_from]
     base_index, base_term = changes.base or (stored.base_index, stored.base_term)
     term, vote = changes.term_and_vote or (stored.term, stored.vote)
+    if changes.entries:
+        entries = [*entries, *changes.entries]
+    if entries and entries[0].index <= base_index:
+        entries = [entry for entry in entries if entry.index > base_index]
     return replace(
         stored,
         base_index=base_index,
@@ -134,7 +138,7 @@ def stored_after(stored: Stored, changes: Changes) -> Stored:
         term=term,
         vote=vote,
         meta=stored.meta | changes.meta,
-        entries=[entry for entry in (*entries, *changes.entries) if entry.index > base_index],
+        entries=entries,
     )
 
 

@@ -62,21 +62,26 @@ class Membership:
     removed: frozenset[str] = frozenset()
     version: int = 0
     generation: int = 0
+    _voters: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Asked in every turn of the group."""
+
+    def __post_init__(self) -> None:
+        voters = frozenset(member.id for member in self.members if member.role is MemberRole.VOTER)
+        object.__setattr__(self, "_voters", voters)
 
     def get(self, member_id: str) -> Member | None:
         return next((member for member in self.members if member.id == member_id), None)
 
     @property
     def voters(self) -> frozenset[str]:
-        return frozenset(member.id for member in self.members if member.role is MemberRole.VOTER)
+        return self._voters
 
     @property
     def learners(self) -> frozenset[str]:
         return frozenset(member.id for member in self.members if member.role is MemberRole.LEARNER)
 
     def is_voter(self, member_id: str) -> bool:
-        member = self.get(member_id)
-        return member is not None and member.role is MemberRole.VOTER
+        return member_id in self._voters
 
     def with_member(self, member: Member) -> Membership:
         """Add a member, as a learner first; the same id with a new incarnation replaces the old one (M10), and the same

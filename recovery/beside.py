@@ -21,7 +21,7 @@ from metastore.state import FIRST_REVISION
 from recovery.follow import Follower
 from recovery.gate import Gate, OpenGate
 from recovery.ports import Clock
-from vault.digest import Sums, unpack_sums
+from vault.digest import Sums
 from vault.errors import RESET, VaultDiverged
 from vault.position import Position
 from vault.stored_key import stored_key
@@ -78,7 +78,7 @@ class Beside:
     def _saving(self) -> None:
         self._before_save()
         digest = self._store.digest()
-        self._mark = Position(digest.revision, digest.chain, self._store.key_count), unpack_sums(digest.buckets)
+        self._mark = Position(digest.revision, digest.chain, self._store.key_count), self._store.bucket_sums()
 
     def _flushed(self, keys: Sequence[bytes], rows: Rows) -> None:
         mark, self._mark = self._mark, None

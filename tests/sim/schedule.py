@@ -48,8 +48,8 @@ class Handle:
 
 
 class FastLoop(VirtualLoop):
-    """`own`: whose it is; it hears when something is put on the loop. Callbacks that bring no context have one together:
-    nothing in the product keeps anything in one."""
+    """`own`: whose it is; it hears when something is put on the loop. Callbacks that bring no context share one:
+    nothing in the product keeps anything there."""
 
     own: FastProcess
     get_debug: Any = bool
@@ -94,8 +94,7 @@ class FastLoop(VirtualLoop):
         return timers[0][0] if timers else None
 
     def turn(self) -> None:
-        """Run what is due, and what comes of it at this moment: nobody else is due before all of that is done, unless at
-        the very same moment."""
+        """Run what is due, and what comes of it at this moment: time passes only when all of that is done."""
         timers, ready = self.timers, self._ready
         if timers:
             end = self.time() + RESOLUTION_S
