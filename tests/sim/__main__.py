@@ -26,7 +26,7 @@ from tests.sim.run import Outcome, run_seed
 from tests.sim.shrink import shrink
 
 TRACE_LINES = 40
-BATCH = 4
+BATCH = 16
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:

@@ -103,9 +103,9 @@ class FastLoop(VirtualLoop):
         self._thread_id = self._turning
         before = events._get_running_loop()
         events._set_running_loop(self)
-        left = CALLBACKS_MAX
+        left, own = CALLBACKS_MAX, self.own
         try:
-            while ready and left:
+            while ready and left and not own.dead:
                 left -= 1
                 handle = ready.popleft()
                 if not handle.off:

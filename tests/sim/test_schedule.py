@@ -30,3 +30,20 @@ def waits(number: int) -> int:
 def test_time_passes_while_somebody_sleeps_however_short() -> None:
     """tests/sim, scenario members, seed 2056: a wait for the last part of a nanosecond never ended."""
     assert max(map(waits, range(100))) < 10
+
+
+def test_who_is_killed_in_the_middle_of_a_turn_runs_nothing_more() -> None:
+    """Scenario disks, seed 3: what a task that had died put on its loop ran in the same turn, beside the next start."""
+    simulation = FastSimulation(1)
+    process = simulation.process("node")
+    told: list[str] = []
+
+    def die() -> None:
+        told.append("before")
+        process.kill()
+        process.loop.call_soon(told.append, "after")
+
+    process.loop.call_soon(die)
+    simulation.run_for(1.0)
+    simulation.close()
+    assert told == ["before"]

@@ -98,6 +98,7 @@ class SimPeers:
         self._half_open: dict[Connection, None] = {}
         """The other side has accepted, this one has not heard of it: when it is gone they break as well."""
         self._wanted: dict[str, str] = {}
+        self._dials = False
 
     # Peers.
 
@@ -114,6 +115,7 @@ class SimPeers:
         self._wanted = dict(addresses)
         for member in [member for member in self.connections if member not in addresses]:
             self._break(self.connections[member], within_s=0.01)
+        self._dial_soon()
 
     def connected(self) -> frozenset[str]:
         return frozenset(self.connections)
@@ -165,14 +167,20 @@ class SimPeers:
 
     # Connections.
 
+    def _dial_soon(self) -> None:
+        if self.listening and not self._dials and not self.process.dead:
+            self._dials = True
+            self.process.loop.call_later(0.05 + 0.2 * self._lot(), self._dial_missing)
+
     def _dial_missing(self) -> None:
-        """Now and again, as long as it lives."""
-        if not self.listening or self.process.dead:
-            return
-        for member in self._wanted:
-            if member not in self.connections and self._is_mine_to_dial(member):
+        """Now and again, as long as somebody is missing."""
+        self._dials = False
+        missing = [member for member in self._wanted if member not in self.connections]
+        for member in missing:
+            if self.listening and self._is_mine_to_dial(member):
                 self._dial(member)
-        self.process.loop.call_later(0.05 + 0.2 * self._lot(), self._dial_missing)
+        if missing:
+            self._dial_soon()
 
     def _is_mine_to_dial(self, member: str) -> bool:
         """One of the two dials, so that two connections never meet; who is not expected yet can't be waited for."""
@@ -244,6 +252,7 @@ class SimPeers:
         if self.connections.get(other.member) is connection:
             del self.connections[other.member]
             if self.listening:
+                self._dial_soon()
                 self.receiver.on_disconnected(other.member)
 
     def _lot(self) -> float:

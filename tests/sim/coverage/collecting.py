@@ -60,6 +60,8 @@ class Coverage(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._roles: dict[str, tuple[int, Any]] = {}
+        self._seen: dict[str, tuple[Any, ...]] = {}
+        """What a role follows from: it is looked at anew when that has changed."""
         self._applied = 0
 
     @contextmanager
@@ -132,9 +134,14 @@ class Coverage(Checker):
         self._changed("swim state", "swim change", before.state if before is not None else None, record.state)
 
     def turned(self, host: Host) -> None:
-        if host.group is None or host.failed:
+        group = host.group
+        if group is None:
             return
-        role = host.group.role
+        seen = host.starts, group._replica.engine.role, group.members
+        if self._seen.get(host.id) == seen or host.failed:
+            return
+        self._seen[host.id] = seen
+        role = group.role
         start, before = self._roles.get(host.id, (0, None))
         if role is not before or start != host.starts:
             self._roles[host.id] = host.starts, role
