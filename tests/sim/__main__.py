@@ -24,6 +24,7 @@ from tests.sim.plants import PLANTS
 from tests.sim.prove import SEEDS_MAX, matrix, prove, prove_all, shown, uncaught
 from tests.sim.run import Outcome, run_seed
 from tests.sim.shrink import shrink
+from tests.sim.speed import shown_speeds, speeds
 
 TRACE_LINES = 40
 BATCH = 16
@@ -41,6 +42,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="one line of JSON for each seed, and one for the whole")
     parser.add_argument("--plant", choices=PLANTS, help="plant this fault in the product: the run has to fail")
     parser.add_argument("--plants", action="store_true", help="plant each fault: the run fails if one is not seen")
+    parser.add_argument("--speed", action="store_true", help="measure how fast simulated time passes, without faults")
     return parser.parse_args(arguments)
 
 
@@ -167,6 +169,9 @@ def main(arguments: list[str]) -> int:
             return one_plant(asked) if asked.plant else all_plants(asked)
         except KeyboardInterrupt:
             return 130
+    if asked.speed:
+        print(json.dumps(speeds()) if asked.json else shown_speeds(), flush=True)
+        return 0
     report = Report(asked)
     try:
         for outcome in outcomes(asked):

@@ -1,0 +1,47 @@
+"""How fast simulated time passes: simulated seconds for each second of CPU, of three members without faults.
+
+Of CPU and not of wall time, since others may use the machine. Once idle, as a cluster that only keeps itself alive, at
+the paces of most seeds (`ambient.PACES`); once with all the clients of a seed. The checkers look on in both. What a run
+says at its end is of its seeds as they are: with clients, faults and followers.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tests.sim.ambient import ambient
+from tests.sim.run import BEGIN_S, CHECKERS
+from tests.sim.workload import Workload
+from tests.sim.world import Settings, World
+
+MEASURED_S = 60.0
+
+
+def speed(*, with_clients: bool, seed: int = 1, measured_s: float = MEASURED_S) -> float:
+    world = World(seed, Settings(followers=0))
+    with ambient(seed, lambda: world.now):
+        try:
+            world.checkers = [make(world) for make in CHECKERS]
+            world.start()
+            world.simulation.run_until(world.all_serve, within_s=BEGIN_S)
+            if with_clients:
+                workload = Workload(world)
+                world.simulation.run(workload.clients[0].process, workload.prepare(), within_s=BEGIN_S)
+                workload.start()
+            began = time.process_time()
+            world.simulation.run_for(measured_s)
+            return measured_s / (time.process_time() - began)
+        finally:
+            world.close()
+
+
+def speeds() -> dict[str, float]:
+    return {"idle": round(speed(with_clients=False), 1), "with_clients": round(speed(with_clients=True), 1)}
+
+
+def shown_speeds() -> str:
+    found = speeds()
+    return (
+        f"three members without faults, simulated seconds for each second of CPU: {found['idle']:.0f} where they are "
+        f"idle, {found['with_clients']:.0f} with the clients of a seed"
+    )
