@@ -128,7 +128,7 @@ SCENARIOS = {
     each.name: each
     for each in (
         Scenario("many", MANY),
-        Scenario("calm", (), faults_s=12.0),
+        Scenario("calm", (), faults_s=20.0),
         Scenario("network", NETWORK),
         Scenario("disks", DISKS, every_s=2.5),
         Scenario("members", MEMBERS, every_s=3.0),
