@@ -21,7 +21,7 @@ from pathlib import Path
 
 import lmdb
 
-from raftgroup.commit_thread import PATIENCE_S, POLL_S, YIELD_S, Commit, CommitThread
+from raftgroup.commit_thread import PATIENCE_S, POLL_S, START_S, YIELD_S, BusyMeter, Commit, CommitThread
 from raftgroup.directory_lock import DirectoryLock, sync_directory
 from raftgroup.errors import NodeFailed
 from raftgroup.journal_file import JournalFile
@@ -35,8 +35,8 @@ class LmdbJournal:
     """A `raftgroup.ports.Journal` in the directory `path`, which is made where it does not exist.
 
     `memory_bytes` bounds what is kept in memory of the entries that are on disk. `patience_s` is how long a sync may
-    hold the event loop before it goes on in the background. Raises DataDirectoryError where the directory is in use,
-    foreign, of a newer format or can't be written, and JournalCorrupt.
+    hold an event loop that has little else to do before it goes on in the background. Raises DataDirectoryError where
+    the directory is in use, foreign, of a newer format or can't be written, and JournalCorrupt.
     """
 
     def __init__(self, path: str | Path, *, memory_bytes: int = MEMORY_BYTES, patience_s: float = PATIENCE_S) -> None:
@@ -53,7 +53,12 @@ class LmdbJournal:
         self._file.stored.entries.clear()
         self._thread = CommitThread("journal")
         self._patience_s = patience_s
+        self._meter = BusyMeter()
         self._quick = True
+        """The last commit was over within that patience."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Which hears the bell of the thread."""
+        self._poll: asyncio.TimerHandle | None = None
         self._commit: Commit | None = None
         self._changes: Changes | None = None
         self._waiters: list[asyncio.Future[None]] = []
@@ -126,29 +131,55 @@ class LmdbJournal:
         if self._closed:
             return
         self._closed = True
+        self._listen_in(None)
         self._thread.close()
         self._file.close()
         self._lock.release()
         self._wake(NodeFailed("the journal was closed"))
 
     def _begin(self) -> None:
-        """Start a commit of everything, and wait for it while it may be quick."""
-        loop = asyncio.get_running_loop()
+        """Start a commit of everything."""
+        self._listen_in(asyncio.get_running_loop())
         self._changes = self._state.take()
+        self._submit(self._changes)
+
+    def _submit(self, changes: Changes) -> None:
         try:
-            self._commit = self._thread.submit(self._file.begin(self._changes))
+            self._commit = self._thread.submit(self._file.begin(changes))
         except Exception as error:
             self._fail(self._file.failure(error))
-        self._ask(loop, self._patience_s if self._quick else 0.0)
+        else:
+            self._poll_later()
+            self._ask(START_S if self._meter.busy() or not self._quick else self._patience_s)
 
-    def _ask(self, loop: asyncio.AbstractEventLoop, patience_s: float, polls: int = 0) -> None:
-        if self._commit is None or self._closed:
+    def _listen_in(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        if loop is self._loop:
             return
-        if not self._commit.wait(patience_s):
-            self._quick = False
-            loop.call_later(POLL_S, self._ask, loop, YIELD_S, polls + 1)
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._thread.bell)
+        self._loop = loop
+        if loop is not None:
+            loop.add_reader(self._thread.bell, self._rung)
+
+    def _rung(self) -> None:
+        self._thread.bell.hush()
+        self._ask(0.0)
+
+    def _poll_later(self) -> None:
+        """For all the time that a commit takes; it is not set anew with each commit."""
+        if self._poll is None and self._loop is not None:
+            self._poll = self._loop.call_later(POLL_S, self._polled)
+
+    def _polled(self) -> None:
+        self._poll = None
+        self._ask(YIELD_S)
+        if self._commit is not None and not self._closed:
+            self._poll_later()
+
+    def _ask(self, patience_s: float) -> None:
+        if self._commit is None or self._closed or not self._commit.wait(patience_s):
             return
-        self._quick = polls <= 1
+        self._quick = self._commit.took_s < self._patience_s
         error = self._commit.error
         if error is None:
             self._landed()
@@ -169,11 +200,11 @@ class LmdbJournal:
         changes = self._changes
         try:
             self._file.grow()
-            if changes is not None:
-                self._commit = self._thread.submit(self._file.begin(changes))
         except Exception as error:
             self._fail(self._file.failure(error))
-        self._ask(asyncio.get_running_loop(), 0.0)
+            return
+        if changes is not None:
+            self._submit(changes)
 
     async def _landing(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
