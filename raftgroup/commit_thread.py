@@ -5,8 +5,8 @@ On a good one it should not cost much either:
 
 - A loop with little else to do waits for the thread, for at most `PATIENCE_S`: to be woken up costs half as much again
   as the commit. Once a commit took longer, the loop does not wait again before a quick one was seen.
-- A loop with much to do (`BusyMeter`) goes on, since it would serve nobody meanwhile. The thread rings a bell, which the
-  loop hears as it hears a socket.
+- A loop with much to do (`BusyMeter`) goes on, since it would serve nobody meanwhile. The thread rings a bell, which
+  the loop hears as it hears a socket.
 
 A thread that wants the interpreter's lock while the loop is busy may starve: a loop that lets go of the lock and takes
 it again every few microseconds (each system call does) may win every race. Seen: 2 s and more for a commit of 0.25 ms.
@@ -31,8 +31,8 @@ START_S = 0.00005
 
 
 class BusyMeter:
-    """Of the thread that asks: whether it was at work for more than `BUSY` of the time since it asked last. Time that it
-    waited for a commit in place counts as idle, so a loop that is held much is not taken for a busy one at once."""
+    """Of the thread that asks: whether it was at work for more than `BUSY` of the time since it asked last. What it
+    waited for commits in place counts as idle."""
 
     def __init__(
         self, worked_s: Callable[[], float] = time.thread_time, now: Callable[[], float] = time.perf_counter
