@@ -243,7 +243,7 @@ class StreamConnection(asyncio.Protocol):
             if result is not None:
                 self._tell_range(number, result)
             else:
-                self._later(number, self._read(number, request))
+                self._later(number, partial(self._read, number, request))
 
     async def _read(self, number: int, request: Range) -> None:
         while not self._writable.is_set():
@@ -265,7 +265,7 @@ class StreamConnection(asyncio.Protocol):
         if type(body) is not list or len(body) != 3:
             raise ProtocolError("a CALL has a number, a name and arguments")
         number = a_number(body[0])
-        self._later(number, self._call(number, body[1], body[2]))
+        self._later(number, partial(self._call, number, body[1], body[2]))
 
     async def _call(self, number: int, name: Any, arguments: Any) -> None:
         if self._gate is not None:
@@ -273,13 +273,14 @@ class StreamConnection(asyncio.Protocol):
         answer = await self._server.calls.run(name, arguments)
         self._write(Kind.ANSWER, [number, answer])
 
-    def _later(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+    def _later(self, number: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """The connection may break before it begins, and then it never does."""
         self._in_flight += 1
         self._tasks.spawn(self._guard(number, work))
 
-    async def _guard(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+    async def _guard(self, number: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            await work
+            await work()
         except Exception as error:
             self._tell_failure(number, error)
         finally:

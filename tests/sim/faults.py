@@ -26,6 +26,8 @@ class Kind(enum.Enum):
     """The machine loses its power; started again after `for_s`."""
     PAUSE = "pause"
     """SIGSTOP."""
+    PAUSE_BEFORE_GRANT = "pause-before-grant"
+    """SIGSTOP between asking for a lease and hearing of it, until it has run out."""
     STOP = "stop"
     """In good order; started again after `for_s`."""
     STOP_SUSPECTED = "stop-suspected"
@@ -87,7 +89,7 @@ LONGEST_S = {
     Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0,
     Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0,
     Kind.WIPE_AND_MORE: 1.0, Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0, Kind.DAMAGE: 2.0,
-    Kind.CRASH_IN_TURN: 2.0, Kind.STOP_SUSPECTED: 2.0, Kind.DROPPED_IN_RECOVERY: 1.0,
+    Kind.CRASH_IN_TURN: 2.0, Kind.STOP_SUSPECTED: 2.0, Kind.DROPPED_IN_RECOVERY: 1.0, Kind.PAUSE_BEFORE_GRANT: 1.0,
 }  # fmt: skip
 MANY = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP,
@@ -109,6 +111,7 @@ CLOCKS = (
 STRANGE = (
     Kind.FOREIGN_VAULT, Kind.FOREIGN_VAULT, Kind.CRASH_IN_START, Kind.CRASH_IN_START, Kind.COMPACT, Kind.ISOLATE,
     Kind.PAUSE, Kind.TRANSFER, Kind.WIPE_AND_MORE, Kind.WIPE_AND_MORE, Kind.STOP_SUSPECTED, Kind.DROPPED_IN_RECOVERY,
+    Kind.PAUSE_BEFORE_GRANT,
 )  # fmt: skip
 MEMBERS = (Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE)
 

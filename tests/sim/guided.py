@@ -15,6 +15,9 @@ LOOK_S = 0.01
 LOOKS = 500
 SUSPECTED_S = 2.5
 """By when others have found out that it does not answer."""
+ASKED_LOOK_S = 0.0002
+"""More often than a message takes to the leader and back."""
+ASKED_LOOKS = 200
 DROPPED_S = 8.0
 """By when the leader has dropped a node that it does not see."""
 
@@ -51,3 +54,23 @@ def stops_unheard(nemesis: Nemesis, host: Host, stop: Callable[[], None]) -> Non
     """It hears nobody, so that it is suspected, and says good-bye before it is dead."""
     nemesis.block([(other, host.id) for other in others(host)], SUSPECTED_S + 0.5)
     nemesis.later(SUSPECTED_S, stop)
+
+
+def paused_before_its_grant(nemesis: Nemesis, host: Host, longer_s: float) -> None:
+    """It asks for a lease, and finds the answer when that has run out: read first, since it has lain there longest."""
+    process, holder = host.process, host.part.holder if host.part is not None else None
+    if process is None or process.dead or holder is None:
+        return
+    asks_at = holder.core.next_renewal()
+    before_s = max(asks_at - process.now(), 0.0)
+
+    def look(looks: int) -> None:
+        if host.process is not process or process.dead:
+            return
+        if holder.core.next_renewal() > asks_at:
+            process.pause()
+            nemesis.later(host.part.timing.proceed_s() + longer_s, process.resume)
+        elif looks:
+            nemesis.later(ASKED_LOOK_S, lambda: look(looks - 1))
+
+    nemesis.later(0.97 * before_s, lambda: look(ASKED_LOOKS))

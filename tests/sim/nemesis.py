@@ -17,7 +17,7 @@ from tests.sim.damage import Part, damaged, is_damage
 from tests.sim.disk import FSYNC_S
 from tests.sim.faults import Fault, Kind, Plan
 from tests.sim.fuse import CALLS_MAX, light_fuse, put_out
-from tests.sim.guided import dropped_in_recovery, stops_unheard
+from tests.sim.guided import dropped_in_recovery, paused_before_its_grant, stops_unheard
 from tests.sim.node import Host
 from tests.sim.snapshot_trouble import PIECES_MAX, at_a_piece
 from tests.sim.world import World
@@ -49,6 +49,7 @@ class Nemesis:
             Kind.COMPACT: self._compact, Kind.FOREIGN_VAULT: self._foreign_vault, Kind.DAMAGE: self._damage,
             Kind.CRASH_IN_START: self._crash_in_start, Kind.WIPE_AND_MORE: self._wipe_and_more,
             Kind.STOP_SUSPECTED: lambda fault, host: stops_unheard(self, host, lambda: self._stop(fault, host)),
+            Kind.PAUSE_BEFORE_GRANT: lambda fault, host: paused_before_its_grant(self, host, fault.for_s),
             Kind.DROPPED_IN_RECOVERY: lambda fault, host: dropped_in_recovery(self, host, fault.for_s),
         }  # fmt: skip
 

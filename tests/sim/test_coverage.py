@@ -241,6 +241,7 @@ def test_faults_that_wait_for_their_moment_meet_it() -> None:
     plan = (
         Fault(1.0, Kind.STOP_SUSPECTED, "n2", "n1", 0.5, 0.5),
         Fault(8.0, Kind.DROPPED_IN_RECOVERY, "n3", "n1", 0.5, 0.5),
+        *(Fault(4.0, Kind.PAUSE_BEFORE_GRANT, name, "n1", 0.5, 0.5) for name in ("n1", "f1")),
     )
     outcome = run_seed(3, "calm", plan, Settings())
     assert not outcome.violation, outcome.violation
@@ -248,5 +249,6 @@ def test_faults_that_wait_for_their_moment_meet_it() -> None:
         "swim change: suspect -> left",
         "life change: finishing -> joining",
         "topology verdict: reject not-validated",
+        "holder is offered a grant: run-out",
     )
     assert all(outcome.coverage.get(row) for row in rows), outcome.coverage

@@ -67,15 +67,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(lambda _loop, _context: None)
 
     def end(self) -> None:
-        """After the run: close the coroutines that are left, in a loop that never turns again."""
+        """After the run: close the coroutines that are left, and what begins when they are closed, in a loop that never
+        turns again."""
         self.abandon()
-        before = events._get_running_loop()
+        before, closed = events._get_running_loop(), set[asyncio.Task[Any]]()
         events._set_running_loop(self)
         try:
-            for task in self._left:
-                task._log_destroy_pending = False
-                with contextlib.suppress(BaseException):
-                    task.get_coro().close()
+            while left := self._left - closed:
+                for task in left:
+                    task._log_destroy_pending = False
+                    with contextlib.suppress(BaseException):
+                        task.get_coro().close()
+                closed |= left
+                self._left |= asyncio.all_tasks(self)
         finally:
             events._set_running_loop(before)
         self._left = set()
