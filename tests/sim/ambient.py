@@ -28,7 +28,7 @@ from node.fencing import link, part, registry
 from node.metrics import Metrics
 from node.stream import server
 from node.topology import registrar
-from raftgroup import group
+from raftgroup import barrier, group
 from recovery.estimate import Rates
 from recovery.recover import Settings
 from vault import policies
@@ -46,6 +46,8 @@ PACES: tuple[tuple[Any, str, float], ...] = (
     (part, "TICK_S", 0.1),
     (link, "TICK_S", 0.1),
     (link, "LOOK_S", 0.2),
+    (link, "RETRY_S", 0.15),
+    (barrier, "_RETRY_S", 0.2),
     (part, "LOOK_S", 0.4),
     (registry, "LOOK_S", 0.2),
     (leader_duties, "LOOK_S", 0.3),
