@@ -32,6 +32,7 @@ def answer_at_commit() -> None:
     """A strict write is answered as any other."""
     answers: Any = StrictAnswers
     answers.hold = lambda self, done, timeout_s: done
+    answers.held = lambda self, request, done, timeout_s: done
 
 
 def stages_lost() -> None:
