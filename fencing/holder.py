@@ -23,6 +23,7 @@ import enum
 from fencing.errors import check
 from fencing.lease import NEVER, GrantVerdict, Lease
 from fencing.messages import (
+    UNKNOWN,
     Behind,
     Fenced,
     Grant,
@@ -130,14 +131,14 @@ class Holder:
 
     # The connection
 
-    def hello(self, now: float, lv: int) -> Hello:
+    def hello(self, now: float, lv: int, generation: int = UNKNOWN) -> Hello:
         """Begins a connection; what came over the one before counts no more, except for grants and releases."""
         self._notice(now)
         self._welcomed = None
         self._renew_at = now
         chain = self._staging.begin_chain()
         lease_s, proceed_s = self._timing.fence_s, self._timing.proceed_s()
-        return Hello(self._me, True, lease_s, self._state, chain, self.joined, self.staged, lv, proceed_s)
+        return Hello(self._me, True, lease_s, self._state, chain, self.joined, self.staged, lv, proceed_s, generation)
 
     def on_welcome(self, welcome: Welcome, now: float) -> Fenced | None:
         """The promise that answers it, unless it serves."""

@@ -11,6 +11,9 @@ import enum
 import math
 from dataclasses import dataclass
 
+UNKNOWN = 0
+"""A generation: of a vault that is nobody's yet."""
+
 
 class State(enum.StrEnum):
     """Of a holder. Only ACTIVE serves, and only before its deadline."""
@@ -56,7 +59,8 @@ class HolderId:
 class Hello:
     """The holder begins a connection. It is no promise, whatever `state` says: it may have lain somewhere until another
     leader reads it. `joined`: it takes stages from `staged` on; else it will join. `fences`: whether it knows leases at
-    all. `proceed_s`: for how long its leases have to be counted at least, as it knows its own clock."""
+    all. `proceed_s`: for how long its leases have to be counted at least, as it knows its own clock. `generation`: of
+    the history that its vault is a part of, UNKNOWN while it is nobody's: what is staged counts in that one alone."""
 
     holder: HolderId
     fences: bool
@@ -67,6 +71,7 @@ class Hello:
     staged: int
     lv: int
     proceed_s: float
+    generation: int = UNKNOWN
 
     def __post_init__(self) -> None:
         _check_revisions(staged=self.staged, lv=self.lv)

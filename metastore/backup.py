@@ -23,11 +23,12 @@ from typing import Any
 
 import msgpack
 
+from metastore.errors import StoreCorrupt
 from metastore.memory_map import MemoryMap
 from metastore.ordered_map import Table
 from metastore.snapshot import Assembly, Run, SnapshotMeta, SnapshotReader
 from metastore.state import State
-from metastore.store_errors import BackupInvalid, SnapshotInvalid
+from metastore.store_errors import BackupInvalid, SnapshotGone, SnapshotInvalid
 
 MAGIC = b"palisade-backup\n"
 FORMAT_VERSION = 1
@@ -122,6 +123,22 @@ class BackupEncoder:
         self._hash.update(data)
         self._bytes += len(data)
         return data
+
+
+def frames_of(reader: SnapshotReader, header: BackupHeader) -> Iterator[bytes]:
+    """The bytes of a whole backup, a piece of the state at a time.
+
+    Raises SnapshotGone, StoreCorrupt where the state can't be read any more, behind the frame that says so."""
+    encoder, number = BackupEncoder(), 0
+    yield encoder.begin(header)
+    try:
+        while (piece := reader.chunk(number)) is not None:
+            yield encoder.piece(piece)
+            number += 1
+    except (SnapshotGone, StoreCorrupt) as error:
+        yield encoder.broken(str(error))
+        raise
+    yield encoder.end()
 
 
 def frame(kind: int, payload: bytes) -> bytes:

@@ -54,11 +54,22 @@ class StoreDirectory:
             self._unverified.unlink(missing_ok=True)
 
     def mark_complete(self) -> None:
-        """The file in `incoming` is whole and durable: from now on a swap that was begun is finished."""
-        file = os.open(self.incoming / "complete", os.O_WRONLY | os.O_CREAT, 0o600)
-        os.fsync(file)
-        os.close(file)
-        self.sync()
+        """The file in `incoming` is whole and durable: from now on a swap that was begun is finished.
+
+        Raises StoreFailed.
+        """
+        try:
+            file = os.open(self.incoming / "complete", os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+            self.sync()
+        except OSError as error:
+            raise StoreFailed(
+                f"a received snapshot can't be marked complete: {error.strerror}. Make room on the disk, or make it "
+                "writable, and restart the node"
+            ) from error
 
     def swap(self) -> None:
         """Make `incoming` the store. No file in either may be open."""

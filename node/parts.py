@@ -18,12 +18,12 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def cause_of_failure() -> Iterator[None]:
-    """The log names the component, and who started the node gets the cause: what to do depends on that alone."""
+    """The log names the component; who started the node gets the cause, with its own: what to do depends on that."""
     try:
         yield
     except ComponentFailed as failed:
         log.error("%s", failed)
-        raise failed.cause from None
+        raise failed.cause from failed.cause.__cause__
 
 
 class GroupPart(Component):

@@ -1,7 +1,7 @@
 """A backup becomes the data folder of a new cluster: whole, on disk and with a new generation, or not at all.
 
-Everything is built in `<folder>.restoring` beside the folder: the store from the pieces of the backup, checked row by
-row; for each node a log that begins behind that state; the markers. Then one rename makes it the folder. A kill at any
+Everything is built in `<folder>.restoring` beside the folder: the store, for each node a log that begins behind it
+(`restored_data.py`), the markers. Then one rename makes it the folder. A kill at any
 moment leaves either no folder or the whole one; what it leaves of the other is removed by the next restore.
 
 Nodes that are restored from the same backup, together or each on its own machine, hold the same state byte for byte,
@@ -10,34 +10,26 @@ and are founded together at their first start (`raftgroup/bootstrap.py`), which 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from metastore.backup import BackupEnd, BackupHeader, BackupParser, check_header
-from metastore.restored import begin_restored
-from metastore.snapshot_writer import StoreSnapshotWriter
-from metastore.state import State
+from metastore.backup import BackupEnd, BackupHeader
 from metastore.store import LmdbStore
-from metastore.store_errors import BackupInvalid, SnapshotInvalid
 from node.config import check_id
 from node.data_dir import claim_data_dir
 from node.folder import FolderError, Marker
+from node.restored_data import Progress, Restored, begin_log, generation_after, restore_store
 from node.supervisor.layout import Layout
 from raftgroup.directory_lock import DirectoryLock, sync_directory
 from raftgroup.lmdb_journal import LmdbJournal
-from raftgroup.storage import keep_restored, open_storage
 
-GENERATION_MAX = 2**53
-"""Whoever reads it as JSON reads it whole."""
 UNFINISHED = "UNFINISHED"
 """In the folder beside: it is ours, and may be removed."""
 CLUSTER_MARKER = "cluster.json"
-Progress = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,68 +88,24 @@ class _Restoring:
     async def run(self) -> RestoreReport:
         store = LmdbStore(self._staged)
         try:
-            header, end = await self._fill(store)
-            check_header(header, State(store), self._name)
-            generation = self._generation(header)
-            begin_restored(store, generation)
-            await store.flush()
+            restored = await restore_store(store, self._parts, self._name, self._generation, self._progress)
         finally:
             store.close()
+        header = restored.header
         cluster = self._request.cluster or header.cluster
         folders = self._folders(cluster)
-        origin = f"backup {end.digest.hex()[:16]} of revision {header.revision}"
         for number, (node, folder) in enumerate(folders.items()):
             claim_data_dir(folder, cluster=cluster, node=node)
             last = number == len(folders) - 1
             (os.rename if last else shutil.copytree)(self._staged, folder / "store")
-            await begin_log(folder / "raft", cluster, node, (header.index, header.term), generation, origin)
+            await _begin_log(folder / "raft", cluster, node, restored)
         target = self._request.data_dir.absolute()
         final = {node: target / folder.relative_to(self._content) for node, folder in folders.items()}
-        return RestoreReport(header, end, cluster, generation, final)
-
-    async def _fill(self, store: LmdbStore) -> tuple[BackupHeader, BackupEnd]:
-        parser = BackupParser(self._name)
-        header: BackupHeader | None = None
-        writer: StoreSnapshotWriter | None = None
-        done = number = 0
-        for data in self._parts:
-            for found in parser.feed(data):
-                if isinstance(found, BackupHeader):
-                    header = found
-                    self._generation(header)
-                    check_id("cluster", self._request.cluster or header.cluster)
-                    writer = store.receive_snapshot(header.snapshot_meta)
-                elif isinstance(found, bytes) and writer is not None:
-                    self._write(writer, number, found)
-                    number += 1
-                    await asyncio.sleep(0)
-            done += len(data)
-            self._progress(done, header.size_bytes if header else None)
-        end = parser.finish()
-        if header is None or writer is None:
-            raise BackupInvalid(f"{self._name} has no header: take another backup")
-        try:
-            await writer.finish()
-        except SnapshotInvalid as error:
-            raise BackupInvalid(f"{self._name} is not whole: {error}") from error
-        return header, end
-
-    def _write(self, writer: StoreSnapshotWriter, number: int, piece: bytes) -> None:
-        try:
-            writer.write(number, piece)
-        except SnapshotInvalid as error:
-            raise BackupInvalid(f"{self._name}: {error}; take another backup, or another copy of this one") from error
+        return RestoreReport(header, restored.end, cluster, restored.generation, final)
 
     def _generation(self, header: BackupHeader) -> int:
-        wanted = self._request.generation
-        if wanted is not None and wanted > GENERATION_MAX:
-            raise FolderError(f"generation {wanted} is out of range: give one up to {GENERATION_MAX}")
-        if wanted is not None and wanted <= header.generation:
-            raise FolderError(
-                f"generation {wanted} is not newer than that of the backup, {header.generation}: give a greater one, "
-                "greater than any that the cluster has had since"
-            )
-        return wanted or header.generation + 1
+        check_id("cluster", self._request.cluster or header.cluster)
+        return generation_after(header, self._request.generation)
 
     def _folders(self, cluster: str) -> dict[str, Path]:
         """Node -> where its data are built; the marker of the whole is there afterwards."""
@@ -169,15 +117,10 @@ class _Restoring:
         return {member.id: self._content / member.id / "data" for member in layout.members()}
 
 
-async def begin_log(
-    path: Path, cluster: str, node: str, applied: tuple[int, int], generation: int, origin: str
-) -> None:
-    """A log that begins behind the restored state, of a storage that nobody knows yet."""
+async def _begin_log(path: Path, cluster: str, node: str, restored: Restored) -> None:
     journal = LmdbJournal(path)
     try:
-        open_storage(journal, cluster, node, random.SystemRandom())
-        keep_restored(journal, applied, generation, origin)
-        await journal.sync()
+        await begin_log(journal, cluster, node, restored, random.SystemRandom())
     finally:
         journal.close()
 

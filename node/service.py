@@ -24,6 +24,7 @@ from node.fencing.strict_answers import StrictAnswers
 from node.group_face import Done, GroupFace, Outcome
 from node.metrics import Metrics
 from node.recovery_face import RecoveryFace
+from node.retried import check_answers
 from node.topology.initialization import Participant
 from node.watching import Watching
 from raftgroup.errors import RaftError
@@ -130,7 +131,10 @@ class Service:
         self.submit_encoded(command, done, timeout_s=timeout_s)
         end = await outcome
         self.metrics.write_latency.observe(self.metrics.now() - began)
-        return self.result_of(end)
+        result = self.result_of(end)
+        if request_id is not None:
+            check_answers(result, request, request_id)
+        return result
 
     async def all_released(self, *, timeout_s: float | None = None) -> None:
         """Until every strict change so far is released. Raises Unavailable, ReleasePending."""

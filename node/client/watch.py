@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+from metastore.errors import Compacted
 from metastore.requests import WatchRequest
 from metastore.results import Event, KeyValue, RevisionEvents
 from node.refusals import error_of
@@ -17,6 +18,11 @@ from node.stream.protocol import WATCH_CREDIT, Kind
 
 if TYPE_CHECKING:
     from node.client.link import Link
+
+
+class HistoryBroken(Compacted):
+    """The cluster was restored from a backup, or forced out of a minority: the revisions behind that are others. As
+    with any Compacted, whoever watches has to read anew; `minimal_revision` is the first there is."""
 
 
 class WatchingSession(Protocol):
@@ -45,6 +51,8 @@ class Watch:
         self._error: Exception | None = None
         self._link: Link | None = None
         self._closed = False
+        self._history: object = None
+        """Cluster id and generation, as the first node said that knew."""
 
     @property
     def next_revision(self) -> int:
@@ -87,13 +95,16 @@ class Watch:
             self.begin(link)
 
     def on_frame(self, kind: int, body: Any) -> None:
+        if self._error is not None:
+            return
         if kind == Kind.EVENTS:
             batch = deque(events_from(*each) for each in body[1])
             self._arriving = batch[-1].revision + 1
             self._batches.append(batch)
         elif kind == Kind.WATCHING:
             self._arriving = max(self._arriving, body[1])
-            return
+            if not self._ends_with_its_history(body[2] if len(body) > 2 else None):
+                return
         elif kind == Kind.PROGRESS:
             if body[1] + 1 < self._arriving:
                 return  # Of a node that is behind what another one has sent.
@@ -104,6 +115,19 @@ class Watch:
         elif kind == Kind.WATCH_ENDED:
             self._error = error_of(*body[1:])
         self._news.set()
+
+    def _ends_with_its_history(self, its: Any) -> bool:
+        """`its`: of the node that it goes on at, where that one knows."""
+        own: Any = self._history or its
+        self._history = own
+        if its is None or its == own:
+            return False
+        self._error = HistoryBroken(
+            f"the cluster is of generation {its[1]} now, and this watch of generation {own[1]}: a backup was restored, "
+            "or a new cluster forced, and revisions since then are others. Read what is there, and watch from there on",
+            1,
+        )
+        return True
 
     @property
     def ended(self) -> bool:

@@ -53,8 +53,21 @@ class FeedAnswers:
         (chain_at,) = wire.arguments(body, wire.number)
         return wire.from_state(await self._source.state(chain_at))
 
+    def _asked(self, body: bytes, *reads: wire.Read) -> list[Any]:
+        """What is asked of a revision. Raises BadFeed, and SourceCompacted where that is another history's."""
+        *asked, history = wire.arguments(body, *reads, wire.or_none(wire.history))
+        store = self._service.store
+        own = store.lineage.cluster_id, store.lineage.generation
+        if history is not None and history != own:
+            raise SourceCompacted(
+                f"this is generation {own[1]} of cluster {own[0]}, and not generation {history[1]} of {history[0]}: a "
+                "backup was restored, or a new cluster forced",
+                store.minimal_revision,
+            )
+        return asked
+
     async def _changes(self, body: bytes) -> Any:
-        first, last = wire.arguments(body, wire.number, wire.number)
+        first, last = self._asked(body, wire.number, wire.number)
         return wire.from_changes(await self._source.changes(first, last))
 
     async def _pin(self, body: bytes) -> Any:
@@ -66,19 +79,19 @@ class FeedAnswers:
         await local_source(self._service, node).unpin()
 
     async def _sums(self, body: bytes) -> Any:
-        (revision,) = wire.arguments(body, wire.number)
+        (revision,) = self._asked(body, wire.number)
         return wire.from_sums(await self._source.sums(revision))
 
     async def _rows(self, body: bytes) -> Any:
         kinds = wire.number, wire.bitmap, wire.number, wire.key, wire.or_none(wire.key)
-        revision, buckets, newer_than, start, end = wire.arguments(body, *kinds)
+        revision, buckets, newer_than, start, end = self._asked(body, *kinds)
         return wire.from_chunk(await self._source.rows(revision, buckets, newer_than, start, end))
 
     async def _spans(self, body: bytes) -> Any:
-        revision, start = wire.arguments(body, wire.number, wire.key)
+        revision, start = self._asked(body, wire.number, wire.key)
         return wire.from_chunk(await self._source.spans(revision, start))
 
     async def _fingerprints(self, body: bytes) -> Any:
         kinds = wire.number, wire.bitmap, wire.key, wire.or_none(wire.key)
-        revision, buckets, start, end = wire.arguments(body, *kinds)
+        revision, buckets, start, end = self._asked(body, *kinds)
         return wire.from_chunk(await self._source.fingerprints(revision, buckets, start, end))

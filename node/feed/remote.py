@@ -24,7 +24,10 @@ T = TypeVar("T")
 
 
 class RemoteSource:
-    """A `recovery.ports.ClusterSource`. `addresses`: HTTP addresses of members, asked for again for every question."""
+    """A `recovery.ports.ClusterSource`. `addresses`: HTTP addresses of members, asked for again for every question.
+
+    What is read is of the history of the state that was asked for last: of a member that is of another one, since a
+    backup was restored meanwhile, it raises SourceCompacted."""
 
     def __init__(
         self, node: str, addresses: Callable[[], Sequence[str]], headers: Mapping[str, str] | None = None
@@ -34,6 +37,8 @@ class RemoteSource:
         self._addresses = addresses
         self._session: aiohttp.ClientSession | None = None
         self._last = ""
+        self._history: wire.History | None = None
+        """Of which all is asked: that of the latest state."""
 
     async def close(self) -> None:
         if self._session is not None:
@@ -41,10 +46,12 @@ class RemoteSource:
             self._session = None
 
     async def state(self, chain_at: int) -> SourceState:
-        return await self._ask("state", [chain_at], wire.to_state)
+        state = await self._ask("state", [chain_at], wire.to_state)
+        self._history = state.cluster_id, state.generation
+        return state
 
     async def changes(self, first: int, last: int) -> Sequence[Revision]:
-        return await self._ask("changes", [first, last], wire.to_changes)
+        return await self._ask("changes", [first, last, self._history], wire.to_changes)
 
     async def pin(self, revision: int, life_s: float) -> float:
         question = [self._node, revision, max(1, int(life_s * 1000))]
@@ -54,16 +61,16 @@ class RemoteSource:
         await self._ask("unpin", [self._node], lambda _: None)
 
     async def sums(self, revision: int) -> BucketSums:
-        return await self._ask("sums", [revision], wire.to_sums)
+        return await self._ask("sums", [revision, self._history], wire.to_sums)
 
     async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:
-        return await self._ask("rows", [revision, buckets, newer_than, start, end], wire.to_chunk)
+        return await self._ask("rows", [revision, buckets, newer_than, start, end, self._history], wire.to_chunk)
 
     async def spans(self, revision: int, start: bytes) -> Chunk:
-        return await self._ask("spans", [revision, start], wire.to_chunk)
+        return await self._ask("spans", [revision, start, self._history], wire.to_chunk)
 
     async def fingerprints(self, revision: int, buckets: bytes, start: bytes, end: bytes | None) -> Chunk:
-        return await self._ask("fingerprints", [revision, buckets, start, end], wire.to_chunk)
+        return await self._ask("fingerprints", [revision, buckets, start, end, self._history], wire.to_chunk)
 
     async def _ask(self, name: str, question: list[Any], read: Callable[[Any], T]) -> T:
         """Raises SourceUnavailable, SourceCompacted, PinRefused."""

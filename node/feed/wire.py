@@ -1,14 +1,16 @@
 """Questions to a source and its answers as msgpack values. Pure; both sides of the network share it.
 
     state          [chain_at]                                   -> [cluster id, generation, LM, MM, keys, chain or nil]
-    changes        [first, last]                                -> [[number, [body, ...], chain], ...]
+    changes        [first, last, history]                       -> [[number, [body, ...], chain], ...]
     pin            [node, revision, life_ms]                    -> remaining ms
     unpin          [node]                                       -> nil
-    sums           [revision]                                   -> [revision, chain, 4,096 x 16 bytes]
-    rows           [revision, buckets, newer than, start, end]  -> [payload, checksum, until or nil]
-    spans          [revision, start]                            -> [payload, checksum, until or nil]
-    fingerprints   [revision, buckets, start, end]              -> [payload, checksum, until or nil]
+    sums           [revision, history]                          -> [revision, chain, 4,096 x 16 bytes]
+    rows           [revision, buckets, newer than, start, end, history]
+    spans          [revision, start, history]
+    fingerprints   [revision, buckets, start, end, history]     -> [payload, checksum, until or nil], as of both above
 
+A history is [cluster id, generation], as the asker was last told; nil: it was not told yet. A revision means nothing in
+another one, so there it is refused like one that is compacted: whoever asks has to look where it is.
 What arrives is checked against its shape here, on both sides, and against digests and checksums by who asked.
 """
 
@@ -23,6 +25,7 @@ from recovery.ports import BucketSums, Chunk, SourceState
 from vault.change import Revision
 from vault.digest import BITMAP_BYTES, BUCKETS, DIGEST_BYTES, pack_sums, unpack_sums
 
+History = tuple[str, int]
 CONTENT_TYPE = "application/msgpack"
 NUMBER_MAX = (1 << 63) - 1
 NAME_BYTES_MAX = 63
@@ -99,6 +102,11 @@ def bitmap(value: Any) -> bytes:
     if len(content(value)) != BITMAP_BYTES:
         raise BadFeed(f"a set of buckets has {BITMAP_BYTES} bytes, not {len(value)}")
     return content(value)
+
+
+def history(value: Any) -> History:
+    cluster_id, generation = fields(value, text, number)
+    return cluster_id, generation
 
 
 def or_none(read: Read) -> Read:

@@ -20,11 +20,19 @@ class Door:
         self.grantor = grantor
         self._frames = Frames(Kind.FENCE)
 
-    def open(self, write: Callable[[bytes], None], unsent: Callable[[], int], close: Callable[[], None]) -> Visit:
+    def open(
+        self,
+        write: Callable[[bytes], None],
+        unsent: Callable[[], int],
+        close: Callable[[], None],
+        abort: Callable[[], None],
+    ) -> Visit:
+        """`close` lets what is unsent leave before, which to one that does not read it never would."""
+
         def send(message: FromLeader) -> None:
             write(self._frames.of(message))
             if unsent() > UNSENT_BYTES_MAX:
-                close()
+                abort()
 
         return Visit(self.grantor, Connection(send, close))
 

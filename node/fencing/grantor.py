@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from fencing.messages import (
+    UNKNOWN,
     Elsewhere,
     Fenced,
     Grant,
@@ -71,7 +72,7 @@ class Grantor:
     """`lease_holds`: the quorum lease of the group. `leader_address`: where whoever is not here should go.
 
     `is_active`: whether a node, in this incarnation, is in the logical topology. `on_released`: RR has moved.
-    `on_failed`: what must not happen has; the node is not to go on.
+    `on_failed`: what must not happen has; the node is not to go on. `generation`: of the history that it leads.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Grantor:
         is_active: Callable[[str, int], bool],
         on_released: Callable[[int], None],
         on_failed: Callable[[Exception], None],
+        generation: Callable[[], int] = lambda: UNKNOWN,
     ) -> None:
         self._on_failed = on_failed
         self.timing = timing
@@ -92,6 +94,7 @@ class Grantor:
         self.log = log_
         self._now, self._lease_holds, self._leader_address = now, lease_holds, leader_address
         self._is_active, self._on_released = is_active, on_released
+        self._generation = generation
         self.connections: dict[Connection, None] = {}
         self.wanted: dict[str, tuple[Hello, Standing]] = {}
         """Holders that have to be registered, or registered anew, before they are granted anything."""
@@ -157,6 +160,8 @@ class Grantor:
             connection.send(Elsewhere(self._leader_address()))
             connection.close()
             return
+        if self._is_of_another_history(connection, hello.generation):
+            return
         for other in list(self.connections):
             if other is not connection and other.holder is not None and other.holder.node == hello.holder.node:
                 self._replace(other, hello.holder)
@@ -175,6 +180,21 @@ class Grantor:
                 self.wanted.pop(hello.holder.node, None)
         connection.send(Welcome(self.core.term, self.core.lm, self.core.rr))
         self._soon()
+
+    def _is_of_another_history(self, connection: Connection, its: int) -> bool:
+        """A backup was restored, or a new cluster forced, and that vault holds what came before: where it stands says
+        nothing here, and a lease would let it show what may never have happened (R7)."""
+        own = self._generation()
+        if its == own or UNKNOWN in (its, own):
+            return False
+        connection.send(
+            Refused(
+                f"its vault is of generation {its}, and this cluster of generation {own}: restart the node; if it "
+                "refuses its vault then, put that aside (palisade vault reset)"
+            )
+        )
+        self.drop(connection)
+        return True
 
     def _replace(self, other: Connection, holder: HolderId) -> None:
         """A node has one connection; the newer one counts."""

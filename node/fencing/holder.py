@@ -21,7 +21,7 @@ from typing import Protocol
 
 from fencing.holder import Holder
 from fencing.lease import GrantVerdict
-from fencing.messages import Behind, Grant, HolderId, Release, Stage, Staged, State, Welcome
+from fencing.messages import UNKNOWN, Behind, Grant, Hello, HolderId, Release, Stage, Staged, State, Welcome
 from fencing.staging import Mark, Odd
 from fencing.timing import Timing
 from node.fencing.commands import Prefixes
@@ -130,7 +130,7 @@ class VaultHolder:
         self._marking = None
         self._open_gate()
         if send is not None:
-            send(self.core.hello(now, self.vault.revision))
+            send(self._hello(now))
 
     def stop(self) -> None:
         """For good, in good order: nobody has to wait for this node."""
@@ -160,7 +160,11 @@ class VaultHolder:
         self.welcomed = False
         self._stages.clear()
         self._marking = None
-        send(self.core.hello(self._now(), self.vault.revision))
+        send(self._hello(self._now()))
+
+    def _hello(self, now: float) -> Hello:
+        lineage = self.vault.lineage
+        return self.core.hello(now, self.vault.revision, UNKNOWN if lineage is None else lineage.generation)
 
     def disconnected(self) -> None:
         """A lease goes on without a connection, until it runs out."""
@@ -238,7 +242,7 @@ class VaultHolder:
         found = self.core.on_stage(stage, now)
         if found is Odd.GAP:
             self._stages.clear()
-            self._tell(self.core.hello(now, self.vault.revision))
+            self._tell(self._hello(now))
         elif isinstance(found, Mark):
             self._mark(found)
         elif isinstance(found, Staged):

@@ -80,6 +80,7 @@ class MemberFencing:
             is_active=self.active.is_active,
             on_released=self._on_released,
             on_failed=group.fail,
+            generation=lambda: store.lineage.generation,
         )
         self.door = Door(self.grantor)
         self.registry = Registry(group, store.system, self.active, self.grantor, clock.now)

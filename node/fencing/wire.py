@@ -51,7 +51,7 @@ def _hello(message: Hello) -> list[Any]:
     who = message.holder
     return [
         HELLO, who.node, who.vault, who.incarnation, message.fences, message.lease_s, message.state.value,
-        message.chain, message.joined, message.staged, message.lv, message.proceed_s,
+        message.chain, message.joined, message.staged, message.lv, message.proceed_s, message.generation,
     ]  # fmt: skip
 
 
@@ -123,9 +123,9 @@ _MAYBE_INT, _MAYBE_TEXT = (int, type(None)), (str, type(None))
 
 _SHAPES: dict[int, tuple[tuple[Any, ...], Callable[..., Message]]] = {
     HELLO: (
-        (_TEXT, _TEXT, _INT, _FLAG, _FLOAT, _TEXT, _INT, _FLAG, _INT, _INT, _FLOAT),
-        lambda node, vault, incarnation, fences, lease_s, state, chain, joined, staged, lv, proceed_s: Hello(
-            HolderId(node, vault, incarnation), fences, lease_s, State(state), chain, joined, staged, lv, proceed_s
+        (_TEXT, _TEXT, _INT, _FLAG, _FLOAT, _TEXT, _INT, _FLAG, _INT, _INT, _FLOAT, _INT),
+        lambda node, vault, incarnation, fences, lease_s, state, *rest: Hello(
+            HolderId(node, vault, incarnation), fences, lease_s, State(state), *rest
         ),
     ),
     JOIN: ((_INT, _INT), Join),

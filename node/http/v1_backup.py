@@ -14,14 +14,13 @@ import time
 
 from aiohttp import web
 
-from metastore.backup import BackupEncoder, BackupHeader, header_of
-from metastore.errors import InvalidRequest, StoreCorrupt
-from metastore.snapshot import SnapshotReader
+from metastore.backup import BackupHeader
+from metastore.errors import StoreCorrupt
 from metastore.store_errors import SnapshotGone
+from node.backing_up import OpenBackup, open_backup
 from node.http.body import a_flag, query_of
 from node.http.streaming import endless
 from node.service import Service
-from node.version import VERSION
 from raftgroup.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -46,47 +45,36 @@ class Backups:
 
     async def backup(self, request: web.Request) -> web.StreamResponse:
         found = query_of(request, {"serializable": a_flag})
-        if self._service.open_snapshot is None:
-            raise InvalidRequest("this node keeps its state in memory only: there is nothing to back up")
         if self._running >= BACKUPS_MAX:
             raise Unavailable(f"{BACKUPS_MAX} backups of this node are under way: ask another node, or try again later")
         self._running += 1
         try:
-            if not found.get("serializable", False):
-                await self._service.barrier()
-            reader = await self._service.open_snapshot()
+            serializable = found.get("serializable", False)
+            opened = await open_backup(self._service, self._cluster, int(time.time() * 1000), serializable=serializable)
             try:
                 with endless(request):
-                    return await self._send(request, reader)
+                    return await self._send(request, opened)
             finally:
-                reader.close()
+                opened.close()
         finally:
             self._running -= 1
 
-    async def _send(self, request: web.Request, reader: SnapshotReader) -> web.StreamResponse:
-        header = header_of(reader, cluster=self._cluster, created_by=VERSION, created_ms=int(time.time() * 1000))
+    async def _send(self, request: web.Request, opened: OpenBackup) -> web.StreamResponse:
+        header = opened.header
         response = web.StreamResponse(headers=headers_of(header))
         await response.prepare(request)
-        encoder, number = BackupEncoder(), 0
-        await write(response, encoder.begin(header))
         log.info("backup of revision %d begins", header.revision)
+        began = time.perf_counter()
         try:
-            while True:
-                began = time.perf_counter()
-                piece = reader.chunk(number)
-                if piece is None:
-                    break
-                data = encoder.piece(piece)
+            for data in opened.frames:
                 took_s = time.perf_counter() - began
                 await write(response, data)
                 await asyncio.sleep(took_s)
-                number += 1
+                began = time.perf_counter()
         except (SnapshotGone, StoreCorrupt) as error:
             log.warning("backup of revision %d is broken off: %s", header.revision, error)
-            await write(response, encoder.broken(str(error)))
             return response
-        await write(response, encoder.end())
-        log.info("backup of revision %d has been sent: %d pieces", header.revision, number)
+        log.info("backup of revision %d has been sent", header.revision)
         return response
 
 

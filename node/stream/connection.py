@@ -337,7 +337,7 @@ class StreamConnection(asyncio.Protocol):
         if self._visit is None:
             if door is None:
                 raise ProtocolError("this node grants no leases")
-            self._visit = door.open(self._write_bytes, self._unsent, self.close)
+            self._visit = door.open(self._write_bytes, self._unsent, self.close, self.abort)
         try:
             self._visit.receive(body)
         except ValueError as error:

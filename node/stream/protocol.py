@@ -52,7 +52,8 @@ class Kind(enum.IntEnum):
     WATCH = 10
     """C [number, key, range_end, start_revision, prev_kv, [filter, ...], progress_ms, credit]"""
     WATCHING = 11
-    """N [number, next_revision]: the watch has begun; nothing below next_revision is missing."""
+    """N [number, next_revision, [cluster id, generation] or nil]: the watch has begun; nothing below next_revision is
+    missing. A client that was told of another history before does not go on: its revisions mean something else here."""
     EVENTS = 12
     """N [number, [[revision, [[delete, kv, prev_kv or nil], ...]], ...]]"""
     PROGRESS = 13

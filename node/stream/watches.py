@@ -45,7 +45,9 @@ class Pump:
             await still()
         watching = service.watch(request, progress_s=progress_s)
         try:
-            write(Kind.WATCHING, [self.number, watching.next_revision])
+            lineage = service.store.lineage
+            history = [lineage.cluster_id, lineage.generation] if lineage.cluster_id else None
+            write(Kind.WATCHING, [self.number, watching.next_revision, history])
             while True:
                 await self._room(writable)
                 found = await watching.next()

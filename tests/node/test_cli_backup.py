@@ -21,8 +21,8 @@ import msgpack
 import pytest
 from click.testing import CliRunner, Result
 
+import metastore.backup
 import node.backup_file as backup_file
-import node.http.v1_backup as v1_backup
 from metastore.backup import HEADER, MAGIC, frame
 from metastore.codec import encode_command
 from metastore.memory_store import MemoryStore
@@ -210,11 +210,11 @@ def test_ctrl_c_leaves_no_file(take: Callable[..., Result], tmp_path: Path, monk
 def test_a_node_that_gives_up_half_way_leaves_no_file(
     take: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Torn(v1_backup.BackupEncoder):
+    class Torn(metastore.backup.BackupEncoder):
         def piece(self, data: bytes) -> bytes:
             return super().piece(data)[:-1]
 
-    monkeypatch.setattr(v1_backup, "BackupEncoder", Torn)
+    monkeypatch.setattr(metastore.backup, "BackupEncoder", Torn)
     result = take(str(tmp_path / "b.backup"), exit_code=3)
     assert "it broke off after" in result.stderr
     assert names(tmp_path) == []

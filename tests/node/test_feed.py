@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from metastore.codec import encode_command
-from metastore.requests import Compact, FoundCluster, Put
+from metastore.requests import BeginGeneration, Compact, FoundCluster, Put
 from node.feed import wire
 from node.feed.remote import RemoteSource
 from node.http.server import HttpServer
@@ -77,6 +77,37 @@ async def test_every_question_is_answered_as_the_store_would(source: RemoteSourc
     await source.unpin()
 
 
+HISTORY_QUESTIONS: list[tuple[str, list[Any]]] = [
+    ("changes", [3, 5]),
+    ("sums", [LM]),
+    ("rows", [LM, ALL, 9, b"", None]),
+    ("spans", [LM, b""]),
+    ("fingerprints", [LM, ALL, b"", None]),
+]
+
+
+@pytest.mark.parametrize(("question", "asked_for"), HISTORY_QUESTIONS)
+async def test_what_is_asked_of_another_history_is_gone_there(
+    http: ClientSession, group: FakeGroup, question: str, asked_for: list[Any]
+) -> None:
+    """tests/sim, scenario restores, seed 6: a follower put revisions of a restored cluster on top of lost ones."""
+    for history in (None, ["id-1", 1]):
+        assert (await asked(http, question, msgpack.packb([*asked_for, history])))[0] == 200
+    for history in (["id-1", 2], ["id-2", 1]):
+        status, (kind, text, minimal) = await asked(http, question, msgpack.packb([*asked_for, history]))
+        assert (status, kind, minimal) == (410, "compacted", group.store.minimal_revision)
+        assert "this is generation 1 of cluster id-1" in text
+
+
+async def test_a_source_goes_by_the_history_that_it_was_told(source: RemoteSource, group: FakeGroup) -> None:
+    assert (await source.state(0)).generation == 1
+    group.apply([encode_command(BeginGeneration(2))])
+    with pytest.raises(SourceCompacted, match="this is generation 2 of cluster id-1"):
+        await source.changes(3, 5)
+    assert (await source.state(0)).generation == 2
+    assert len(await source.changes(3, 5)) == 3
+
+
 async def test_what_is_compacted_is_said_with_mm(source: RemoteSource, group: FakeGroup) -> None:
     group.apply([encode_command(Compact(7))])
     for ask in (source.changes(5, 9), source.sums(6), source.rows(6, ALL, 0, b"", None), source.pin(6, 1.0)):
@@ -98,9 +129,14 @@ BAD = [
     ("state", [None]),
     ("state", [1 << 63]),
     ("state", [1, 2]),
-    ("changes", [1]),
-    ("changes", [1, LARGEST]),
-    ("changes", [[1], [2]]),
+    ("changes", [1, None]),
+    ("changes", [1, 2]),
+    ("changes", [1, 2, []]),
+    ("changes", [1, 2, "id-1"]),
+    ("changes", [1, 2, ["id-1", "1"]]),
+    ("sums", [LM, [b"id-1", 1]]),
+    ("changes", [1, LARGEST, None]),
+    ("changes", [[1], [2], None]),
     ("pin", ["", 5, 1000]),
     ("pin", ["n" * 101, 5, 1000]),
     ("pin", ["\N{SNOWMAN}" * 40, 5, 1000]),
@@ -109,23 +145,23 @@ BAD = [
     ("pin", ["n", LARGEST, 1000]),
     ("unpin", ["n" * 1_000_000]),
     ("unpin", [7]),
-    ("sums", ["x"]),
-    ("rows", [LM, ALL + b"x", 0, b"", None]),
-    ("rows", [LM, b"", 0, b"", None]),
-    ("rows", [LM, ALL.hex(), 0, b"", None]),
-    ("rows", [LM, ALL, 0, "", None]),
-    ("rows", [LM, ALL, 0, None, None]),
-    ("rows", [LM, ALL, -1, b"", None]),
-    ("rows", [LM, ALL, 0, b"k" * 10_000, None]),
-    ("rows", [LM, ALL, 0, b"", b"k" * 10_000]),
-    ("spans", [LM]),
-    ("spans", [LM, "x"]),
-    ("spans", [-1, b""]),
-    ("spans", [LM, b"k" * 1_000_000]),
-    ("fingerprints", [LM, ALL, b""]),
-    ("fingerprints", [LM, ALL[1:], b"", None]),
-    ("fingerprints", [LM, ALL, b"k" * 1_000_000, None]),
-    ("fingerprints", [LM, ALL, b"", b"k" * 1_000_000]),
+    ("sums", ["x", None]),
+    ("rows", [LM, ALL + b"x", 0, b"", None, None]),
+    ("rows", [LM, b"", 0, b"", None, None]),
+    ("rows", [LM, ALL.hex(), 0, b"", None, None]),
+    ("rows", [LM, ALL, 0, "", None, None]),
+    ("rows", [LM, ALL, 0, None, None, None]),
+    ("rows", [LM, ALL, -1, b"", None, None]),
+    ("rows", [LM, ALL, 0, b"k" * 10_000, None, None]),
+    ("rows", [LM, ALL, 0, b"", b"k" * 10_000, None]),
+    ("spans", [LM, None]),
+    ("spans", [LM, "x", None]),
+    ("spans", [-1, b"", None]),
+    ("spans", [LM, b"k" * 1_000_000, None]),
+    ("fingerprints", [LM, ALL, b"", None]),
+    ("fingerprints", [LM, ALL[1:], b"", None, None]),
+    ("fingerprints", [LM, ALL, b"k" * 1_000_000, None, None]),
+    ("fingerprints", [LM, ALL, b"", b"k" * 1_000_000, None]),
 ]
 
 
@@ -185,10 +221,10 @@ async def test_a_body_that_does_not_end_is_given_up(
 async def test_a_revision_that_is_not_there_is_refused_at_once(http: ClientSession) -> None:
     """Behind a barrier it can't come: it is of a history that a restore has ended."""
     for question, value in (
-        ("sums", [LM + 1]),
-        ("rows", [LM + 1, ALL, 0, b"", None]),
-        ("fingerprints", [(1 << 63) - 1, ALL, b"", None]),
-        ("spans", [(1 << 63) - 1, b""]),
+        ("sums", [LM + 1, None]),
+        ("rows", [LM + 1, ALL, 0, b"", None, None]),
+        ("fingerprints", [(1 << 63) - 1, ALL, b"", None, None]),
+        ("spans", [(1 << 63) - 1, b"", None]),
         ("pin", ["f1", LM + 1, 1000]),
     ):
         status, (kind, _, minimal) = await asked(http, question, msgpack.packb(value))

@@ -90,6 +90,16 @@ async def test_a_repeated_write_with_the_same_key_is_executed_once(http: ClientS
         assert "Idempotency-Key" in detail
 
 
+async def test_a_request_id_that_another_request_had_is_refused(http: ClientSession) -> None:
+    """A put's kept answer made a lease grant end as a fault of the node (fuzzing: HTTP port, seed 5501, round 302)."""
+    once = {"Idempotency-Key": "importer-7/1"}
+    assert (await ask(http, "PUT", "/v1/kv/a", b"1", headers=once))[0] == 200
+    for path, body in (("/v1/leases", {"ttl_s": 5}), ("/v1/delete", {"key": "a"}), ("/v1/txn", {"then": []})):
+        status, code, detail = await problem(http, "POST", path, body, headers=once)
+        assert (status, code) == (400, "invalid-request")
+        assert "importer-7/1 was used before" in detail
+
+
 async def test_a_transaction_in_its_json_form(http: ClientSession) -> None:
     form = {
         "compare": [{"target": "version", "key": "a", "operand": 0}],

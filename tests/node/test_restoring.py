@@ -10,6 +10,8 @@ from random import Random
 
 import pytest
 
+from fencing.release import Registration, Releases
+from fencing.timing import Timing
 from metastore.backup import BackupEncoder, header_of
 from metastore.machine import MetaStore
 from metastore.memory_store import MemoryStore
@@ -19,6 +21,7 @@ from metastore.store_errors import BackupInvalid
 from metastore.verify import verify
 from node.backup_file import BackupFile, BackupFileError, verify_file
 from node.config import ConfigError
+from node.fencing.registry import registrations
 from node.folder import FolderError
 from node.restoring import RestoreReport, RestoreRequest, Workshop, restore
 from raftgroup.errors import DataDirectoryError
@@ -89,6 +92,25 @@ def test_each_node_has_the_state_in_the_next_generation(backup: bytes, source: D
         assert json.loads((folder / "node.json").read_text())["node"] == node
         asyncio.run(look(folder))
     assert [each.name for each in tmp_path.iterdir()] == ["d"]
+
+
+def test_the_first_leader_waits_for_leases_that_the_backup_does_not_know_of(backup: bytes, tmp_path: Path) -> None:
+    """Of whoever has come to hold one behind it (F3)."""
+    report = run(parts_of(backup), RestoreRequest(tmp_path / "d", node="n1"))
+
+    async def known(folder: Path) -> list[Registration]:
+        disk = LmdbStore(folder / "store")
+        try:
+            return registrations(MetaStore(disk).system)
+        finally:
+            disk.close()
+
+    (former,) = asyncio.run(known(report.folders["n1"]))
+    assert (former.node, former.fences, former.lease_s) == ("(before generation 2)", True, Timing().fence_s)
+    core = Releases(Timing())
+    core.begin_term(1, 100.0, [former], 26)
+    assert core.advance(100.0 + Timing().proceed_s() - 0.01) is None
+    assert core.advance(100.0 + Timing().proceed_s()) == 26
 
 
 def test_every_storage_is_a_new_one(backup: bytes, tmp_path: Path) -> None:

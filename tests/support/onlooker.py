@@ -63,13 +63,22 @@ class Onlooker:
         """A start of a node has been put together."""
 
     def turned(self, host: Any) -> None:
-        """A process of this node has had its turn."""
+        """A process of this node has had its turn. In the simulator: one that changed `tests.sim.node.Host.state`."""
 
     def applied(self, host: Any, index: int, term: int, commands: Sequence[bytes]) -> None:
         """Its state machine has applied this entry."""
 
     def committed(self, events: Any) -> None:
         """The first store has applied this revision."""
+
+    def answered(self, host: Any, call: Any, since: int, answer: Any) -> None:
+        """A node answers a request of the catalog, now. `since`: up to where all was committed when it began to."""
+
+    def backed_up(self, backup: Any) -> None:
+        """Somebody has taken it, and it is whole."""
+
+    def restored(self, base: Any) -> None:
+        """The world goes on from a backup: what this one is to know of the time before. It has seen nothing yet."""
 
     def settled(self) -> None:
         """Everything is whole and quiet again."""

@@ -2,7 +2,8 @@
 
 A connection delivers in order, as TCP does, unless `reorder` says otherwise: the group must survive that too, since
 a message of a broken connection may be read after one of the next connection. A blocked direction swallows what is
-sent; after a while the connection breaks, as it does when keepalives stay away.
+sent; after a while the connection breaks, as it does when keepalives stay away. Who does not read, or is slow to, lets
+grow what is under way to it; beyond a bound its sender gives the connection up, as `raftgroup/connection.py` does.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from typing import Any
 
 import msgpack
 
+from raftgroup.connection import TransportLimits
 from raftgroup.messages import Kind
 from raftgroup.ports import Receiver
 from tests.support.simulation import Process, Simulation
+
+QUEUED_BYTES_MAX = TransportLimits().queued_bytes_max
+SMALL_PEER_BYTES_MAX = 2048
 
 
 @dataclass(slots=True)
@@ -36,6 +41,8 @@ class Connection:
         self.ends = (first, second)
         self.open = True
         self.last_arrival = {first.member: 0.0, second.member: 0.0}
+        self.under_way = {first.member: 0, second.member: 0}
+        """Bytes that were sent to each end, and that it has not read."""
         self.welcomed: set[str] = set()
 
     def other(self, end: SimPeers) -> SimPeers:
@@ -51,6 +58,7 @@ class Network:
         """(from, to, kind, body) -> whether to carry it: for tests that lose or keep one certain message."""
         self.overhear: Callable[[str, str, int, Any], None] = lambda *_: None
         """Sees every message at the moment when it leaves its node, whatever becomes of it."""
+        self.queued_bytes_max = QUEUED_BYTES_MAX
         self._endpoints: dict[str, SimPeers] = {}
         self.delivered = 0
 
@@ -121,7 +129,8 @@ class SimPeers:
         return frozenset(self.connections)
 
     def queued_bytes(self, member: str) -> int:
-        return 0
+        connection = self.connections.get(member)
+        return connection.under_way[member] if connection is not None else 0
 
     def send(self, member: str, kind: int, body: Any) -> bool:
         connection = self.connections.get(member)
@@ -135,6 +144,9 @@ class SimPeers:
         if not network.passes(self.member, member):
             self._break(connection, within_s=0.3 + 2.0 * self._lot())
             return True
+        if connection.under_way[member] > network.queued_bytes_max:
+            self._give_up(connection)
+            return False
         weather = network.weather
         if weather.lose and self._lot() < weather.lose:
             return True
@@ -143,8 +155,16 @@ class SimPeers:
             self._carry(connection, member, int(kind), packed, late=True)
         return True
 
+    def _give_up(self, connection: Connection) -> None:
+        """The other end does not read what it is sent."""
+        connection.open = False
+        self._break(connection, within_s=0.01)
+
     def _carry(self, connection: Connection, member: str, kind: int, packed: bytes, *, late: bool = False) -> None:
+        """Pieces of snapshots are large next to all else here, as they are not next to the bound of a real node."""
         network = self.network
+        counted = 0 if kind == Kind.SNAPSHOT else len(packed)
+        connection.under_way[member] += counted
         arrival = network.simulation.now + network.way(self.member, member)
         late = late or (network.weather.reorder > 0 and self._lot() < network.weather.reorder)
         if late:
@@ -154,10 +174,16 @@ class SimPeers:
             connection.last_arrival[member] = arrival
         end = connection.other(self)
 
+        def read() -> None:
+            connection.under_way[member] -= counted
+            end._take(self.member, kind, packed)
+
         def arrive() -> None:
             if end.listening and (connection.open or late) and network.passes(self.member, member):
                 network.delivered += 1
-                end.process.call(end._take, self.member, kind, packed)
+                end.process.call(read)
+            else:
+                connection.under_way[member] -= counted
 
         network.simulation.after(arrival - network.simulation.now, arrive)
 

@@ -15,6 +15,9 @@ from typing import Any
 
 from tests.support.virtual_loop import VirtualLoop
 
+WALL_MS = 1_700_000_000_000
+"""Of the wall clock when a simulation begins."""
+
 
 class Stuck(AssertionError):
     """Nothing is due any more, or the time is up, and the condition does not hold."""
@@ -34,6 +37,8 @@ class Process:
         self.name = name
         self.simulation = simulation
         self.paused = False
+        self.resumed_at = 0.0
+        """When it last went on after a pause, in the simulation's time."""
         self.dead = False
         self.on_death: dict[object, Callable[[], None]] = {}
         """What the world does when it is killed."""
@@ -41,15 +46,16 @@ class Process:
         """Whether its system tells the others that it is gone, or nobody does."""
         self._rate = rate
         self._offset_s = offset_s
-        self._jump_s = 0.0
+        self.wall_offset_s = 0.0
+        """How far its wall clock is from true."""
         self.loop = loop(self.now)
 
     def now(self) -> float:
         """Its clock: seconds since an arbitrary start."""
-        return self._offset_s + self._jump_s + self._rate * self.simulation.now
+        return self._offset_s + self._rate * self.simulation.now
 
     def wall_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.simulation.now * 1000)
+        return WALL_MS + int((self.simulation.now + self.wall_offset_s) * 1000)
 
     def due(self) -> float | None:
         """When it has something to do, in the simulation's time."""
@@ -71,6 +77,8 @@ class Process:
         self.paused = True
 
     def resume(self) -> None:
+        if self.paused:
+            self.resumed_at = self.simulation.now
         self.paused = False
 
     def kill(self) -> None:
@@ -87,6 +95,8 @@ class Simulation:
         self.random = Random(seed)
         self.now = 0.0
         self.turns = 0
+        self.turning: Process | None = None
+        """Whose turn it is now."""
         self.after_turn: Callable[[Process], None] = lambda _process: None
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -154,7 +164,9 @@ class Simulation:
 
     def _turn(self, process: Process) -> None:
         self.turns += 1
+        self.turning = process
         process.loop.turn()
+        self.turning = None
         if process.loop.exceptions:
             context = process.loop.exceptions[0]
             raise AssertionError(f"seed {self.seed}, {process.name}: {context}") from context.get("exception")

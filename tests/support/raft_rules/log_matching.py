@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.onlooker import Member, Onlooker, View
 
-TURNS = 2500
+TURNS = 500
 
 
 class LogMatching(Onlooker):

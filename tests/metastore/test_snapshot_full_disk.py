@@ -1,0 +1,27 @@
+"""Where a disk has no room for the mark of a received snapshot, that is told as all else that a store can't write."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from metastore.store_directory import StoreDirectory
+from metastore.store_errors import StoreFailed
+
+
+def test_a_mark_that_can_not_be_made_is_a_failure_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = StoreDirectory(tmp_path / "store")
+    directory.incoming.mkdir()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StoreFailed, match="No space left on device") as failed:
+            directory.mark_complete()
+    directory.release()
+    assert isinstance(failed.value.__cause__, OSError)

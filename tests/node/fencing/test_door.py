@@ -1,0 +1,56 @@
+"""A holder that does not read is let go of at once, and with it what was kept for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fencing.messages import Join, Stage
+from node.fencing import door
+from node.fencing.door import Door
+from node.fencing.grantor import Connection
+from node.fencing.wire import FromHolder, pack
+from node.stream.protocol import PROTOCOL, Kind
+from node.stream.server import StreamServer
+from raftgroup.frames import encode
+from tests.support.waiting import until
+
+KEPT_BYTES_MAX = 256 * 1024
+STAGE = Stage(4, 2, 17, 18, ((18, b"k", b"v" * 50_000),))
+
+
+class Ground:
+    """The place of a `Grantor`."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.is_lost = False
+
+    def receive(self, connection: Connection, message: FromHolder) -> None:
+        self.connection = connection
+
+    def lost(self, connection: Connection) -> None:
+        self.is_lost = True
+
+
+async def test_a_holder_that_does_not_read_is_let_go_of_at_once(
+    stream: StreamServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection was closed behind what waited for it, so never; all that came was kept on top of it."""
+    monkeypatch.setattr(door, "UNSENT_BYTES_MAX", KEPT_BYTES_MAX)
+    ground: Any = Ground()
+    stream.door = Door(ground)
+    _, writer = await asyncio.open_connection("127.0.0.1", stream.port, limit=1024)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    writer.write(encode(Kind.HELLO, {"protocol": PROTOCOL, "client": "test"}))
+    writer.write(encode(Kind.FENCE, pack(Join(2, 20))))
+    await until(lambda: ground.connection is not None)
+    for _ in range(1000):
+        ground.connection.send(STAGE)
+        await asyncio.sleep(0)
+        if ground.is_lost:
+            break
+    writer.close()
+    assert ground.is_lost

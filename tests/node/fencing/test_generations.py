@@ -1,0 +1,95 @@
+"""A leader grants nothing to a vault of another history: it may show what never happened there (F1, R7)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fencing.messages import Hello, HolderId, Refused, Renew, State, Welcome
+from fencing.registry import registration_of
+from fencing.timing import Timing
+from node.fencing.grantor import Connection, Grantor
+from node.fencing.holder import VaultHolder
+from vault.memory_backend import MemoryBackend
+from vault.position import Lineage
+from vault.vault import Vault
+
+TIMING = Timing()
+HELLO = Hello(HolderId("f1", "v", 3), True, TIMING.fence_s, State.ACTIVE, 2, True, 100, 100, TIMING.proceed_s())
+RENEW = Renew(99.0, 100, State.ACTIVE, True, TIMING.fence_s, TIMING.proceed_s())
+
+
+class Leader:
+    """Of generation 2, at revision 80. `f1` is a holder by the record that the backup has of it."""
+
+    def __init__(self) -> None:
+        log: Any = SimpleNamespace(latest=80, since=lambda after: [])
+        self.grantor = Grantor(
+            log, TIMING, lambda: 100.0, lease_holds=lambda: True, leader_address=lambda: None,
+            is_active=lambda node, incarnation: True, on_released=lambda revision: None, on_failed=pytest.fail,
+            generation=lambda: 2,
+        )  # fmt: skip
+        self.grantor._soon = lambda: None  # type: ignore[method-assign]
+        self.grantor._arm = lambda now: None  # type: ignore[method-assign]
+        self.grantor.begin_term(5, [registration_of(HELLO)])
+        self.said: list[Any] = []
+        self.closed = 0
+
+    def connected(self) -> Connection:
+        return Connection(self.said.append, self._close)
+
+    def _close(self) -> None:
+        self.closed += 1
+
+
+def test_a_holder_whose_vault_is_of_another_history_is_refused() -> None:
+    """tests/sim, scenario restores, seed 6: a follower that ran on over a restore served what was lost."""
+    leader = Leader()
+    connection = leader.connected()
+    leader.grantor.receive(connection, replace(HELLO, generation=1))
+    leader.grantor.receive(connection, RENEW)
+    leader.grantor.turn()
+    assert [type(each) for each in leader.said] == [Refused]
+    assert "generation 1" in leader.said[0].reason
+    assert "generation 2" in leader.said[0].reason
+    assert (leader.closed, leader.grantor.granted, list(leader.grantor.connections)) == (1, 0, [])
+
+
+def test_what_it_says_of_its_stages_lets_nothing_be_released() -> None:
+    """Its revision 100 is another history's."""
+    leader = Leader()
+    other, own = leader.connected(), leader.connected()
+    for connection, generation in ((other, 1), (own, 2)):
+        assert leader.grantor.core.rr is None
+        leader.grantor.receive(connection, replace(HELLO, generation=generation))
+        leader.grantor.receive(connection, RENEW)
+        leader.grantor.turn()
+    assert leader.grantor.core.rr == 80
+
+
+def test_it_takes_the_place_of_nobody() -> None:
+    leader = Leader()
+    own = leader.connected()
+    leader.grantor.receive(own, replace(HELLO, generation=2))
+    leader.grantor.receive(leader.connected(), replace(HELLO, generation=1))
+    assert list(leader.grantor.connections) == [own]
+
+
+@pytest.mark.parametrize("generation", [0, 2])
+def test_a_vault_of_this_history_or_of_none_is_welcome(generation: int) -> None:
+    leader = Leader()
+    leader.grantor.receive(leader.connected(), replace(HELLO, generation=generation))
+    assert [type(each) for each in leader.said] == [Welcome]
+
+
+def test_a_node_says_of_which_history_its_vault_is() -> None:
+    vault = Vault(MemoryBackend())
+    holder = VaultHolder("f1", "v", vault, TIMING, lambda: 1.0, lambda revision: None)
+    said: list[Any] = []
+    holder.connected(said.append)
+    vault.claim(Lineage("c", 7, "f1"))
+    holder.connected(said.append)
+    assert [hello.generation for hello in said] == [0, 7]

@@ -1,0 +1,22 @@
+"""What who started a node hears of a component that failed."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from node.components.lifecycle import ComponentFailed, Phase
+from node.parts import cause_of_failure
+from raftgroup.errors import NodeFailed
+
+
+def test_the_cause_of_a_failure_keeps_its_own() -> None:
+    """Why the journal could not be written was lost on the way, and with it whether it was the disk that is full."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+    stopped = NodeFailed("the journal can't be written")
+    stopped.__cause__ = full
+    with pytest.raises(NodeFailed) as raised, cause_of_failure():
+        raise ComponentFailed("group", Phase.RUN, stopped)
+    assert raised.value is stopped
+    assert raised.value.__cause__ is full
