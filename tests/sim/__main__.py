@@ -7,6 +7,7 @@ was not asked properly, 130 after Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 import time
@@ -18,7 +19,7 @@ from itertools import count, islice
 from typing import Any
 
 from tests.sim.coverage.table import shown as shown_coverage
-from tests.sim.coverage.table import table_of
+from tests.sim.coverage.table import table_of, verdict
 from tests.sim.faults import SCENARIOS
 from tests.sim.plants import PLANTS
 from tests.sim.prove import SEEDS_MAX, matrix, prove, prove_all, shown, uncaught
@@ -115,7 +116,7 @@ class Report:
         if self.asked.json:
             print(json.dumps(self.as_json(speed) | {"coverage": table.as_json()}), flush=True)
         else:
-            print(f"\n{shown_coverage(table)}")
+            print("", shown_coverage(table) if not self.alone else verdict(table)[-1], sep="\n")
             print(
                 f"\n{self.seeds} seeds, {len(self.failed)} failed, {self.operations:,} operations, "
                 f"{self.simulated_s:,.0f} s simulated in {self.cpu_s:,.1f} s of CPU: {speed:.0f} times as fast"
@@ -164,6 +165,7 @@ def all_plants(asked: argparse.Namespace) -> int:
 
 def main(arguments: list[str]) -> int:
     asked = parsed(arguments)
+    gc.freeze()  # what is imported is not looked through after each seed
     if asked.plant or asked.plants:
         try:
             return one_plant(asked) if asked.plant else all_plants(asked)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import os
 import random
@@ -19,29 +20,38 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from catalog.passwords import sealed
+from aiohttp import web_app
+
 from metastore import snapshot
 from node import leader_duties, moving, vault_keeper
-from node.catalog import face, runner
+from node.catalog import runner
 from node.client import session
-from node.fencing import link, part, registry
+from node.fencing import door, grantor, link, part, registry, released
 from node.metrics import Metrics
 from node.stream import server
-from node.topology import registrar
-from raftgroup import barrier, group
+from node.topology import registrar, token
+from raftgroup import barrier, group, replication
+from recovery import beside
 from recovery.estimate import Rates
 from recovery.recover import Settings
+from tests.support.raft_network import SMALL_PEER_BYTES_MAX
+from tests.support.simulation import WALL_MS
 from vault import policies
 
-SEALED = sealed("correct horse", bytes(16))
-"""Of every password: to make one is slow on purpose."""
-WALL_S = 1_700_000_000
+WALL_S = WALL_MS // 1000
 PRODUCTION_PACES_EVERY = 17
 SMALL_PIECES_EVERY = 3
 """Snapshots of many pieces, so that what goes wrong goes wrong between two of them."""
 DEAR_REPLAYS_EVERY = 4
 DEAR_REPLAYS = Rates(replay_s=0.05)
 """So that a snapshot is the cheaper way for a node that has missed few revisions, as it is for many."""
+SMALL_STAGES: tuple[tuple[Any, str, int], ...] = ((grantor, "STAGE_BYTES_MAX", 1000), (door, "UNSENT_BYTES_MAX", 2000))
+"""So that a holder that does not read is let go of within some seconds."""
+SMALL_APPENDS: tuple[tuple[Any, str, int], ...] = (
+    (replication, "WINDOW_BYTES", SMALL_PEER_BYTES_MAX // 4),
+    (replication, "APPEND_BYTES_MAX", SMALL_PEER_BYTES_MAX // 16),
+)
+"""In the proportion of production, so that what is under way to a member that reads is never too much."""
 PACES: tuple[tuple[Any, str, float], ...] = (
     (part, "TICK_S", 0.1),
     (link, "TICK_S", 0.1),
@@ -49,13 +59,15 @@ PACES: tuple[tuple[Any, str, float], ...] = (
     (link, "RETRY_S", 0.15),
     (barrier, "_RETRY_S", 0.2),
     (part, "LOOK_S", 0.4),
-    (registry, "LOOK_S", 0.2),
-    (leader_duties, "LOOK_S", 0.3),
+    (registry, "LOOK_S", 0.4),
+    (released, "SWEEP_S", 0.2),
+    (beside, "LOOK_S", 0.4),
+    (leader_duties, "LOOK_S", 0.5),
     (server, "LOOK_S", 0.5),
     (runner, "LOOK_S", 0.4),
-    (session, "SWEEP_S", 0.2),
+    (session, "SWEEP_S", 0.4),
     (session, "CALM_LOOK_S", 0.02),
-    (group, "_TICK_S", 0.1),
+    (group, "_TICK_S", 0.15),
     (group, "_HOUSEKEEPING_S", 0.5),
     (moving, "RETRY_S", 2.0),
     (registrar, "LOOK_S", 0.5),
@@ -65,8 +77,16 @@ PACES: tuple[tuple[Any, str, float], ...] = (
 
 
 @contextlib.contextmanager
-def ambient(seed: int, now: Callable[[], float]) -> Iterator[None]:
-    """`now`: the simulated time in seconds."""
+def ambient(
+    seed: int,
+    now: Callable[[], float],
+    wall: Callable[[], float] = lambda: 0.0,
+    *,
+    small_windows: bool = False,
+    small_queues: bool = False,
+) -> Iterator[None]:
+    """`now`: the simulated time in seconds. `wall`: how far the wall clock of whose turn it is is from that.
+    `small_windows`: of streams. `small_queues`: of members for each other."""
     chance = Random(f"ambient {seed}")
     places: list[tuple[Any, str, Any]] = [
         (secrets, "token_hex", lambda count=16: chance.randbytes(count).hex()),
@@ -74,14 +94,19 @@ def ambient(seed: int, now: Callable[[], float]) -> Iterator[None]:
         (os, "urandom", chance.randbytes),
         (random, "_urandom", chance.randbytes),
         (random, "random", chance.random),
-        (time, "time_ns", lambda: int((WALL_S + now()) * 1e9)),
-        (time, "time", lambda: WALL_S + now()),
+        (time, "time_ns", lambda: int((WALL_S + now() + wall()) * 1e9)),
+        (time, "time", lambda: WALL_S + now() + wall()),
         (Metrics, "now", staticmethod(now)),
         (asyncio, "to_thread", _at_once),
-        (face, "sealed", lambda password, salt: SEALED),
+        (hashlib, "scrypt", _stretched),
+        (token, "scrypt", _stretched),
     ]
     if seed % DEAR_REPLAYS_EVERY == 0:
         places.append((vault_keeper, "Settings", partial(Settings, rates=DEAR_REPLAYS)))
+    if small_windows:
+        places += SMALL_STAGES
+    if small_queues:
+        places += SMALL_APPENDS
     if seed % SMALL_PIECES_EVERY == 0:
         places.append((snapshot, "PIECE_BYTES", 1000))
     if seed % PRODUCTION_PACES_EVERY:
@@ -97,8 +122,14 @@ def ambient(seed: int, now: Callable[[], float]) -> Iterator[None]:
         logging.disable(disabled)
         for owner, name, value in kept:
             setattr(owner, name, value)
+        web_app._cached_build_middleware.cache_clear()  # it would keep the HTTP servers of each run, and so its world
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
     """What a thread would do; a simulated process has none."""
     return work(*arguments)
+
+
+def _stretched(secret: bytes, *, salt: bytes, dklen: int, **_: Any) -> bytes:
+    """Of passwords and tokens. What makes a hash of them is slow on purpose, and took a tenth of a run."""
+    return hashlib.blake2b(secret, salt=salt[: hashlib.blake2b.SALT_SIZE], digest_size=dklen).digest()

@@ -1,18 +1,41 @@
 """What clients ask for, whichever way they go: few keys, so that they meet, and values that only one request writes.
 
-Keys below `s/` are in a strict region, those below `q/` are not.
+Keys below `s/` are in a strict region, those below `q/` are not; `OWNED` hang on leases, and only their owner writes
+them. Compares are made of what clients were told last, so that about as many hold as fail.
+
+A transaction reads whatever it compares in the branch that it takes, before it writes there: what an answer depends on
+without showing it is dear to judge (`checkers/linearizable.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+from metastore.requests import (
+    Compare,
+    CompareResult,
+    CompareTarget,
+    DeleteRange,
+    Put,
+    Range,
+    SortOrder,
+    SortTarget,
+    Txn,
+)
+from metastore.results import KeyValue, RangeResult
+from tests.sim.kv_spans import rows_of
+from tests.sim.seen import Ok, Outcome, Request
 from tests.sim.world import World
 
 STRICT = (b"s/a", b"s/b", b"s/c")
 EVENTUAL = (b"q/a", b"q/b")
 KEYS = STRICT + EVENTUAL
+OWNED = (b"q/owner", b"s/owner")
+SPANS = ((b"s/a", b"s/d"), (b"q/a", b"q/c"))
+"""All of `STRICT`, and all of `EVENTUAL`."""
+EVERYTHING = (b"q", b"t")
+PAST = 30
+"""About how many revisions back clients look."""
 
 
 class Asking:
@@ -21,9 +44,11 @@ class Asking:
     def __init__(self, world: World) -> None:
         self._world, self._chance = world, world.chance
         self._numbers = 0
+        self._rows = {key: absent(key) for key in KEYS + OWNED}
+        """What a client was told last of each key, the latest behind the others."""
         self._makes: tuple[tuple[float, Callable[[], Put | DeleteRange | Txn | Range]], ...] = (
-            (0.40, self.put),
-            (0.50, self.delete),
+            (0.38, self.put),
+            (0.48, self.delete),
             (0.68, self.transaction),
             (0.90, self.read),
             (0.95, self.local),
@@ -34,33 +59,145 @@ class Asking:
         lot = self._chance.random()
         return next(make for bound, make in self._makes if lot < bound)()
 
+    def hears(self, request: Request, outcome: Outcome) -> None:
+        """What a client was told."""
+        if not isinstance(outcome, Ok) or (isinstance(request, Range) and request.keys_only):
+            return
+        rows = list(rows_of(outcome.result))
+        if isinstance(outcome.result, RangeResult) and not rows and isinstance(request, Range):
+            rows = [absent(request.key)]
+        for row in rows:
+            if self._rows.pop(row.key, None) is not None:
+                self._rows[row.key] = row
+
     def value(self) -> bytes:
         self._numbers += 1
         return b"%d" % self._numbers
+
+    # Writes
 
     def put(self) -> Put:
         return Put(self._chance.choice(KEYS), self.value(), prev_kv=self._chance.random() < 0.3)
 
     def delete(self) -> DeleteRange:
+        if self._chance.random() < 0.1:
+            return DeleteRange(*self._chance.choice(SPANS), prev_kv=True)
         return DeleteRange(self._chance.choice(KEYS), prev_kv=True)
 
     def transaction(self) -> Txn:
-        """Becomes the owner of a key that nobody owns, or changes two keys at once."""
-        one, other = self._chance.choice(KEYS), self._chance.choice(KEYS)
-        if self._chance.random() < 0.5 or one == other:
-            absent = Compare(one, CompareTarget.VERSION, CompareResult.EQUAL, 0)
-            return Txn((absent,), (Put(one, self.value()),), (Range(one),))
+        lot = self._chance.random()
+        if lot < 0.25:
+            return self._first(self._chance.choice(KEYS))
+        if lot < 0.45:
+            return self._both()
+        return self._swap() if lot < 0.7 else self._mixed()
+
+    def _first(self, key: bytes) -> Txn:
+        """Becomes the owner of a key that nobody owns."""
+        nobody = Compare(key, CompareTarget.VERSION, CompareResult.EQUAL, 0)
+        return Txn((nobody,), (Put(key, self.value()),), (Range(key),))
+
+    def _both(self) -> Txn:
+        """Changes two keys at once."""
+        one, other = self._chance.sample(KEYS, 2)
         value = self.value()
         return Txn(success=(Put(one, value), Put(other, value)))
 
+    def _swap(self) -> Txn:
+        """Changes a key if it is as it was read."""
+        told = [row for row in self._rows.values() if row.key in KEYS]
+        row = told[-1] if self._chance.random() < 0.7 else self._chance.choice(told)
+        same = Compare(row.key, CompareTarget.MOD, CompareResult.EQUAL, row.mod_revision)
+        if row.version and self._chance.random() < 0.4:
+            same = Compare(row.key, CompareTarget.VALUE, CompareResult.EQUAL, row.value)
+        write = DeleteRange(row.key, prev_kv=True) if self._chance.random() < 0.15 else Put(row.key, self.value())
+        return Txn((same,), (write,), (Range(row.key),))
+
+    def _mixed(self) -> Txn:
+        """Any compares, and another kind of write in each branch."""
+        compares = tuple(self._compare() for _ in range(1 if self._chance.random() < 0.7 else 2))
+        shown = tuple(dict.fromkeys(Range(each.key, each.range_end) for each in compares))
+        success, failure = self._write(), self._write()
+        return Txn(compares, (*shown, success), (*shown, *self._nested(failure)))
+
+    def _write(self) -> Put | DeleteRange:
+        lot, key = self._chance.random(), self._chance.choice(KEYS)
+        if lot < 0.15:
+            return DeleteRange(key, prev_kv=True)
+        if lot < 0.2:
+            return DeleteRange(*self._chance.choice(SPANS), prev_kv=True)
+        if lot < 0.3:
+            return Put(key, prev_kv=True, ignore_value=True)
+        return Put(key, self.value(), ignore_lease=lot < 0.4)
+
+    def _nested(self, write: Put | DeleteRange) -> tuple[Range | Put | DeleteRange | Txn, ...]:
+        """The write, or half the time a transaction of its own, with a compare of the same key."""
+        if write.key not in KEYS or self._chance.random() < 0.5:
+            return (write,)
+        compare = self._compare_of(write.key)
+        return Range(write.key), Txn((compare,), (write,), (Range(write.key),))
+
+    def _compare(self) -> Compare:
+        """Of one key, or of all in a range."""
+        compare = self._compare_of(self._chance.choice(KEYS + OWNED))
+        if self._chance.random() < 0.8:
+            return compare
+        start, end = self._chance.choice(SPANS)
+        return Compare(start, compare.target, compare.result, compare.operand, end)
+
+    def _compare_of(self, key: bytes) -> Compare:
+        row, target = self._rows[key], self._chance.choice(tuple(CompareTarget))
+        result = self._chance.choice(tuple(CompareResult))
+        if target is CompareTarget.VALUE:
+            return Compare(key, target, result, row.value)
+        number = {
+            CompareTarget.VERSION: row.version,
+            CompareTarget.CREATE: row.create_revision,
+            CompareTarget.MOD: row.mod_revision,
+            CompareTarget.LEASE: self._chance.choice((0, row.lease)),
+        }[target]
+        return Compare(key, target, result, max(0, number + self._chance.choice((-1, 0, 0, 1))))
+
+    # Reads
+
     def read(self) -> Range:
-        return Range(self._chance.choice(KEYS)) if self._chance.random() < 0.7 else Range(b"q", b"t")
+        lot = self._chance.random()
+        if lot < 0.05:
+            return Range(*EVERYTHING, limit=self._chance.randint(1, 4))
+        return Range(self._chance.choice(KEYS + OWNED)) if lot < 0.7 else Range(*EVERYTHING)
 
     def local(self) -> Range:
+        if self._chance.random() < 0.3:
+            return self._partly(0)
         return Range(self._chance.choice(KEYS), serializable=True)
 
     def past(self) -> Range:
         """Of a revision of before; perhaps one that is compacted by now."""
-        revision = self._chance.randint(max(1, self._world.revision - 30), self._world.revision)
-        span = (self._chance.choice(KEYS), b"") if self._chance.random() < 0.5 else (b"q", b"t")
+        revision = self._chance.randint(max(1, self._world.revision - PAST), self._world.revision)
+        lot = self._chance.random()
+        if lot < 0.3:
+            return self._partly(revision)
+        span = (self._chance.choice(KEYS), b"") if lot < 0.65 else EVERYTHING
         return Range(*span, revision=revision)
+
+    def _partly(self, revision: int) -> Range:
+        """A range without all that it holds, or in another order. Half of those of the present are local."""
+        span, serializable = EVERYTHING, not revision and self._chance.random() < 0.5
+        kind = self._chance.randrange(4)
+        if kind == 0:
+            return Range(*span, revision=revision, serializable=serializable, count_only=True)
+        if kind == 1:
+            return Range(*span, revision=revision, serializable=serializable, keys_only=True)
+        if kind == 2:
+            return Range(*span, self._chance.randint(1, 3), revision, serializable=serializable)
+        order, target = (
+            self._chance.choice((SortOrder.ASCEND, SortOrder.DESCEND)),
+            self._chance.choice(list(SortTarget)),
+        )
+        limit = self._chance.choice((0, 2))
+        return Range(*span, limit, revision, sort_order=order, sort_target=target, serializable=serializable)
+
+
+def absent(key: bytes) -> KeyValue:
+    """As a compare sees a key that is not there."""
+    return KeyValue(key, b"", 0, 0, 0, 0)

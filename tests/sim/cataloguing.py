@@ -7,28 +7,32 @@ it needs (the cases of the catalog's own tests, one for every kind), so that mos
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from catalog.errors import CatalogError
 from metastore.requests import Put
 from tests.sim.clients import TIMEOUT_S, Client
+from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED
-from tests.sim.seen import Call, Path
+from tests.sim.seen import CANCEL, LOOK, Answer, Call, Path
 from tests.support.catalog_world import CASES, Operation
 
 COLUMNS = [{"name": "machine", "type": "string", "category": "tag"}, {"name": "heat", "type": "double"}]
 WAIT_S = 4.0
+NUMBERS = 1_000_000
+"""Of one history. An id that was used before a restore stands for what was asked then."""
 LOOKS = 3
 """At one that is just being released, as often as not: that takes milliseconds."""
-CANCEL, LOOK = "cancel", "look"
+AT_THE_LEADER = 0.7
+"""How often it is asked: it alone knows for whom a procedure waits."""
 
 
 class Cataloguer:
     def __init__(self, client: Client, going: Callable[[], bool]) -> None:
         self._client, self._going = client, going
         self._world = client.world
-        self._number = 0
+        self._number = NUMBERS * client.world.epoch
 
     async def run(self) -> None:
         while self._going():
@@ -75,13 +79,14 @@ class Cataloguer:
 
     async def _do(self, kind: str, given: dict[str, Any], id_: str, wait_s: float) -> None:
         """Asked again at another member where nothing was heard: with its id it is not begun a second time."""
-        request = Call(kind, tuple(f"{name}={value}" for name, value in given.items()))
+        request = Call(kind, (id_, *(f"{name}={value}" for name, value in given.items())))
+
+        async def do(node: Any) -> Answer:
+            outcome = await node.catalog.do(kind, given, id_, wait_s)
+            return Answer(outcome.procedure.state.value, outcome.procedure.revision, outcome.settled)
+
         for attempt in range(1, 4):
-            host = self._world.chance.choice(self._world.members)
-            heard = await self._client.call(
-                host, Path.MEMBER, request, lambda node: self._at(node, kind, given, id_, wait_s), attempt
-            )
-            if heard:
+            if await self._call(self._world.chance.choice(self._world.members), request, do, attempt):
                 return
             await asyncio.sleep(0.5 * self._world.chance.random())
 
@@ -89,12 +94,31 @@ class Cataloguer:
         """Perhaps before it is released, perhaps when it has ended long since."""
         await self._do(kind, given, id_, 0.0)
         for _ in range(LOOKS):
-            host = self._world.leader() or self._world.chance.choice(self._world.members)
+            leader = self._world.leader() if self._world.chance.random() < AT_THE_LEADER else None
+            host = leader or self._world.chance.choice(self._world.members)
             await asyncio.sleep(0.01 * self._world.chance.random())
-            await self._client.call(host, Path.MEMBER, Call(LOOK, (id_,)), lambda node: self._look(node, id_))
+            await self._call(host, Call(LOOK, (id_,)), lambda node: view_of(node.catalog.procedure(id_)))
         await asyncio.sleep(0.5 * self._world.chance.random() ** 3)
         host = self._world.chance.choice(self._world.members)
-        await self._client.call(host, Path.MEMBER, Call(CANCEL, (id_,)), lambda node: self._cancel(node, id_))
+        await self._call(host, Call(CANCEL, (id_,)), lambda node: view_of(node.catalog.cancel(id_)))
+
+    async def _call(
+        self, host: Host, request: Call, work: Callable[[Any], Awaitable[Answer]], attempt: int = 1
+    ) -> bool:
+        """Whether anything was heard. What a node answers is looked at before it is on its way."""
+        world = self._world
+
+        async def at(node: Any) -> Answer:
+            since, epoch = world.revision, world.epoch
+            try:
+                answer = await work(node)
+            except CatalogError as error:
+                answer = Answer(code=error.code)
+            if world.epoch == epoch:
+                world.answered(host, request, since, answer)
+            return answer
+
+        return await self._client.call(host, Path.MEMBER, request, at, attempt)
 
     async def _fill(self) -> None:
         """Rows of data in everything that has some: what removes it has something to remove."""
@@ -110,22 +134,8 @@ class Cataloguer:
             for each in (await node.catalog.objects(name))["objects"]:
                 await node.service.write(Put(f"{each['data']}m1/1".encode(), b"row"), own=True)
 
-    async def _at(self, node: Any, kind: str, given: dict[str, Any], id_: str, wait_s: float) -> str:
-        try:
-            outcome = await node.catalog.do(kind, given, id_, wait_s)
-        except CatalogError as error:
-            return error.code
-        return "settled" if outcome.settled else outcome.procedure.state.value
 
-    async def _look(self, node: Any, id_: str) -> str:
-        """Also at whom it waits for."""
-        try:
-            return str((await node.catalog.procedure(id_))["state"])
-        except CatalogError as error:
-            return error.code
-
-    async def _cancel(self, node: Any, id_: str) -> str:
-        try:
-            return str((await node.catalog.cancel(id_))["state"])
-        except CatalogError as error:
-            return error.code
+async def view_of(asked: Awaitable[dict[str, Any]]) -> Answer:
+    """How a procedure is shown. Raises CatalogError."""
+    view = await asked
+    return Answer(view["state"], view["revision"], view["ended"] and view["released"])

@@ -55,7 +55,7 @@ def damaged(disk: Disk, part: Part, chance: Random) -> Damage | None:
     return make(disk, chance)
 
 
-def _spoiled(raw: bytes, chance: Random) -> tuple[bytes, str]:
+def spoiled(raw: bytes, chance: Random) -> tuple[bytes, str]:
     """A torn write: what is behind some place is of a block that was never written."""
     if chance.random() < 0.4 and any(raw[4:]):
         place = chance.randrange(len(raw))
@@ -75,7 +75,7 @@ def _in_journal(disk: Disk, chance: Random) -> Damage | None:
         return None
     place = len(entries) - 1 - int(min(40, len(entries)) * chance.random())
     index = entries[place].index
-    raw, how = _spoiled(journal_format.entry_value(entries[place]), chance)
+    raw, how = spoiled(journal_format.entry_value(entries[place]), chance)
 
     def read() -> None:
         found: Entry = journal_format.entry_from(index, raw)
@@ -91,7 +91,7 @@ def _in_store(disk: Disk, chance: Random) -> Damage | None:
     if not rows:
         return None
     table, key = chance.choice(rows)
-    raw, how = _spoiled(stored_record.seal(table, key, disk.stored[table][key]), chance)
+    raw, how = spoiled(stored_record.seal(table, key, disk.stored[table][key]), chance)
 
     def read() -> None:
         value = stored_record.unseal(table, key, raw)
@@ -106,7 +106,7 @@ def _in_vault(disk: Disk, chance: Random) -> Damage | None:
     if not rows:
         return None
     table, key = chance.choice(rows)
-    raw, how = _spoiled(seal.seal_all(table, [(key, tables[table][key])])[0][1], chance)
+    raw, how = spoiled(seal.seal_all(table, [(key, tables[table][key])])[0][1], chance)
 
     def read() -> None:
         value = seal.unseal(table, key, raw)

@@ -1,9 +1,10 @@
 """What a simulated machine keeps, and what of it survives which death.
 
 Killed, the process loses what it had in memory: of the journal what no sync has returned for, of the store what was not
-flushed; what was on its way to the disk at that moment is there or not. The vault and the fence page are pages of the
-system and stay. Without power the vault is what was synced last, and the page is of another start of the machine. A
-wiped disk is a new one.
+flushed, of a snapshot what was not committed (`incoming.py`); what was on its way to the disk at that moment is there
+or not. The vault and the fence page are pages of the system and stay. Without power the vault is what was synced last,
+or all of it, since the system writes it out by and by, and the page is of another start of the machine. A wiped disk is
+a new one.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from metastore.flush_policy import FlushPolicy
-from metastore.memory_store import Content, MemorySnapshotWriter, MemoryStore
+from metastore.memory_store import Content, MemoryStore
 from metastore.ordered_map import Table
 from metastore.snapshot import SnapshotMeta
 from metastore.store_errors import StoreFailed
 from raftgroup.journal import MemoryJournal
+from recovery.decide import RefusalReason
+from tests.sim.incoming import Received, SimSnapshotWriter
 from tests.support.simulation import Simulation
 from vault.fence_page import FENCE_BYTES, FencePage
 from vault.memory_backend import MemoryBackend, MemoryTransaction
+from vault.position import Lineage, unpack_lineage
 from vault.tables import Changes
 from vault.tables import Table as VaultTable
-from vault.vault import Vault
+from vault.vault import LINEAGE, Vault
 
-FLUSH_LOOK_S = 0.25
+FLUSH_LOOK_S = 0.4
 
 
 class Killed(BaseException):
@@ -69,7 +73,7 @@ FSYNC_S = 0.0005
 class Disk:
     """`fsync_s`: about how long a sync takes. `failing`: it raises; `full`: nothing can be written."""
 
-    def __init__(self, simulation: Simulation, name: str, number: int = 1) -> None:
+    def __init__(self, simulation: Simulation, name: str, number: int = 1, boots: int = 1) -> None:
         self.name, self.number = name, number
         self.fsync_s = FSYNC_S
         self.full = False
@@ -77,12 +81,14 @@ class Disk:
         self.stored: Content = [{} for _ in Table]
         self.flushes = 0
         self.flushing: Content | None = None
-        self.receiving: Any = None
+        self.received: Received | None = None
+        self.receiving: Received | None = None
+        self.replacing: Content | None = None
         self.hand = Hand()
         self.damage: Any = None
         """A `tests.sim.damage.Damage` that nobody has read yet."""
         self._new_vault()
-        self.boots = self.vaults = 1
+        self.boots, self.vaults = boots, 1
         self._named()
         self._simulation = simulation
 
@@ -93,11 +99,19 @@ class Disk:
 
     async def sync(self) -> None:
         """Raises OSError."""
-        await asyncio.sleep(self.fsync_s * (0.5 + self._simulation.random.random()))
+        await self.sync_names()
         if self.full:
             raise OSError(28, "No space left on device")
 
+    async def sync_names(self) -> None:
+        """Of files that are renamed: a full disk has room for that."""
+        await asyncio.sleep(self.fsync_s * (0.5 + self._simulation.random.random()))
+
     def _new_vault(self) -> None:
+        self.foreign: RefusalReason | None = None
+        """The vault is not the node's own, or of another history, and is to be refused for that."""
+        self.wrong_chain = b""
+        """A digest that was put into the vault. Where nobody can tell it stays there until a snapshot replaces it."""
         self.backend, self.page = SnapshotBackend(), Page(FENCE_BYTES)
         self.backend.hand = self.page.hand = self.hand
 
@@ -115,13 +129,26 @@ class Disk:
         self.vaults += 1
         self._named()
 
+    @property
+    def vault_lineage(self) -> Lineage | None:
+        """Whose vault there is on it; None: nobody's."""
+        return unpack_lineage(self.backend.get(VaultTable.META, LINEAGE))
+
+    def take_vault(self, other: Disk) -> None:
+        """Put the vault of another disk into this one."""
+        self.backend, self.page = other.backend, other.page
+        self.backend.hand = self.page.hand = self.hand
+
     def killed(self, *, power: bool) -> None:
         if not self.full:
             self._land()
-        self.flushing = None
+        self._land_snapshot()
+        self.flushing = self.receiving = self.replacing = None
         self.journal.crash()
         if power:
-            self.backend.lose_power()
+            if self._simulation.random.random() < 0.5:
+                self.backend.lose_power()
+            self.foreign = self.foreign if self.vault_lineage is not None else None
             self.boots += 1
             self._named()
 
@@ -132,6 +159,17 @@ class Disk:
         if self.flushing is not None and self._simulation.random.random() < 0.5:
             self.stored = self.flushing
             self.flushes += 1
+
+    def _land_snapshot(self) -> None:
+        if self.receiving is not None and not self.full and self._simulation.random.random() < 0.5:
+            self.received = self.receiving
+        if self.replacing is not None and self._simulation.random.random() < 0.5:
+            self.replace(self.replacing)
+
+    def replace(self, content: Content) -> None:
+        """A snapshot that was marked complete is the store."""
+        self.stored, self.received = content, None
+        self.flushes += 1
 
 
 class SnapshotBackend(MemoryBackend):
@@ -162,13 +200,14 @@ class SimStore(MemoryStore):
 
     def __init__(self, disk: Disk, policy: FlushPolicy | None = None) -> None:
         super().__init__(disk.name)
-        self._home = disk
-        self._disk, self._flushes, self._receiving = disk.stored, disk.flushes, disk.receiving
+        self.home = disk
+        self._disk, self._flushes = disk.stored, disk.flushes
         self.replace_content(self._disk)
         self._policy = policy or FlushPolicy()
         self._dirty: set[bytes] = set()
         self._writes = self._flushed = 0
         self._since: float | None = None
+        self._writer: SimSnapshotWriter | None = None
         self._one = asyncio.Lock()
         self.on_flushed: Callable[[Sequence[bytes], Mapping[bytes, bytes | None]], None] = lambda keys, rows: None
 
@@ -207,39 +246,40 @@ class SimStore(MemoryStore):
             writes = self._writes
             content = self.content()
             keys, self._dirty, self._since = sorted(self._dirty), set(), None
-            self._home.flushing = content
+            self.home.flushing = content
             try:
-                await self._home.sync()
+                await self.home.sync()
             except OSError as error:
                 raise StoreFailed(f"the store can't be written: {error}") from error
             finally:
-                if self._home.flushing is content:
-                    self._home.flushing = None
+                if self.home.flushing is content:
+                    self.home.flushing = None
             self._flushed = writes
             self._keep(content)
             self.on_flushed(keys, {key: content[Table.KEY].get(key) for key in keys})
 
     def _keep(self, content: Content) -> None:
         self._flushes += 1
-        self._disk = self._home.stored = content
-        self._home.flushes = self._flushes
+        self._disk = self.home.stored = content
+        self.home.flushes = self._flushes
 
-    def receive_snapshot(self, meta: SnapshotMeta) -> MemorySnapshotWriter:
-        """What has come before a crash is there after it."""
-        writer = super().receive_snapshot(meta)
-        self._home.receiving = self._receiving
-        return writer
+    def receive_snapshot(self, meta: SnapshotMeta) -> SimSnapshotWriter:  # type: ignore[override]
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = SimSnapshotWriter(self, meta)
+        return self._writer
 
-    def installed(self, content: Content) -> None:
-        self._keep([dict(table) for table in content])
-        self._receiving = self._home.receiving = None
-        self._dirty, self._flushed = set(), self._writes
-        self.replace_content(content)
+    async def replace_by(self, content: Content) -> None:
+        """It is marked complete: from now on it may be the store at the next start."""
+        async with self._one:
+            self.home.replacing = content
+            await self.home.sync_names()
+            self.home.replacing = None
+            self.home.replace([dict(table) for table in content])
+            self._disk, self._flushes = self.home.stored, self.home.flushes
+            self._dirty, self._flushed = set(), self._writes
+            self.replace_content(content)
         self.on_replaced()
-
-    def forget_received(self) -> None:
-        super().forget_received()
-        self._home.receiving = None
 
 
 class SimVaultHome:

@@ -10,9 +10,15 @@ import enum
 from dataclasses import dataclass
 from random import Random
 
+CLIENTS = "clients"
+"""In place of the other node of a link: everybody who asks the target for anything."""
+
 
 class Kind(enum.Enum):
-    """`amount` says how much, from 0 to 1, where there is a how much; `for_s` when it ends, where it does."""
+    """`amount` says how much, from 0 to 1, where there is a how much; `for_s` when it ends, where it does.
+
+    One is counted when it strikes, not when it is tried: when a process has died, something was swallowed, a disk
+    refused (`nemesis.py`)."""
 
     CRASH = "crash"
     """kill -9; started again after `for_s`."""
@@ -28,16 +34,28 @@ class Kind(enum.Enum):
     """SIGSTOP."""
     PAUSE_BEFORE_GRANT = "pause-before-grant"
     """SIGSTOP between asking for a lease and hearing of it, until it has run out."""
+    PAUSE_IN_TURN = "pause-in-turn"
+    """SIGSTOP between any two steps of tasks, where one of them awaits something."""
+    PAUSE_IN_READ = "pause-in-read"
+    """SIGSTOP of the process that reads the vault beside a node, between any two steps of a read."""
+    RESTART_IN_READ = "restart-in-read"
+    """The same; meanwhile the node is killed and started again."""
+    SUSPEND = "suspend"
+    """A machine: the node, and who reads beside it, in the middle of a read."""
     STOP = "stop"
     """In good order; started again after `for_s`."""
+    STOP_IN_START = "stop-in-start"
+    """Killed, started again, and stopped in good order while it is on its way (`amount` says in which phase)."""
     STOP_SUSPECTED = "stop-suspected"
-    """In good order, when it has heard nobody for so long that the others suspect it."""
+    """In good order, when it has heard nobody for so long that the others suspect it, or hold it for dead."""
     DROPPED_IN_RECOVERY = "dropped-in-recovery"
     """Started again, and cut off while it recovers until the cluster has dropped it."""
     ISOLATE = "isolate"
     """From all other nodes, and where `amount` is high from clients too."""
+    ISOLATE_LONG = "isolate-long"
+    """The same for longer than any lease lasts: where clocks are wrong by too much, one may be outlived."""
     ONE_WAY = "one-way"
-    """What the target sends to `other` is lost."""
+    """What the target sends to `other` is lost. Of clients: what they are answered, or, where `amount` is high, ask."""
     CUT = "cut"
     """Between the target and `other`, both ways."""
     FLAP = "flap"
@@ -60,11 +78,17 @@ class Kind(enum.Enum):
     """The vault is another node's, another cluster's, or of another history (`amount` says which): it is refused."""
     DAMAGE = "damage"
     """Power is lost, and a record of journal, store or vault is found flipped or torn at the next start."""
+    WALL_STEP = "wall-step"
+    """Somebody sets the wall clock of a machine, forwards or back: nothing that is decided may depend on it."""
     TRANSFER = "transfer"
     REMOVE = "remove"
     """Out of the Raft group, by its administrator; back in after `for_s`, with a new disk."""
     COMPACT = "compact"
     """By request, up to the present."""
+    BACKUP = "backup"
+    """An administrator asks for one, and keeps it if it is whole."""
+    RESTORE = "restore"
+    """All members are lost, and restored from a backup that was kept before, `for_s` later at the earliest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +108,25 @@ class Fault:
 
 
 Plan = tuple[Fault, ...]
+SHORTEST_S = {Kind.ISOLATE_LONG: 4.5}
 LONGEST_S = {
     Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.CRASH_IN_START: 4.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0,
     Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0,
     Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0,
     Kind.WIPE_AND_MORE: 1.0, Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0, Kind.DAMAGE: 2.0,
     Kind.CRASH_IN_TURN: 2.0, Kind.STOP_SUSPECTED: 2.0, Kind.DROPPED_IN_RECOVERY: 1.0, Kind.PAUSE_BEFORE_GRANT: 1.0,
+    Kind.RESTORE: 6.0, Kind.PAUSE_IN_TURN: 5.0, Kind.PAUSE_IN_READ: 4.0, Kind.RESTART_IN_READ: 4.0, Kind.SUSPEND: 5.0,
+    Kind.STOP_IN_START: 1.0, Kind.ISOLATE_LONG: 7.0,
 }  # fmt: skip
 MANY = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP,
+    Kind.PAUSE_IN_TURN, Kind.PAUSE_IN_READ, Kind.RESTART_IN_READ, Kind.SUSPEND,
     Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SPLIT, Kind.STORM, Kind.STORM,
-    Kind.SLOW_LINK, Kind.SLOW_DISK, Kind.TRANSFER, Kind.COMPACT,
+    Kind.SLOW_LINK, Kind.SLOW_DISK, Kind.TRANSFER, Kind.COMPACT, Kind.WALL_STEP,
 )  # fmt: skip
 NETWORK = (
     Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SPLIT, Kind.STORM, Kind.SLOW_LINK,
-    Kind.TRANSFER,
+    Kind.TRANSFER, Kind.PAUSE_IN_READ,
 )  # fmt: skip
 DISKS = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.SLOW_DISK,
@@ -106,19 +134,31 @@ DISKS = (
 )  # fmt: skip
 CLOCKS = (
     Kind.PAUSE, Kind.PAUSE, Kind.CRASH, Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.SPLIT, Kind.STORM,
-    Kind.SLOW_LINK, Kind.SLOW_DISK, Kind.POWER, Kind.TRANSFER,
+    Kind.SLOW_LINK, Kind.SLOW_DISK, Kind.POWER, Kind.TRANSFER, Kind.PAUSE_IN_TURN, Kind.SUSPEND, Kind.WALL_STEP,
+    Kind.ISOLATE_LONG, Kind.ISOLATE_LONG,
 )  # fmt: skip
 STRANGE = (
     Kind.FOREIGN_VAULT, Kind.FOREIGN_VAULT, Kind.CRASH_IN_START, Kind.CRASH_IN_START, Kind.COMPACT, Kind.ISOLATE,
     Kind.PAUSE, Kind.TRANSFER, Kind.WIPE_AND_MORE, Kind.WIPE_AND_MORE, Kind.STOP_SUSPECTED, Kind.DROPPED_IN_RECOVERY,
-    Kind.PAUSE_BEFORE_GRANT,
+    Kind.PAUSE_BEFORE_GRANT, Kind.RESTART_IN_READ, Kind.SUSPEND,
+    Kind.STOP_IN_START, Kind.STOP_IN_START,
 )  # fmt: skip
-MEMBERS = (Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE)
+RESTORES = (
+    Kind.BACKUP, Kind.BACKUP, Kind.BACKUP, Kind.RESTORE, Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.PAUSE,
+    Kind.ISOLATE, Kind.ONE_WAY, Kind.STORM, Kind.SLOW_DISK, Kind.COMPACT, Kind.WIPE, Kind.STOP, Kind.TRANSFER,
+    Kind.WALL_STEP,
+)  # fmt: skip
+LINKS = (Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SLOW_LINK)
+"""Of two nodes, or of a node and clients."""
+MEMBERS = (
+    Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE, Kind.STOP_IN_START,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`every_s`: between two faults, on average. `drift`: of the clocks, if it is beyond what the product allows."""
+    """`every_s`: between two faults, on average. `faults_s`: how long a whole run has faults. `drift`: of the clocks,
+    if it is beyond what the product allows."""
 
     name: str
     kinds: tuple[Kind, ...]
@@ -135,20 +175,22 @@ SCENARIOS = {
         Scenario("network", NETWORK),
         Scenario("disks", DISKS, every_s=2.5),
         Scenario("members", MEMBERS, every_s=3.0),
-        Scenario("strange", STRANGE, every_s=2.5),
+        Scenario("strange", STRANGE, every_s=2.5, faults_s=80.0),
+        Scenario("restores", RESTORES, faults_s=80.0),
         Scenario("drift", CLOCKS, drift=0.25),
         Scenario("storm", (*MANY, *DISKS, *MEMBERS), every_s=1.0),
     )
 }
 
 
-def plan_of(seed: int, scenario: Scenario, members: tuple[str, ...], nodes: tuple[str, ...]) -> Plan:
+def plan_of(seed: int, scenario: Scenario, faults_s: float, members: tuple[str, ...], nodes: tuple[str, ...]) -> Plan:
+    """`faults_s`: until when things go wrong, in seconds after the beginning of the safety phase."""
     chance = Random(f"faults {seed} {scenario.name}")
     plan: list[Fault] = []
     at = 0.0
     while scenario.kinds:
         at += scenario.every_s * 2 * chance.random()
-        if at >= scenario.faults_s:
+        if at >= faults_s:
             break
         plan.append(_fault(chance, at, chance.choice(scenario.kinds), members, nodes))
     return tuple(plan)
@@ -156,10 +198,12 @@ def plan_of(seed: int, scenario: Scenario, members: tuple[str, ...], nodes: tupl
 
 def _fault(chance: Random, at: float, kind: Kind, members: tuple[str, ...], nodes: tuple[str, ...]) -> Fault:
     lot = chance.random()
-    among = members if kind in (Kind.WIPE, Kind.WIPE_AND_MORE, Kind.REMOVE, Kind.TRANSFER) else nodes
+    among = members if kind in (Kind.WIPE, Kind.WIPE_AND_MORE, Kind.REMOVE, Kind.TRANSFER, Kind.BACKUP) else nodes
     target = "leader" if lot < 0.35 else chance.choice(among)
     if kind is Kind.POWER and lot > 0.85:
         target = "all"
     others = [each for each in nodes if each != target]
-    longest = LONGEST_S.get(kind, 0.0)
-    return Fault(at, kind, target, chance.choice(others), longest * chance.random() ** 1.5, chance.random())
+    other = CLIENTS if kind in LINKS and chance.random() < 0.3 else chance.choice(others)
+    shortest, longest = SHORTEST_S.get(kind, 0.0), LONGEST_S.get(kind, 0.0)
+    for_s = shortest + (longest - shortest) * chance.random() ** 1.5
+    return Fault(at, kind, target, other, for_s, chance.random())

@@ -25,6 +25,8 @@ WAYS = (
     RefusalReason.AHEAD,
     RefusalReason.DIVERGED,
 )
+OF_FOLLOWERS = (*WAYS, *[RefusalReason.FOREIGN_CLUSTER] * 4)
+"""A follower with another cluster's vault is turned away at the door; members are let in, and refuse it themselves."""
 
 
 def make_foreign(host: Host, amount: float) -> bool:
@@ -37,17 +39,22 @@ def make_foreign(host: Host, amount: float) -> bool:
     position = unpack_position(before.get(Table.META, POSITION))
     if lineage is None or not position.revision:
         return False
-    reason = WAYS[int(amount * len(WAYS))]
+    ways = OF_FOLLOWERS if host.follows else WAYS
+    reason = ways[int(amount * len(ways))]
+    if reason is RefusalReason.DIVERGED and position.chain == position.chain[::-1]:
+        return False  # Of no revision yet: nothing to part from (strange 293).
     changed = {LINEAGE: pack_lineage(_lineage(reason, lineage)), POSITION: pack_position(position)}
     if reason is RefusalReason.AHEAD:
         changed[POSITION] = pack_position(replace(position, revision=position.revision + FAR))
     if reason is RefusalReason.DIVERGED:
         changed[POSITION] = pack_position(replace(position, chain=position.chain[::-1]))
     disk.put_vault_aside()
+    if reason is RefusalReason.DIVERGED:
+        disk.wrong_chain = position.chain[::-1]
     copied = {table: dict(before.scan(table, b"", None)) for table in Table}
     MemoryBackend.commit(disk.backend, {table: dict(rows) for table, rows in copied.items()})
     MemoryBackend.commit(disk.backend, {Table.META: dict(changed)})
-    host.foreign, host.vault = reason, None
+    disk.foreign, host.vault = reason, None
     return True
 
 
@@ -67,6 +74,5 @@ def _lineage(reason: RefusalReason, mine: Lineage) -> Lineage:
 def reset(host: Host) -> None:
     """What the refusal says is to be done."""
     if host.foreign is not None:
-        host.foreign = None
         host.disk.put_vault_aside()
         host.vault = None

@@ -1,8 +1,8 @@
-"""Death of a process between any two callbacks of its loop, so at any place where a task awaits anything (issue 5).
+"""Death or a pause of a process between two callbacks of its loop, so where any task awaits anything (issue 5, F11).
 
 A loop runs what is ready in turns; who is killed from outside is killed between two of them. A fuse counts what is put
-on the loop from now on, and puts the death of its process in that order: what is ahead of it in the turn is done, what
-is behind it never. Nothing of it is left when it has burnt down.
+on the loop from now on, and puts the death of its process, or its pause, in that order: what is ahead of it in the turn
+is done, what is behind it never, or when the process goes on. Nothing of it is left when it has burnt down.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tests.support.simulation import Process
 CALLS_MAX = 120
 
 
-def light_fuse(process: Process, calls: int, die: Callable[[], None]) -> None:
-    """Behind so many calls from now. `die` kills the process; a later fuse takes the place of one that burns."""
+def light_fuse(process: Process, calls: int, act: Callable[[], None]) -> None:
+    """Behind so many calls from now. `act` kills or pauses it; a later fuse takes the place of one that burns."""
     loop: Any = process.loop
     put = type(loop).call_soon
     left = calls
@@ -26,7 +26,7 @@ def light_fuse(process: Process, calls: int, die: Callable[[], None]) -> None:
         left -= 1
         if not left:
             put_out(process)
-            put(loop, die)
+            put(loop, act)
         return put(loop, callback, *arguments, context=context)
 
     loop.call_soon = counted

@@ -6,15 +6,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from node.topology.life import Phase
+from tests.sim.faults import Fault
 from tests.sim.node import Host
 
 if TYPE_CHECKING:
     from tests.sim.nemesis import Nemesis
 
 LOOK_S = 0.01
+SHORT_LOOK_S = 0.0005
+"""Shorter than most phases of a start are."""
+SHORT_LOOKS = 6000
 LOOKS = 500
+ON_ITS_WAY = (Phase.SEEKING, Phase.JOINING, Phase.RECOVERING, Phase.FINISHING)
 SUSPECTED_S = 2.5
 """By when others have found out that it does not answer."""
+DEAD_S = 4.0
+"""By when they hold it for dead."""
 ASKED_LOOK_S = 0.0002
 """More often than a message takes to the leader and back."""
 ASKED_LOOKS = 200
@@ -22,41 +29,52 @@ DROPPED_S = 8.0
 """By when the leader has dropped a node that it does not see."""
 
 
-def when(nemesis: Nemesis, host: Host, phase: Phase, act: Callable[[], None], looks: int = LOOKS) -> None:
+def when(
+    nemesis: Nemesis, host: Host, phase: Phase, act: Callable[[], None], looks: int = LOOKS, look_s: float = LOOK_S
+) -> None:
     """Call `act` as soon as the node is in that phase of its life; not at all if that takes too long."""
 
     def look() -> None:
         if host.node is not None and host.node.topology.member.life.phase is phase:
             act()
         elif looks:
-            when(nemesis, host, phase, act, looks - 1)
+            when(nemesis, host, phase, act, looks - 1, look_s)
 
-    nemesis.later(LOOK_S, look)
+    nemesis.later(look_s, look)
 
 
 def others(host: Host) -> list[str]:
     return [name for name in host.world.hosts if name != host.id]
 
 
-def dropped_in_recovery(nemesis: Nemesis, host: Host, down_s: float) -> None:
+def stopped_on_its_way(nemesis: Nemesis, host: Host, stop: Callable[[], None], down_s: float, amount: float) -> None:
+    """It starts, and is told to stop before it serves anything; `amount` says how far it is then."""
+    phase = ON_ITS_WAY[int(amount * len(ON_ITS_WAY))]
+    host.kill()
+    nemesis.later(down_s, lambda: nemesis.start_at(host))
+    nemesis.later(down_s, lambda: when(nemesis, host, phase, stop, SHORT_LOOKS, SHORT_LOOK_S))
+
+
+def dropped_in_recovery(nemesis: Nemesis, host: Host, down_s: float, struck: Callable[[], None]) -> None:
     """It starts, and is cut off while it recovers, until the cluster has dropped it: it has to join again."""
     host.kill()
 
     def cut() -> None:
         pairs = [(host.id, other) for other in others(host)]
-        nemesis.block([*pairs, *((other, own) for own, other in pairs)], DROPPED_S)
+        nemesis.links.block([*pairs, *((other, own) for own, other in pairs)], DROPPED_S, struck)
 
     nemesis.later(down_s, lambda: nemesis.start_at(host))
     nemesis.later(down_s, lambda: when(nemesis, host, Phase.RECOVERING, cut))
 
 
-def stops_unheard(nemesis: Nemesis, host: Host, stop: Callable[[], None]) -> None:
-    """It hears nobody, so that it is suspected, and says good-bye before it is dead."""
-    nemesis.block([(other, host.id) for other in others(host)], SUSPECTED_S + 0.5)
-    nemesis.later(SUSPECTED_S, stop)
+def stops_unheard(nemesis: Nemesis, host: Host, stop: Callable[[], None], amount: float) -> None:
+    """It hears nobody, so that it is suspected, and, where `amount` is high, held for dead; then it says good-bye."""
+    unheard_s = SUSPECTED_S if amount < 0.5 else DEAD_S
+    nemesis.links.block([(other, host.id) for other in others(host)], unheard_s + 0.5)
+    nemesis.later(unheard_s, stop)
 
 
-def paused_before_its_grant(nemesis: Nemesis, host: Host, longer_s: float) -> None:
+def paused_before_its_grant(nemesis: Nemesis, host: Host, longer_s: float, struck: Callable[[], None]) -> None:
     """It asks for a lease, and finds the answer when that has run out: read first, since it has lain there longest."""
     process, holder = host.process, host.part.holder if host.part is not None else None
     if process is None or process.dead or holder is None:
@@ -69,8 +87,29 @@ def paused_before_its_grant(nemesis: Nemesis, host: Host, longer_s: float) -> No
             return
         if holder.core.next_renewal() > asks_at:
             process.pause()
+            struck()
             nemesis.later(host.part.timing.proceed_s() + longer_s, process.resume)
         elif looks:
             nemesis.later(ASKED_LOOK_S, lambda: look(looks - 1))
 
     nemesis.later(0.97 * before_s, lambda: look(ASKED_LOOKS))
+
+
+def in_read(nemesis: Nemesis, host: Host, fault: Fault, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Who reads beside the node stands still between two steps of one of its next reads; `meanwhile` is called then."""
+    reader = host.reader
+    if reader is None:
+        return
+
+    def stopped() -> None:
+        nemesis.struck(fault)
+        nemesis.later(fault.for_s, reader.process.resume)
+        meanwhile()
+
+    reader.steps.stop_at(fault.amount, stopped)
+
+
+def restarted(nemesis: Nemesis, host: Host) -> None:
+    if host.runs:
+        host.kill()
+        nemesis.later(0.0, lambda: nemesis.start_at(host))

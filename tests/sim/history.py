@@ -24,6 +24,7 @@ from tests.sim.seen import (
     Outcome,
     Path,
     Request,
+    Restored,
     WatchAsked,
     WatchBegan,
     WatchDelivered,
@@ -139,6 +140,12 @@ class History:
     def committed(self, events: RevisionEvents) -> None:
         """Once for each revision, when the first node has applied it, in any order of nodes but that of revisions."""
         self._keep(Committed(self._moment(), events))
+
+    def restored(self, past: Iterable[RevisionEvents], revision: int, generation: int) -> None:
+        """First of all. `past`: what is committed up to `revision`."""
+        self._keep(Restored(self._moment(), revision, generation))
+        for events in past:
+            self.committed(events)
 
     def final(self, node: str, result: RangeResult) -> None:
         self._keep(Final(self._moment(), node, result))

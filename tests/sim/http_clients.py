@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metastore.errors import KeyNotFound
-from metastore.requests import Compare, DeleteRange, Put, Range, RequestId, Txn
+from metastore.requests import Compare, CompareResult, DeleteRange, Put, Range, RequestId, Txn
 from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
 from node.refusals import error_of
 from tests.sim.asking import STRICT, Asking
@@ -25,6 +25,12 @@ from tests.sim.seen import Ok, Outcome, Path, Refused, Request, Unknown, Why
 
 END_OF_HEAD = b"\r\n\r\n"
 TRIES = 3
+RELATIONS = {
+    CompareResult.EQUAL: "=",
+    CompareResult.NOT_EQUAL: "!=",
+    CompareResult.GREATER: ">",
+    CompareResult.LESS: "<",
+}
 
 
 class HttpClient:
@@ -38,7 +44,8 @@ class HttpClient:
             await asyncio.sleep(self._pause_s * self._chance.random())
             if self._chance.random() < 0.35:
                 host = self._chance.choice(list(self._world.hosts.values()))
-                await self._ask(host, Path.FENCED_API, Range(self._chance.choice(STRICT)), None, 1)
+                if self._world.is_asked(host.vault):
+                    await self.ask(host, Path.FENCED_API, Range(self._chance.choice(STRICT)), None, 1)
             else:
                 await self._once(self._asking.anything())
 
@@ -48,12 +55,12 @@ class HttpClient:
             self._client.sequence += 1
             rid = RequestId(self._client.name, self._client.sequence)
         for attempt in range(1, TRIES + 1):
-            outcome = await self._ask(self._chance.choice(self._world.members), Path.HTTP, request, rid, attempt)
+            outcome = await self.ask(self._chance.choice(self._world.members), Path.HTTP, request, rid, attempt)
             if rid is None or isinstance(outcome, Ok) or getattr(outcome, "why", None) is Why.REJECTED:
                 return
             await asyncio.sleep(0.3 * self._chance.random())
 
-    async def _ask(self, host: Host, path: Path, request: Request, rid: RequestId | None, attempt: int) -> Outcome:
+    async def ask(self, host: Host, path: Path, request: Request, rid: RequestId | None, attempt: int) -> Outcome:
         world, name = self._world, self._client.name
         number = world.history.begin(name, host.id, path, request, rid, attempt)
         outcome: Outcome
@@ -70,6 +77,7 @@ class HttpClient:
         if isinstance(request, Range) and isinstance(outcome, Unknown):
             outcome = Refused(Why.UNAVAILABLE, outcome.text)
         world.history.end(number, outcome)
+        self._asking.hears(request, outcome)
         kind = type(outcome).__name__ if not isinstance(outcome, Refused) else f"Refused {outcome.why.value}"
         world.count(f"client http {path.value} {type(request).__name__}: {kind}")
         world.note(name, f"{number} http {path.value} at {host.id} {type(request).__name__} {kind}")
@@ -127,11 +135,15 @@ def fenced_question(request: Request) -> bytes:
 def form_of(request: Any) -> tuple[str, dict[str, Any]]:
     match request:
         case Put():
-            return "put", {"key": request.key.decode(), "value": request.value.decode(), "prev_kv": request.prev_kv}
+            kept = {name: True for name in ("prev_kv", "ignore_value", "ignore_lease") if getattr(request, name)}
+            return "put", {"key": request.key.decode(), "value": request.value.decode(), **kept}
         case DeleteRange():
             return "delete", {**_where(request), "prev_kv": request.prev_kv}
         case Range():
-            return "range", {**_where(request), "revision": request.revision, "serializable": request.serializable}
+            plain = {name: getattr(request, name) for name in ("limit", "revision", "serializable")}
+            parts = {name: getattr(request, name) for name in ("keys_only", "count_only")}
+            order = {name: getattr(request, name).name.lower() for name in ("sort_order", "sort_target")}
+            return "range", {**_where(request), **plain, **parts, **order}
         case Txn():
             return "txn", {
                 "compare": [_compare(each) for each in request.compare],
@@ -141,13 +153,15 @@ def form_of(request: Any) -> tuple[str, dict[str, Any]]:
     raise TypeError(f"nobody asks for {request} over HTTP")
 
 
-def _where(request: DeleteRange | Range) -> dict[str, str]:
+def _where(request: DeleteRange | Range | Compare) -> dict[str, str]:
     end = {"range_end": request.range_end.decode()} if request.range_end else {}
     return {"key": request.key.decode(), **end}
 
 
 def _compare(compare: Compare) -> dict[str, Any]:
-    return {"key": compare.key.decode(), "target": compare.target.name.lower(), "operand": compare.operand}
+    operand = compare.operand.decode() if isinstance(compare.operand, bytes) else compare.operand
+    target, relation = compare.target.name.lower(), RELATIONS[compare.result]
+    return {**_where(compare), "target": target, "relation": relation, "operand": operand}
 
 
 def kv_from(shape: dict[str, Any]) -> KeyValue:

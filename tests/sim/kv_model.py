@@ -12,7 +12,8 @@ revisions are not followed, but for whether there are any.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from dataclasses import dataclass
+from itertools import chain, combinations, product
 from typing import Any, NamedTuple
 
 from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
@@ -40,19 +41,27 @@ class Impossible(Exception):
     """An answer that the state does not give."""
 
 
-class KeyValues:
-    """`keys`: all that the operations touch, sorted. Asked requests of `metastore`, answered with its results."""
+@dataclass(frozen=True, slots=True)
+class Undecided(Txn):
+    """A transaction that has other compares as well, of keys that are not looked at here: those may fail."""
 
-    def __init__(self, keys: Sequence[bytes] = ()) -> None:
+
+class KeyValues:
+    """`keys`: all that the operations touch, sorted. Asked requests of `metastore`, answered with its results.
+
+    `first`: what keys are in the beginning, where that is not nothing."""
+
+    def __init__(self, keys: Sequence[bytes] = (), first: Mapping[bytes, Entry] | None = None) -> None:
         self._keys = tuple(keys)
+        self._first = first or {}
         self._place = {key: number for number, key in enumerate(self._keys)}
 
     def parts(self, ops: Sequence[Op]) -> Iterable[tuple[KeyValues, Sequence[Op]]]:
-        for keys, inside_group in grouped(ops):
-            yield KeyValues(keys), drawn_closer(inside_group)
+        for keys, inside_group in grouped(ops, self._first):
+            yield KeyValues(keys, self._first), drawn_closer(inside_group)
 
     def init(self) -> State:
-        return (ABSENT,) * len(self._keys)
+        return tuple(self._first.get(key, ABSENT) for key in self._keys)
 
     def only_reads(self, op: Op) -> bool:
         if isinstance(op.asked, Txn):
@@ -101,20 +110,35 @@ def run(entries: Entries, request: Any, result: Any, revision: int) -> Iterator[
             case Range():
                 yield entries if result is None else _read(entries, request, result)
             case Txn():
-                for succeeded in _branches(entries, request, result):
-                    branch = request.success if succeeded else request.failure
-                    results = (None,) * len(branch) if result is None else result.results
-                    yield from _run_all(entries, branch, results, revision)
+                for path in _paths(entries, request, result):
+                    yield from _run_all(entries, path, revision)
     except Impossible:
         return
 
 
-def _run_all(entries: Entries, requests: Sequence[Any], results: Sequence[Any], revision: int) -> Iterator[Entries]:
-    if not requests:
+Path = tuple[tuple[Any, Any], ...]
+"""What a transaction does, one after the other: (operation, its result or None)."""
+
+
+def _paths(entries: Entries, request: Txn, result: TxnResult | None) -> Iterator[Path]:
+    """All compares, those of nested transactions too, are of the state before all of it."""
+    for succeeded in _branches(entries, request, result):
+        branch = request.success if succeeded else request.failure
+        results = (None,) * len(branch) if result is None else result.results
+        steps = [
+            tuple(_paths(entries, part, answered)) if isinstance(part, Txn) else (((part, answered),),)
+            for part, answered in zip(branch, results, strict=True)
+        ]
+        yield from (tuple(chain(*each)) for each in product(*steps))
+
+
+def _run_all(entries: Entries, path: Path, revision: int) -> Iterator[Entries]:
+    if not path:
         yield entries
         return
-    for after in run(entries, requests[0], results[0], revision):
-        yield from _run_all(after, requests[1:], results[1:], revision)
+    request, result = path[0]
+    for after in run(entries, request, result, revision):
+        yield from _run_all(after, path[1:], revision)
 
 
 def _put(old: Entry, request: Put, result: Any, revision: int) -> Entry:
@@ -137,6 +161,8 @@ def _deleted(entries: Entries, request: DeleteRange, result: Any, revision: int)
         if result.deleted != len(gone):
             raise Impossible
         if request.prev_kv:
+            if [kv.key for kv in result.prev_kvs] != gone:
+                raise Impossible
             for key, kv in zip(gone, result.prev_kvs, strict=True):
                 _seen(entries[key], kv)
     if revision and any(entries[key].mod >= revision for key in gone):
@@ -153,7 +179,8 @@ def _read(entries: Entries, request: Range, result: RangeResult) -> Entries:
             raise Impossible
         return entries
     shown = present[: request.limit] if request.limit > 0 else present
-    if [kv.key for kv in result.kvs] != shown or result.more != (len(present) > len(shown)):
+    rows = [kv.key for kv in result.kvs]
+    if rows != shown or result.more != (len(present) > len(shown)) or result.count != len(present):
         raise Impossible
     told = {kv.key: _seen(entries[kv.key], kv, keys_only=request.keys_only) for kv in result.kvs}
     return {**entries, **told}
@@ -177,7 +204,8 @@ def _seen(entry: Entry, kv: KeyValue | None, *, keys_only: bool = False) -> Entr
 def _branches(entries: Entries, request: Txn, result: TxnResult | None) -> tuple[bool, ...]:
     """Whether the compares hold: what is possible of that, and was answered."""
     verdicts = [_holds(entries, compare) for compare in request.compare]
-    holds = False if False in verdicts else None if None in verdicts else True
+    undecided = isinstance(request, Undecided)
+    holds = False if False in verdicts else None if undecided or None in verdicts else True
     possible = (True, False) if holds is None else (holds,)
     if result is None:
         return possible

@@ -41,10 +41,14 @@ def _places(ops: Sequence[Op]) -> dict[bytes, list[tuple[int, int, int]]]:
         for kv in rows_of(op.answered):
             if kv.mod_revision:
                 found.setdefault(kv.key, []).append((kv.mod_revision, READS, number))
-        for key, revision in _written(op.asked, op.answered):
-            if revision:
-                found.setdefault(key, []).append((revision, WRITES, number))
+        for key, revision in written_by(op):
+            found.setdefault(key, []).append((revision, WRITES, number))
     return {key: sorted(places) for key, places in found.items()}
+
+
+def written_by(op: Op) -> Iterator[tuple[bytes, int]]:
+    """Each key that it is known to have written, with the revision that it was told of that."""
+    return (each for each in _written(op.asked, op.answered) if each[1])
 
 
 def _written(request: Any, answered: Any) -> Iterator[tuple[bytes, int]]:
@@ -54,9 +58,9 @@ def _written(request: Any, answered: Any) -> Iterator[tuple[bytes, int]]:
         case DeleteRange() if not request.range_end and not isinstance(answered, Resolved):
             yield request.key, answered.revision if answered is not None and answered.deleted else 0
         case Txn() if isinstance(answered, TxnResult):
-            for part in request.success if answered.succeeded else request.failure:
-                if isinstance(part, Put):
-                    yield part.key, answered.revision
+            branch = request.success if answered.succeeded else request.failure
+            for part, result in zip(branch, answered.results, strict=True):
+                yield from _written(part, result)
 
 
 def _draw(places: list[tuple[int, int, int]], begins: list[float], ends: list[float]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,12 +48,13 @@ def rows_of(result: Any) -> Iterator[KeyValue]:
             yield from getattr(result, "prev_kvs", ())
 
 
-def grouped(ops: Sequence[Op]) -> Iterator[tuple[tuple[bytes, ...], list[Op]]]:
-    """Groups of keys that no operation connects, and the operations of each, in their order.
+def grouped(ops: Sequence[Op], there: Iterable[bytes] = ()) -> Iterator[tuple[tuple[bytes, ...], list[Op]]]:
+    """Groups of keys that no operation connects, and the operations of each, in their order. `there`: keys that are
+    there in the beginning, seen or not.
 
     Those of ranges in which no key was ever seen are a group without keys."""
     single = {start for op in ops for start, end in spans_of(op.asked) if not end}
-    known = sorted(single | {kv.key for op in ops for kv in rows_of(op.answered)})
+    known = sorted(single | {kv.key for op in ops for kv in rows_of(op.answered)} | set(there))
     leader = {key: key for key in known}
 
     def find(key: bytes) -> bytes:
@@ -79,7 +80,8 @@ def grouped(ops: Sequence[Op]) -> Iterator[tuple[tuple[bytes, ...], list[Op]]]:
     if lost:
         yield (), lost
     for keys, members in groups.values():
-        yield tuple(keys), members
+        if members:
+            yield tuple(keys), members
 
 
 def _between(known: Sequence[bytes], start: bytes, end: bytes) -> list[bytes]:

@@ -23,6 +23,10 @@ T = TypeVar("T")
 RETRANSMIT_S = 0.2
 BROKEN_S = (0.5, 4.0)
 """When a connection that nothing passes is given up."""
+WINDOW_BYTES = 256 * 1024
+"""What the systems at both ends of a stream hold for it together."""
+UNSENT_BYTES_HIGH = 64 * 1024
+"""As asyncio has it."""
 
 
 class Network(RaftNetwork):
@@ -35,15 +39,32 @@ class Network(RaftNetwork):
         self.listeners: dict[tuple[str, int], Listener] = {}
         self.sockets: dict[tuple[str, int], Any] = {}
         """Of datagrams."""
+        self.window_bytes = WINDOW_BYTES
+        self.swallowing: dict[tuple[str, str], list[Callable[[], None]]] = {}
+        """Who wants to know when a blocked direction swallows something, once."""
         self.lost = 0
         self.sent = 0
 
     def lot(self) -> float:
         return self.simulation.random.random()
 
+    @property
+    def unsent_bytes_high(self) -> int:
+        """What who writes to a stream may keep, beyond its window, before it is told to pause."""
+        return min(UNSENT_BYTES_HIGH, self.window_bytes)
+
     def heal(self) -> None:
         super().heal()
         self.slow.clear()
+        self.swallowing.clear()
+
+    def passes(self, sender: str, receiver: str) -> bool:
+        """Of something that is sent now."""
+        if super().passes(sender, receiver):
+            return True
+        for hear in self.swallowing.pop((sender, receiver), ()):
+            hear()
+        return False
 
     def way(self, sender: str, receiver: str) -> float:
         """How long one message takes, in seconds."""

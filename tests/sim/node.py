@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from node.address import Address
@@ -14,15 +17,18 @@ from tests.sim.disk import Disk
 from tests.sim.machine import SimMachine
 from tests.sim.sockets import SimLoop
 from tests.support.simulation import Process
+from vault.fence_page import NO_FENCE
 from vault.vault import Vault
 
 if TYPE_CHECKING:
     from raftgroup.group import Group
     from recovery.decide import RefusalReason
     from recovery.report import RecoveryReport
+    from tests.sim.readers import ReaderBeside
     from tests.sim.world import World
 
 HTTP, PEER, STREAM = 7401, 7501, 7601
+WALL_STEP_S_MAX = 30 * 86400.0
 
 
 class Host:
@@ -35,23 +41,28 @@ class Host:
         self.disks = 1
         self.starts = 0
         self.process: Process | None = None
-        self.reader_process: Process | None = None
+        self.reader: ReaderBeside | None = None
         self.vault: Vault | None = None
         self.node: Any = None
         self.group: Group | None = None
         self.store: Any = None
         self.part: Any = None
         """Its fencing as a holder."""
+        self.looked_at: tuple[Any, ...] = ()
+        """Its state when checkers looked at it last."""
         self.machine: SimMachine | None = None
         self.joins = False
         """Its disk was lost: it enters the group anew."""
         self.was_full = False
         """Its disk has been full since the node was started."""
-        self.foreign: RefusalReason | None = None
-        """Its vault is not its own, or of another history: it has to be refused for that."""
+        self._told = asyncio.Event()
+        """To stop."""
+        self._when_stopped: Callable[[], None] = lambda: None
         self.ended: BaseException | None = None
         """Why the last start came to its end by itself."""
         self.offset_s = 1000.0 + 1000.0 * world.chance.random()
+        self.wall_offset_s = wall_offset_s(Random(f"wall {world.seed} {name}").random())
+        """How far its wall clock is from true. Nothing that is decided depends on that."""
         world.network.hosts[self.address] = name
 
     @property
@@ -72,12 +83,32 @@ class Host:
         return failed is not None and failed.done()
 
     @property
+    def foreign(self) -> RefusalReason | None:
+        """Its vault is not its own, or of another history: it has to be refused for that."""
+        return self.disk.foreign
+
+    @property
     def http(self) -> str:
         return f"{self.address}:{HTTP}"
 
     @property
     def is_active(self) -> bool:
         return self.node is not None and bool(self.node.topology.is_active)
+
+    def state(self) -> tuple[Any, ...]:
+        """Of a node that is put together: what checkers look at behind a turn; they are told when it has changed."""
+        vault, part = self.vault, self.part
+        seen = (
+            self.starts, self.failed, vault, part.holder,
+            None if vault is None else (vault.backend, vault.position, vault.staging.released, *_shown(vault)),
+        )  # fmt: skip
+        if self.follows:
+            return seen
+        engine, core, stored = self.group._replica.engine, self.node.fencing.grantor.core, self.store._state
+        return (
+            *seen, engine.role, engine.term, self.group.members, core.leads, core.rr, core.lm,
+            self.node.fencing.log.released, stored.revision, stored.compacted,
+        )  # fmt: skip
 
     def config(self) -> NodeConfig:
         world = self.world
@@ -105,7 +136,7 @@ class Host:
 
     def start(self) -> None:
         self.starts += 1
-        self.ended, self.was_full = None, self.disk.full
+        self.ended, self.was_full, self._told = None, self.disk.full, asyncio.Event()
         process = self.new_process(self.id)
         self.process = process
         self._is(None)
@@ -126,27 +157,32 @@ class Host:
     def new_process(self, name: str) -> Process:
         """With the clock of this machine."""
         process = self.world.simulation.process(name, rate=self.rate, offset_s=self.offset_s, loop=SimLoop)
+        process.wall_offset_s = self.wall_offset_s
         loop: Any = process.loop
         loop.network, loop.process, loop.name = self.world.network, process, self.id
         self.world.owners[process] = self
         return process
 
     async def _life(self, machine: SimMachine, process: Process) -> None:
-        """As `node.running`: start, wait, and stop in any case."""
+        """As `node.running`: start, wait until told, and stop in any case."""
         node: Any = None
+        told = self._told
         try:
             config = machine.config
             node = FollowerNode(config, machine=machine) if self.follows else Node(config, machine=machine)
             self._is(node)
             self.world.wired(self, node)
             await node.start()
-            await node.wait()
+            await until(told, node.wait())
         except Exception as error:
             self.ended = error
         finally:
             if node is not None:
                 await node.stop()
-        self.world.has_ended(self, process)
+        if told.is_set() and self.ended is None:
+            self.world.simulation.after(0.0, lambda: self._when_stopped() if self.process is process else None)
+        else:
+            self.world.has_ended(self, process)
 
     def _recovered(self, report: RecoveryReport) -> None:
         case = report.case.value if report.case is not None else "-"
@@ -158,6 +194,12 @@ class Host:
     def _opened(self, vault: Vault) -> None:
         self.vault = vault
         self.world.opened(self, vault)
+
+    def stop(self, then: Callable[[], None]) -> None:
+        """In good order, as by SIGTERM. `then` is called when the node is done with it."""
+        if self.process is not None:
+            self._when_stopped = then
+            self.process.call(self._told.set)
 
     def kill(self, *, power: bool = False) -> None:
         """kill -9, or a loss of power."""
@@ -172,13 +214,52 @@ class Host:
         self._is(None)
         if power:
             self.offset_s = 500.0 * self.world.chance.random() - self.rate * self.world.simulation.now
-            if self.reader_process is not None:
-                self.reader_process.kill()
-                self.reader_process = self.vault = None
+            self.kill_reader()
+            self.vault = None
+
+    def kill_reader(self) -> None:
+        if self.reader is not None:
+            self.reader.process.kill()
+            self.reader = None
+
+    def step_wall(self, by_s: float) -> None:
+        """Somebody sets its wall clock."""
+        self.wall_offset_s += by_s
+        reader = self.reader.process if self.reader is not None else None
+        for process in (self.process, reader):
+            if process is not None:
+                process.wall_offset_s = self.wall_offset_s
 
     def wipe(self) -> None:
         """The disk is lost. The next start enters the cluster anew."""
         self.kill(power=True)
-        self.disks += 1
-        self.disk = Disk(self.world.simulation, self.id, self.disks)
+        self.new_disk()
         self.joins = not self.follows
+
+    def new_disk(self) -> None:
+        """In the place of the one that is lost. The machine has the boots that it had."""
+        boots = self.disk.boots
+        self.disks += 1
+        self.disk = Disk(self.world.simulation, self.id, self.disks, boots)
+
+
+def _shown(vault: Vault) -> tuple[object, ...]:
+    """By its fence page: whether it may be trusted, and until when."""
+    fence = vault.page.fence if vault.page is not None else NO_FENCE
+    return fence.state, fence.deadline_ns
+
+
+def wall_offset_s(lot: float) -> float:
+    """Mostly some minutes, at times weeks. `lot`: from 0 to 1, where 0.5 is none."""
+    return float(WALL_STEP_S_MAX * (2 * lot - 1) ** 5)
+
+
+async def until(told: asyncio.Event, coroutine: Coroutine[Any, Any, None]) -> None:
+    """Until that, or the end of the coroutine. Raises what it raises."""
+    hearing, running = asyncio.ensure_future(told.wait()), asyncio.ensure_future(coroutine)
+    await asyncio.wait({hearing, running}, return_when=asyncio.FIRST_COMPLETED)
+    hearing.cancel()
+    if running.done():
+        running.result()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

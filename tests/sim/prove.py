@@ -33,7 +33,8 @@ class Proof:
 
     @property
     def right(self) -> bool:
-        return self.well_without and set(PLANTS[self.plant].catches) <= set(self.told)
+        plant = PLANTS[self.plant]
+        return self.well_without and set(plant.catches) <= set(self.told) and plant.says in self.violation
 
 
 def prove(name: str, first: int = 0, seeds: int = SEEDS_MAX, well: frozenset[Place] = frozenset()) -> Proof:
@@ -85,6 +86,8 @@ def shown(proof: Proof) -> str:
     if not proof.well_without and set(plant.catches) <= set(proof.told):
         return f"{proof.plant}: {where} fails without it too"
     missing = [name for name in plant.catches if name not in proof.told]
+    if not missing:
+        return f"{proof.plant}: {plant.says!r} IS NOT SAID with {where}, but {proof.violation}"
     return f"{proof.plant}: NOT SEEN BY {', '.join(missing)}, but by {', '.join(proof.told) or proof.violation[:80]}"
 
 

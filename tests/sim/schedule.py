@@ -3,12 +3,16 @@
 Who is due next is known, not looked for: a process says that it was touched (a callback was put on its loop, it was
 paused, resumed or killed), and only then is it asked again when it is due. Timers are tuples in a heap, so that C
 compares them.
+
+Who is paused or killed stops between two callbacks of its turn. Between two steps of one callback it stops where it
+says so itself (`stand_still`): all others go on from within that step, until somebody resumes it.
 """
 
 from __future__ import annotations
 
 import contextvars
 import heapq
+import math
 import threading
 from asyncio import events
 from collections import deque
@@ -105,7 +109,7 @@ class FastLoop(VirtualLoop):
         events._set_running_loop(self)
         left, own = CALLBACKS_MAX, self.own
         try:
-            while ready and left and not own.dead:
+            while ready and left and not own.halted:
                 left -= 1
                 handle = ready.popleft()
                 if not handle.off:
@@ -127,7 +131,9 @@ class FastLoop(VirtualLoop):
 
 
 class FastProcess(Process):
-    """`place`: among all processes, in the order in which they began."""
+    """`place`: among all processes, in the order in which they began. `halted`: it is paused or dead."""
+
+    simulation: FastSimulation
 
     def __init__(
         self, simulation: FastSimulation, name: str, rate: float, offset_s: float, loop: Any, place: int
@@ -135,7 +141,7 @@ class FastProcess(Process):
         super().__init__(simulation, name, rate, offset_s, loop)
         self.place = place
         self.due_at: float | None = None
-        self.touched = False
+        self.touched = self.halted = False
         self._touches = simulation.touches
         fast: Any = self.loop
         fast.own = self
@@ -152,7 +158,7 @@ class FastProcess(Process):
         when = loop.next_due()
         if when is None:
             return None
-        due: float = (when - self._offset_s - self._jump_s) / self._rate
+        due: float = (when - self._offset_s) / self._rate
         return due if due > now else now
 
     def touch(self) -> None:
@@ -162,15 +168,24 @@ class FastProcess(Process):
 
     def pause(self) -> None:
         super().pause()
+        self.halted = True
         self.touch()
 
     def resume(self) -> None:
         super().resume()
+        self.halted = self.dead
         self.touch()
 
     def kill(self) -> None:
+        self.halted = True
         super().kill()
         self.touch()
+
+    def stand_still(self) -> None:
+        """In the middle of what it is doing, until somebody resumes or kills it, and then for as long as whoever stands
+        still meanwhile. To be called in a turn of its own."""
+        self.pause()
+        self.simulation.go_on_without(self)
 
 
 class FastSimulation(Simulation):
@@ -179,6 +194,8 @@ class FastSimulation(Simulation):
         self.touches: list[FastProcess] = []
         self._places = count()
         self._heap: list[tuple[float, int, FastProcess]] = []
+        self._broken: BaseException | None = None
+        """What was raised while somebody stood still, who may catch everything."""
 
     def process(
         self, name: str, *, rate: float = 1.0, offset_s: float = 1000.0, loop: Callable[[Any], Any] = FastLoop
@@ -192,7 +209,19 @@ class FastSimulation(Simulation):
         step = self._step
         while step(end):
             pass
-        self.now = end
+        self.now = max(self.now, end)
+
+    def go_on_without(self, process: FastProcess) -> None:
+        before = events._get_running_loop()
+        events._set_running_loop(None)
+        try:
+            while process.paused and not process.dead and self._step(math.inf):
+                pass
+        except BaseException as error:
+            self._broken = error
+            raise
+        finally:
+            events._set_running_loop(before)
 
     def _ask_touched(self) -> None:
         heap = self._heap
@@ -253,7 +282,11 @@ class FastSimulation(Simulation):
     def _take(self, process: FastProcess) -> None:
         process.due_at = None
         self.turns += 1
+        before, self.turning = self.turning, process
         process.loop.turn()
+        self.turning = before
+        if self._broken is not None:
+            raise self._broken
         if not process.touched:
             process.touch()
         if process.dead:

@@ -25,6 +25,9 @@ from metastore.requests import (
 )
 from metastore.results import RangeResult, RevisionEvents
 
+PROBER = "prober"
+"""What the names of clients begin with that ask when all is well again (`probes.py`)."""
+
 
 class Path(enum.Enum):
     """The way a request took, and what is promised there."""
@@ -47,12 +50,29 @@ class Path(enum.Enum):
 FENCED = frozenset((Path.VAULT_READER, Path.FENCED_API))
 
 
+LOOK, CANCEL = "look", "cancel"
+"""Beside the operations of the catalog: how far a procedure is; that it is to be taken back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that is no request of the meta storage: a procedure of the catalog, a change of membership."""
+    """A request of the catalog, which is none of the meta storage: the first of its arguments names the procedure."""
 
     name: str
     arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """To a `Call`: the procedure as it was recorded at `revision`, and whether its end is released; or why not."""
+
+    state: str = ""
+    revision: int = 0
+    settled: bool = False
+    code: str = ""
+
+    def __str__(self) -> str:
+        return self.code or ("settled" if self.settled else self.state)
 
 
 Request = Put | DeleteRange | Txn | Range | Compact | LeaseGrant | LeaseRevoke | LeaseKeepAlive | Call
@@ -72,7 +92,7 @@ class Why(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ok:
-    """`result`: of `metastore.results`; of a `Call` whatever it answers. A revision of 0 is one that was not told."""
+    """`result`: of `metastore.results`; of a `Call` an `Answer`. A revision of 0 is one that was not told."""
 
     result: Any
 
@@ -193,8 +213,18 @@ class Final:
     result: RangeResult
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What the history begins with: everything that is committed up to `revision` was so before, in another one, and
+    was restored from a backup; in `generation` it goes on. Put in by the world, as `Committed`."""
+
+    at: Moment
+    revision: int
+    generation: int
+
+
 WatchEvent = WatchAsked | WatchBegan | WatchDelivered | WatchProgressed | WatchEnded
-Event = Begun | Ended | WatchEvent | Committed | Final
+Event = Begun | Ended | WatchEvent | Committed | Final | Restored
 
 
 @dataclass(frozen=True, slots=True)

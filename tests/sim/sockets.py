@@ -3,6 +3,9 @@
 So whatever speaks through `create_connection`, `create_server` and `create_datagram_endpoint` runs as it is: the stream
 port, the connections of holders, SWIM. A stream is two ends; each keeps the order of what it sends. When a direction
 is blocked what is sent waits, and after a while the connection is given up by both ends, each in its own time.
+
+A stream takes what its window has room for, and has room again when the other side has read. The rest is kept by who
+writes, and beyond a bound its protocol is told to pause (`asyncio.Transport`, as `set_write_buffer_limits` has it).
 """
 
 from __future__ import annotations
@@ -89,6 +92,12 @@ class Transport(asyncio.Transport):
         self._last = 0.0
         self._stuck = 0.0
         self._paused: list[bytes] | None = None
+        self._under_way = 0
+        """Bytes that the network has taken, and the other side has not read."""
+        self._unsent = bytearray()
+        self._looking_for_room = False
+        self.pauses_writer = False
+        self.pauses = 0
         loop.process.on_death[self] = self._died
 
     def begin(self, factory: Callable[[], Any]) -> None:
@@ -98,8 +107,19 @@ class Transport(asyncio.Transport):
     # asyncio's side
 
     def write(self, data: Any) -> None:
-        if not self.closed and not self.lost:
-            self._send(bytes(data))
+        """Also when it is closed, while what was written before has not left: as asyncio takes it."""
+        if self.lost or not data or (self.closed and not self._unsent):
+            return
+        if self._unsent:
+            self._unsent += data
+        else:
+            room = self._room
+            self._send(bytes(data[:room]))
+            self._unsent += data[room:]
+        if not self.pauses_writer and len(self._unsent) > self.loop.network.unsent_bytes_high:
+            self.pauses_writer = True
+            self.pauses += 1
+            self.protocol.pause_writing()
 
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
@@ -108,17 +128,22 @@ class Transport(asyncio.Transport):
         """What was written arrives before the other end hears of it."""
         if not self.closed and not self.lost:
             self.closed = True
-            self._send(None)
-            self.loop.process.call(self._end, None)
+            if not self._unsent:
+                self._say_goodbye()
 
     def abort(self) -> None:
+        """What has not left is dropped."""
+        if self._unsent:
+            self._unsent.clear()
+            if self.closed and not self.lost:
+                self._say_goodbye()
         self.close()
 
     def is_closing(self) -> bool:
         return self.closed or self.lost
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return len(self._unsent)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("127.0.0.1", 1) if name == "peername" else default
@@ -134,7 +159,50 @@ class Transport(asyncio.Transport):
 
     # The network's side
 
+    @property
+    def _room(self) -> int:
+        return max(0, self.loop.network.window_bytes - self._under_way)
+
+    def _has_been_read(self, read_bytes: int) -> None:
+        """By the other side."""
+        self._under_way -= read_bytes
+        if self._unsent and not self._looking_for_room:
+            self._looking_for_room = True
+            self._hear_of_room()
+
+    def _hear_of_room(self) -> None:
+        """An acknowledgement comes back, again and again where nothing passes."""
+        network = self.loop.network
+        if network.passes(self.there, self.loop.name):
+            way = network.stream_way(self.there, self.loop.name)
+            network.simulation.after(way, lambda: self.loop.process.call(self._go_on))
+        elif not self.lost:
+            network.simulation.after(RETRANSMIT_S, self._hear_of_room)
+
+    def _go_on(self) -> None:
+        """There is room for more of what has not left."""
+        self._looking_for_room = False
+        if self.lost or not self._unsent:
+            return
+        room = self._room
+        if room:
+            self._send(bytes(self._unsent[:room]))
+            del self._unsent[:room]
+        if self.pauses_writer and len(self._unsent) <= self.loop.network.unsent_bytes_high // 4:
+            self.pauses_writer = False
+            self.protocol.resume_writing()
+        if self.closed and not self._unsent:
+            self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        self._send(None)
+        self.loop.process.call(self._end, None)
+
     def _send(self, data: bytes | None) -> None:
+        if data is not None:
+            if not data:
+                return
+            self._under_way += len(data)
         network = self.loop.network
         now = network.simulation.now
         self._last = max(self._last, now + network.stream_way(self.loop.name, self.there))
@@ -188,13 +256,16 @@ class Transport(asyncio.Transport):
     def _take(self, data: bytes) -> None:
         if self._paused is not None:
             self._paused.append(data)
-        elif self.protocol is not None and not self.closed and not self.lost:
+            return
+        self.peer._has_been_read(len(data))
+        if self.protocol is not None and not self.closed and not self.lost:
             self.protocol.data_received(data)
 
     def _end(self, error: Exception | None) -> None:
         if self.lost:
             return
         was_closed, self.lost = self.closed, True
+        self._unsent.clear()
         if not was_closed:
             self._outgoing.clear()
         self.loop.process.on_death.pop(self, None)

@@ -7,15 +7,17 @@ answer of that one, is what its request ids are for (M3). A client is not of any
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from metastore.errors import Compacted
 from metastore.requests import DeleteRange, Put, Range, Txn, WatchRequest
 from node.client.client import Client as StreamClient
+from node.client.watch import HistoryBroken
 from raftgroup.errors import RaftError
+from tests.sim.asking import Asking
 from tests.sim.clients import Client
-from tests.sim.node import STREAM
+from tests.sim.node import STREAM, Host
 from tests.sim.outcomes import EXPECTED, outcome_of
 from tests.sim.seen import Ending, Ok, Outcome, Path, Request
 from tests.sim.world import World
@@ -28,10 +30,10 @@ BURST = 4
 
 
 class Streamer:
-    """`make`: what to ask for next. Now and then it asks for several things at once."""
+    """Now and then it asks for several things at once."""
 
-    def __init__(self, client: Client, make: Callable[[], Request], going: Callable[[], bool], pause_s: float) -> None:
-        self._client, self._make, self._going, self._pause_s = client, make, going, pause_s
+    def __init__(self, client: Client, asking: Asking, going: Callable[[], bool], pause_s: float) -> None:
+        self._client, self._asking, self._going, self._pause_s = client, asking, going, pause_s
         self._world = client.world
 
     async def run(self) -> None:
@@ -39,7 +41,7 @@ class Streamer:
             while self._going():
                 await asyncio.sleep(self._pause_s * self._world.chance.random())
                 many = self._world.chance.randint(2, BURST) if self._world.chance.random() < 0.2 else 1
-                await asyncio.gather(*(self.ask(stream, self._make()) for _ in range(many)))
+                await asyncio.gather(*(self.ask(stream, self._asking.anything()) for _ in range(many)))
 
     async def ask(self, stream: StreamClient, request: Request) -> Outcome:
         history, client = self._world.history, self._client
@@ -49,50 +51,105 @@ class Streamer:
         except EXPECTED as error:
             outcome = outcome_of(error)
         history.end(number, outcome)
+        self._asking.hears(request, outcome)
         self._world.count(f"client stream {type(request).__name__}: {type(outcome).__name__}")
         revision = getattr(outcome.result, "revision", "-") if isinstance(outcome, Ok) else "-"
         self._world.note(client.name, f"{number} {type(request).__name__} {type(outcome).__name__} {revision}")
         return outcome
 
 
-def connected(world: World, name: str) -> StreamClient:
-    """To any member; it goes to the leader by itself."""
-    endpoints = [f"{host.address}:{STREAM}" for host in world.members]
-    return StreamClient(endpoints, timeout_s=TIMEOUT_S, client_id=name)
+class LastingWatcher:
+    """One client, whose watch goes on over restores, or would: where the history is another one, it has to end (M4).
+
+    It is not recorded, since a watch of two histories is none of either. It looks itself at what it is told."""
+
+    def __init__(self, client: Client, going: Callable[[], bool]) -> None:
+        self._client, self._world, self._going = client, client.world, going
+
+    async def run(self) -> None:
+        async with connected(self._world, self._client.name) as stream:
+            while self._going():
+                try:
+                    await self._watch(stream)
+                except HistoryBroken:
+                    self._world.count("watch over a restore: ended")
+                except (Compacted, RaftError):
+                    await asyncio.sleep(1.0)
+
+    async def _watch(self, stream: StreamClient) -> None:
+        """What it is told first shows of which history it is."""
+        world, generation = self._world, 0
+        async with stream.watch(b"q", b"t", progress_s=PROGRESS_S) as watch:
+            async for events in watch:
+                if not self._going():
+                    return
+                if not world.is_down and generation not in (0, world.generation):
+                    world.fail(
+                        "watch contract",
+                        f"{self._client.name} is told of {events.revision} in generation {world.generation}, by a "
+                        f"watch that began in generation {generation}",
+                    )
+                generation = generation or world.generation
+
+
+def connected(world: World, name: str, at: Sequence[Host] = ()) -> StreamClient:
+    """To any member, and it goes to the leader by itself; or it stays `at` these."""
+    endpoints = [f"{host.address}:{STREAM}" for host in at or world.members]
+    return StreamClient(endpoints, timeout_s=TIMEOUT_S, client_id=name, follow_leader=not at)
 
 
 def sent(stream: StreamClient, request: Request) -> Awaitable[Any]:
     """By the methods that a user has."""
     match request:
         case Put():
-            return stream.put(request.key, request.value, prev_kv=request.prev_kv)
+            return stream.put(
+                request.key,
+                request.value,
+                lease=request.lease,
+                prev_kv=request.prev_kv,
+                ignore_value=request.ignore_value,
+                ignore_lease=request.ignore_lease,
+            )
         case DeleteRange():
             return stream.delete(request.key, request.range_end, prev_kv=request.prev_kv)
         case Txn():
             return stream.txn(request.compare, request.success, request.failure)
         case Range():
-            revision, local = request.revision, request.serializable
-            return stream.range(request.key, request.range_end, revision=revision, serializable=local)
+            return stream.range(
+                request.key,
+                request.range_end,
+                limit=request.limit,
+                revision=request.revision,
+                sort_order=request.sort_order,
+                sort_target=request.sort_target,
+                serializable=request.serializable,
+                keys_only=request.keys_only,
+                count_only=request.count_only,
+            )
     raise TypeError(f"nobody asks for {request} over the stream")
 
 
 class StreamWatcher:
-    """Watches all below `e`, `l` and `s`, for a while, then by another client from where that one has come to."""
+    """Watches all below `q` and `s`, for a while, then by another client from where that one has come to.
 
-    def __init__(self, client: Client, going: Callable[[], bool]) -> None:
+    `start`: the first revision; 0: what is behind the present. It looks at `going` whenever it is told something."""
+
+    def __init__(self, client: Client, going: Callable[[], bool], start: int = 0) -> None:
         self._client, self._going = client, going
         self._world = client.world
-        self._from = self._before = 0
+        self._from, self._before = start, 0
+        self.delivered = 0
+        """How often it was told of events."""
 
     async def run(self) -> None:
         lives = 0
         while self._going():
             lives += 1
             async with connected(self._world, f"{self._client.name}-{lives}") as stream:
-                await self._live(stream)
+                await self.live(stream)
 
-    async def _live(self, stream: StreamClient) -> None:
-        """Its start is told: one that the node chooses is known to the client alone."""
+    async def live(self, stream: StreamClient) -> None:
+        """For LIFE_S at most. Its start is told: one that the node chooses is known to the client alone."""
         history, name = self._world.history, self._client.name
         if not self._from:
             try:
@@ -124,6 +181,9 @@ class StreamWatcher:
                 if events.events:
                     history.delivered(number, (events,))
                     self._world.count("watch over the stream: delivered")
+                    self.delivered += 1
                 else:
                     history.progressed(number, events.revision)
                 self._from = watch.next_revision
+                if not self._going():
+                    return

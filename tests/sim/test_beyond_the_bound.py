@@ -8,9 +8,9 @@ from metastore.requests import Put, Range
 from metastore.results import PutResult, RangeResult
 from tests.sim.checkers import linearizable
 from tests.sim.checkers.beyond_the_bound import EXCUSED, writes_of
-from tests.sim.faults import SCENARIOS
+from tests.sim.faults import SCENARIOS, Fault, Kind
 from tests.sim.history import History
-from tests.sim.run import settings_of
+from tests.sim.run import run_seed, settings_of
 from tests.sim.seen import Ok, Path
 from tests.sim.world import Settings, Violation, World
 
@@ -46,3 +46,16 @@ def test_only_one_scenario_has_clocks_that_are_that_wrong() -> None:
     """Within the bound (1 %) everything is promised, and no checker is excused."""
     for name, scenario in SCENARIOS.items():
         assert (settings_of(3, scenario).drift > 0.01) == (name == "drift")
+
+
+def test_clocks_beyond_the_bound_break_what_is_excused_and_nothing_else() -> None:
+    """scenarios.md: "beyond the bound the checker must be able to see a violation (this proves the checker)"."""
+    plan = tuple(Fault(2.0 + 7.0 * number, Kind.ISOLATE_LONG, "f1", "n1", 6.0) for number in range(2))
+    seen: set[str] = set()
+    for seed in range(4, 20):
+        outcome = run_seed(seed, "drift", plan, Settings(drift=0.25))
+        assert not outcome.violation, outcome.violation
+        seen |= {row for row in outcome.coverage if row.startswith("beyond the bound: ")}
+        if len(seen) == len(EXCUSED):
+            return
+    pytest.fail(f"only {sorted(seen)} were broken")

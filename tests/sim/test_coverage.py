@@ -7,6 +7,7 @@ of the run."
 from __future__ import annotations
 
 import enum
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 
@@ -26,7 +27,8 @@ from tests.sim.coverage.groups import GROUPS, Group, expected
 from tests.sim.coverage.naming import name_of, names_of
 from tests.sim.coverage.table import ENOUGH, shown, table_of, verdict
 from tests.sim.faults import Fault, Kind
-from tests.sim.foreign import WAYS
+from tests.sim.foreign import OF_FOLLOWERS, WAYS
+from tests.sim.guided import ON_ITS_WAY
 from tests.sim.run import Outcome, run_seed
 from tests.sim.world import Settings
 
@@ -218,12 +220,10 @@ def test_a_real_run_reaches_only_what_is_known() -> None:
 
 def test_a_vault_that_is_not_the_nodes_own_is_refused_for_what_it_is() -> None:
     """R7, R8, M6, on members and on a follower, which is turned away at the door already with another cluster's."""
-    kinds = enumerate([*WAYS, RefusalReason.FOREIGN_CLUSTER])
+    places = zip([*WAYS, RefusalReason.FOREIGN_CLUSTER], itertools.cycle(("n2", "f1", "n3", "f1")), strict=False)
     plan = tuple(
-        Fault(
-            1.0 + 2.6 * number, Kind.FOREIGN_VAULT, ("n2", "f1", "n3", "f1")[number % 4], "n1", 0.1, amount_of(reason)
-        )
-        for number, reason in kinds
+        Fault(1.0 + 2.6 * number, Kind.FOREIGN_VAULT, name, "n1", 0.1, amount_of(reason, name))
+        for number, (reason, name) in enumerate(places)
     )
     outcome = run_seed(3, "calm", plan, Settings())
     assert not outcome.violation, outcome.violation
@@ -232,16 +232,28 @@ def test_a_vault_that_is_not_the_nodes_own_is_refused_for_what_it_is() -> None:
     assert outcome.coverage["life: rejected"] == 1
 
 
-def amount_of(reason: RefusalReason) -> float:
-    return (WAYS.index(reason) + 0.5) / len(WAYS)
+def test_a_vault_that_has_parted_from_a_past_nobody_knows_any_more_takes_a_snapshot() -> None:
+    """Its digest is nobody's until the snapshot is done (strange 102053)."""
+    plan = (
+        Fault(4.0, Kind.FOREIGN_VAULT, "f1", "n1", 3.0, amount_of(RefusalReason.DIVERGED, "f1")),
+        *(Fault(at_s, Kind.COMPACT, "n1", "n2") for at_s in (5.0, 6.0)),
+    )
+    outcome = run_seed(3, "calm", plan, Settings())
+    assert not outcome.violation, outcome.violation
+    assert outcome.coverage.get("recovery decision: snapshot compacted")
+
+
+def amount_of(reason: RefusalReason, name: str) -> float:
+    ways = OF_FOLLOWERS if name.startswith("f") else WAYS
+    return (ways.index(reason) + 0.5) / len(ways)
 
 
 def test_faults_that_wait_for_their_moment_meet_it() -> None:
     """By chance, one run in a hundred comes to these rows."""
     plan = (
-        Fault(1.0, Kind.STOP_SUSPECTED, "n2", "n1", 0.5, 0.5),
+        Fault(1.0, Kind.STOP_SUSPECTED, "n2", "n1", 0.5, 0.4),
         Fault(8.0, Kind.DROPPED_IN_RECOVERY, "n3", "n1", 0.5, 0.5),
-        *(Fault(4.0, Kind.PAUSE_BEFORE_GRANT, name, "n1", 0.5, 0.5) for name in ("n1", "f1")),
+        *(Fault(at_s, Kind.PAUSE_BEFORE_GRANT, "f1", "n1", 0.5, 0.5) for at_s in (4.0, 9.0, 14.0)),
     )
     outcome = run_seed(3, "calm", plan, Settings())
     assert not outcome.violation, outcome.violation
@@ -251,4 +263,21 @@ def test_faults_that_wait_for_their_moment_meet_it() -> None:
         "topology verdict: reject not-validated",
         "holder is offered a grant: run-out",
     )
-    assert all(outcome.coverage.get(row) for row in rows), outcome.coverage
+    assert not [row for row in rows if not outcome.coverage.get(row)]
+
+
+def test_nodes_are_stopped_wherever_they_are_on_their_way() -> None:
+    """scenarios.md: "Stop during recovery: clean, no hang"."""
+    plan = tuple(
+        Fault(1.0 + 1.5 * number, Kind.STOP_IN_START, ("n2", "f1")[number % 2], "n1", 0.2, (number // 2 + 0.5) / 4)
+        for number in range(8)
+    )
+    outcome = run_seed(3, "calm", plan, Settings())
+    assert not outcome.violation, outcome.violation
+    assert not [phase for phase in ON_ITS_WAY if not outcome.coverage.get(f"stopped while: {phase.value}")]
+
+
+def test_who_is_held_for_dead_may_still_say_good_bye() -> None:
+    outcome = run_seed(3, "calm", (Fault(1.0, Kind.STOP_SUSPECTED, "n2", "n1", 0.5, 0.6),), Settings())
+    assert not outcome.violation, outcome.violation
+    assert outcome.coverage.get("swim change: dead -> left")

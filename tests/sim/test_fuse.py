@@ -1,4 +1,4 @@
-"""A fuse ends a process in the middle of a turn, between two callbacks (issue 5, "crash at any await point")."""
+"""A fuse ends or pauses a process between two callbacks of a turn (issue 5, "crash at any await point")."""
 
 from __future__ import annotations
 
@@ -39,6 +39,21 @@ def test_what_is_ahead_of_it_in_a_turn_is_done_and_nothing_behind(calls: int) ->
     assert process.dead
     assert seen == whole[: len(seen)]
     assert len(seen) == 3 + calls - 1
+    simulation.close()
+
+
+@pytest.mark.parametrize("calls", range(1, 13))
+def test_who_is_paused_there_goes_on_with_what_is_left(calls: int) -> None:
+    simulation, seen, whole = FastSimulation(1), list[int](), list[int]()
+    counting(simulation, whole, 3)
+    simulation.run_for(1.0)
+    process = counting(simulation, seen, 3)
+    light_fuse(process, calls, process.pause)
+    simulation.run_for(1.0)
+    assert seen == whole[: 3 + calls - 1]
+    process.resume()
+    simulation.run_for(1.0)
+    assert seen == whole
     simulation.close()
 
 

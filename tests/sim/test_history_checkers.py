@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from metastore.requests import (
@@ -18,65 +15,19 @@ from metastore.requests import (
     Txn,
     WatchRequest,
 )
-from metastore.results import DeleteRangeResult, Event, KeyValue, PutResult, RangeResult, RevisionEvents, TxnResult
+from metastore.results import (
+    DeleteRangeResult,
+    Event,
+    KeyValue,
+    PutResult,
+    RangeResult,
+    RevisionEvents,
+    TxnResult,
+)
 from tests.sim.checkers.of_history import CHECKS
-from tests.sim.history import History
 from tests.sim.seen import Ending, Ok, Path, Refused, Unknown, Why
-
-A, B, E = b"s/a", b"s/b", b"e/a"
-TOLD = WatchRequest(b"s/", b"s0", 2)
-
-
-class Story:
-    """What happened: writes that are committed in the order of the story, and what is told of them."""
-
-    def __init__(self) -> None:
-        self.history = History()
-        self.state: dict[bytes, KeyValue] = {}
-        self.revision = 1
-
-    def commit(self, *changes: tuple[bytes, bytes | None], lease: int = 0) -> RevisionEvents:
-        """In one revision; a value of None deletes."""
-        self.revision += 1
-        events = tuple(self._event(key, value, lease) for key, value in changes)
-        committed = RevisionEvents(self.revision, events)
-        self.history.committed(committed)
-        return committed
-
-    def _event(self, key: bytes, value: bytes | None, lease: int) -> Event:
-        old = self.state.pop(key, None)
-        if value is None:
-            return Event(True, KeyValue(key, b"", 0, self.revision, 0, 0), None)
-        created, version = (old.create_revision, old.version + 1) if old else (self.revision, 1)
-        self.state[key] = KeyValue(key, value, created, self.revision, version, lease)
-        return Event(False, self.state[key], None)
-
-    def put(self, key: bytes, value: bytes, **more: Any) -> RevisionEvents:
-        number = self.history.begin("w", "n1", Path.LEADER, Put(key, value), **more)
-        committed = self.commit((key, value))
-        self.history.end(number, Ok(PutResult(committed.revision)))
-        return committed
-
-    def said(self, request: Any, outcome: Any, **more: Any) -> None:
-        """Asked and answered, and nothing happened meanwhile."""
-        self.history.end(self.history.begin("w", "n1", Path.LEADER, request, **more), outcome)
-
-    def read(self, *kvs: KeyValue, key: bytes = A, path: Path = Path.MEMBER, revision: int = 0, at: int = 0) -> None:
-        request = Range(key, b"" if key[-1:] != b"/" else key[:-1] + b"0", revision=at, serializable=path is Path.LOCAL)
-        number = self.history.begin("r", "n2", path, request)
-        self.history.end(number, Ok(RangeResult(revision, kvs, False, len(kvs))))
-
-    def watch(self, *batches: RevisionEvents, request: WatchRequest = TOLD, resumes: int = 0, began: int = 1) -> int:
-        number = self.history.watch("v", "n3", request, resumes)
-        self.history.watch_began(number, began)
-        for batch in batches:
-            self.history.delivered(number, (batch,))
-        return number
-
-    def final(self, *kvs: KeyValue) -> None:
-        self.history.final(
-            "n1", RangeResult(self.revision, kvs or tuple(self.state[k] for k in sorted(self.state)), False, 0)
-        )
+from tests.sim.stories import TOLD, A, B, Broken, E, Story
+from tests.sim.test_leases import BROKEN_LEASES
 
 
 def good(story: Story) -> None:
@@ -256,6 +207,33 @@ def a_range_of_two_revisions(story: Story) -> None:
     story.read(first, story.state[B], key=b"s/", path=Path.LOCAL, revision=5)
 
 
+def a_delete_of_more_than_there_was(story: Story) -> None:
+    story.put(A, b"1")
+    number = story.history.begin("w", "n1", Path.LEADER, DeleteRange(b"s/", b"s0"))
+    story.commit((A, None))
+    story.history.end(number, Ok(DeleteRangeResult(3, 2)))
+
+
+def a_previous_row_that_was_not(story: Story) -> None:
+    story.put(A, b"1")
+    number = story.history.begin("w", "n1", Path.LEADER, Put(A, b"2", prev_kv=True))
+    story.commit((A, b"2"))
+    story.history.end(number, Ok(PutResult(3)))
+
+
+def a_wrong_verdict(target: CompareTarget, operand: int | bytes) -> Broken:
+    """A compare that holds and is answered as one that does not."""
+
+    def broken(story: Story) -> None:
+        story.commit((A, b"0"))
+        story.commit((A, b"1"), lease=7)
+        same = Compare(A, target, CompareResult.EQUAL, operand)
+        story.said(Txn((same,), (Range(A),)), Ok(TxnResult(3, False, ())))
+
+    broken.__name__ = f"a compare of {target.name}"
+    return broken
+
+
 def a_watch_out_of_order(story: Story) -> None:
     first, second = story.put(A, b"1"), story.put(A, b"2")
     story.watch(second, first)
@@ -323,7 +301,6 @@ def a_watch_that_is_refused_for_no_reason(story: Story) -> None:
     story.history.watch_ended(story.watch(), Ending.COMPACTED, 2)
 
 
-Broken = Callable[[Story], None]
 DURABLE: tuple[Broken, ...] = (
     *(acknowledged_and_lost, acknowledged_as_pending_and_lost, acknowledged_and_another_value),
     *(lost_in_the_end, behind_in_the_end, deleted_and_back),
@@ -331,6 +308,13 @@ DURABLE: tuple[Broken, ...] = (
 STALE: tuple[Broken, ...] = (
     *(stale_at_a_member, stale_out_of_a_vault, new_then_old, still_there_behind_a_delete),
     a_txn_seen_half_by_fenced_reads,
+)
+WRONG_VERDICTS = (
+    a_wrong_verdict(CompareTarget.VERSION, 2),
+    a_wrong_verdict(CompareTarget.CREATE, 2),
+    a_wrong_verdict(CompareTarget.MOD, 3),
+    a_wrong_verdict(CompareTarget.VALUE, b"1"),
+    a_wrong_verdict(CompareTarget.LEASE, 7),
 )
 WATCHES: tuple[Broken, ...] = (
     *(a_watch_out_of_order, a_watch_with_a_gap, a_watch_that_misses_the_first, a_watch_with_a_repetition),
@@ -345,6 +329,8 @@ SEEN: dict[str, tuple[Broken, ...]] = {
     "fenced reads": tuple(each for each in STALE if each is not a_txn_seen_half_by_fenced_reads),
     "linearizable": (*STALE, a_txn_seen_half, a_compare_that_did_not_hold),
     "watch contract": WATCHES,
+    "answers": (a_delete_of_more_than_there_was, a_previous_row_that_was_not, *WRONG_VERDICTS),
+    "leases": BROKEN_LEASES,
 }
 
 

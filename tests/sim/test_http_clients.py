@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, RequestId, Txn
+from metastore.requests import (
+    Compare,
+    CompareResult,
+    CompareTarget,
+    DeleteRange,
+    Put,
+    Range,
+    RequestId,
+    SortOrder,
+    SortTarget,
+    Txn,
+)
 from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
 from node import shapes
 from node.http.v1_forms import delete_from, put_from, range_from, txn_from
@@ -19,10 +30,20 @@ KV = KeyValue(b"s/a", b"1", 2, 3, 2, 7)
 PUT, DELETE, RANGE = Put(b"s/a", b"1", prev_kv=True), DeleteRange(b"s/a", prev_kv=True), Range(b"q", b"t", revision=4)
 ABSENT = Compare(b"s/a", CompareTarget.VERSION, CompareResult.EQUAL, 0)
 TXN = Txn((ABSENT,), (PUT, Put(b"q/a", b"1")), (Range(b"s/a"),))
+NEWER = Compare(b"s/a", CompareTarget.MOD, CompareResult.GREATER, 4, b"s/d")
+KEPT = Put(b"s/a", prev_kv=True, ignore_value=True, ignore_lease=True)
+OTHER = Compare(b"s/a", CompareTarget.VALUE, CompareResult.NOT_EQUAL, b"7")
+NESTED = Txn((NEWER,), (Range(b"s/a", b"s/d"), KEPT), (Txn((OTHER,), (DeleteRange(b"s/a", b"s/d"),), (PUT,)),))
+PAGE = Range(b"q", b"t", 2, sort_order=SortOrder.DESCEND, sort_target=SortTarget.MOD, keys_only=True)
+COUNT = Range(b"q", b"t", revision=4, serializable=True, count_only=True)
 
 
 @pytest.mark.parametrize(
-    ("request_", "read"), [(PUT, put_from), (DELETE, delete_from), (RANGE, range_from), (TXN, txn_from)]
+    ("request_", "read"),
+    [
+        *((PUT, put_from), (KEPT, put_from), (DELETE, delete_from), (TXN, txn_from), (NESTED, txn_from)),
+        *((RANGE, range_from), (PAGE, range_from), (COUNT, range_from)),
+    ],
 )
 def test_what_is_asked_is_what_the_server_reads(request_: Any, read: Any) -> None:
     assert read(form_of(request_)[1]) == request_
@@ -37,6 +58,7 @@ def test_what_is_asked_is_what_the_server_reads(request_: Any, read: Any) -> Non
         (RANGE, RangeResult(5, (KV,), False, 1), shapes.range_shape),
         (TXN, TxnResult(5, True, (PutResult(5, KV), PutResult(5))), shapes.txn_shape),
         (TXN, TxnResult(5, False, (RangeResult(5, (KV,), False, 1),)), shapes.txn_shape),
+        (NESTED, TxnResult(5, False, (TxnResult(5, True, (DeleteRangeResult(5, 2, (KV,)),)),)), shapes.txn_shape),
     ],
 )
 def test_what_is_answered_is_what_was_told(request_: Any, result: Any, shape: Any) -> None:

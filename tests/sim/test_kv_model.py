@@ -15,7 +15,7 @@ from metastore.errors import MetastoreError
 from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
 from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
 from tests.sim.executed import executed
-from tests.sim.kv_model import KeyValues
+from tests.sim.kv_model import KeyValues, Undecided
 from tests.sim.kv_spans import Resolved, grouped, rows_of
 from tests.sim.linearizability import Op, Verdict, check
 from tests.sim.test_linearizability import keeps_time, tiny_histories
@@ -234,8 +234,12 @@ SIMPLE: Any = st.one_of(
     st.builds(DeleteRange, KEYS, st.sampled_from((b"", b"c")), prev_kv=st.booleans()),
     st.builds(Range, KEYS, st.sampled_from((b"", b"c"))),
     st.builds(Range, st.just(A), st.just(b"c"), limit=st.just(1)),
+    st.builds(Range, st.just(A), st.just(b"c"), count_only=st.just(True)),
 )
-BRANCHES = st.lists(SIMPLE, max_size=2).map(tuple)
+NESTED = st.builds(
+    Txn, st.lists(COMPARES, max_size=1).map(tuple), SIMPLE.map(lambda one: (one,)), SIMPLE.map(lambda one: (one,))
+)
+BRANCHES = st.lists(st.one_of(SIMPLE, SIMPLE, NESTED), max_size=2).map(tuple)
 REQUESTS = st.one_of(SIMPLE, SIMPLE, st.builds(Txn, st.lists(COMPARES, max_size=1).map(tuple), BRANCHES, BRANCHES))
 
 
@@ -249,6 +253,29 @@ def answered(draw: st.DrawFn) -> tuple[Any, Any]:
     if isinstance(result, MetastoreError):
         return Range(A), RangeResult(0, (), False, 0)
     return request, plain(result)
+
+
+def test_what_a_delete_tells_is_told_of_that_key() -> None:
+    """Found by the test below: the key of a row that a delete tells of was not looked at, only what it was."""
+    gone = DeleteRangeResult(0, 1, (kv(A, b"0"),))
+    ops = [Op(2, 4, DeleteRange(A, b"c", prev_kv=True), gone), Op(3, None, Put(B, b"0"))]
+    assert check(KeyValues(), ops).verdict is by_force(ops) is BAD
+
+
+def test_a_nested_compare_is_of_the_state_before_the_whole() -> None:
+    """As the store has it (`metastore/txn.py`): the model had it behind what comes before it."""
+    absent = Compare(B, CompareTarget.VERSION, CompareResult.EQUAL, 0)
+    asked = Txn((), (Put(B, b"1"), Txn((absent,), (Range(A),), (Range(A), Range(B)))))
+    nothing = RangeResult(2, (), False, 0)
+    ops = [Op(0, 1, asked, TxnResult(2, True, (PutResult(2), TxnResult(2, True, (nothing,)))))]
+    assert check(KeyValues(), ops).verdict is GOOD
+
+
+def test_a_transaction_of_which_not_all_compares_are_looked_at_may_fail() -> None:
+    absent = Compare(A, CompareTarget.VERSION, CompareResult.EQUAL, 0)
+    for asked, verdict in ((Txn, BAD), (Undecided, GOOD)):
+        lost = Op(0, None, asked((absent,), (Put(A, b"1"),), (Put(A, b"2"),)))
+        assert check(KeyValues(), [lost, read(1, 2, kv(A, b"2", 2))]).verdict is verdict
 
 
 @settings(max_examples=500, deadline=None)

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
+from recovery.decide import RefusalReason
+from tests.sim.ambient import ambient
 from tests.sim.clients import Client
-from tests.sim.faults import Fault, Kind
-from tests.sim.nemesis import DEAF_FROM, Nemesis
+from tests.sim.disk import Hand
+from tests.sim.faults import CLIENTS, Fault, Kind
+from tests.sim.foreign import make_foreign
+from tests.sim.link_faults import DEAF_FROM
+from tests.sim.nemesis import Nemesis
+from tests.sim.node import Host
+from tests.sim.run import run_seed
 from tests.sim.world import Settings, World
 
 
@@ -28,10 +39,90 @@ def test_a_node_that_is_isolated_is_cut_off_from_clients_where_the_fault_says_so
     world.close()
 
 
+def test_a_fault_is_counted_when_it_strikes_and_not_when_it_is_tried() -> None:
+    """Else every row stays green where faults do nothing."""
+    world = isolated(DEAF_FROM - 0.01)
+    assert "fault: isolate" not in world.coverage
+    assert not world.network.passes("n2", "f1")
+    assert not world.network.passes("f1", "n2")
+    assert world.coverage["fault: isolate"] == 1
+    world.close()
+
+
+@pytest.mark.parametrize(
+    "kind", [Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.PAUSE, Kind.STOP]
+)
+def test_nothing_strikes_a_node_that_does_not_run(kind: Kind) -> None:
+    world = World(1, Settings())
+    Nemesis(world, (Fault(0.0, kind, "n2", "n1", 1.0, 0.5),)).start()
+    world.simulation.run_for(0.5)
+    assert not world.coverage
+    world.close()
+
+
+def test_a_hand_that_does_not_kill_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Hand, "write", lambda self, work: work())
+    plan = tuple(Fault(2.0 + number, Kind.CRASH_IN_WRITE, "n2", "n1", 0.5, 0.5) for number in range(3))
+    outcome = run_seed(3, "calm", plan, Settings())
+    assert not outcome.violation, outcome.violation
+    assert "fault: crash-in-write" not in outcome.coverage
+
+
 def test_a_node_that_is_cut_off_from_the_others_may_still_be_asked() -> None:
     """The more dangerous one: what it answers then is what its lease and its barrier are for."""
     world = isolated(DEAF_FROM - 0.01)
     assert not world.network.passes("n2", "f1")
     assert world.network.passes("c1", "n2")
     assert world.network.passes("n2", "c1")
+    world.close()
+
+
+@pytest.mark.parametrize("lose", [Host.wipe, lambda host: host.disk.put_vault_aside()], ids=["disk", "vault"])
+def test_a_vault_that_is_not_the_nodes_own_goes_with_what_it_lies_on(lose: Callable[[Host], None]) -> None:
+    """Or a new and empty one would have to be refused for what the old one was (strange 100293)."""
+    world = World(1, Settings(followers=0))
+    with ambient(1, lambda: world.now):
+        world.start()
+        world.simulation.run_until(world.all_serve, within_s=30.0)
+        host = world.members[0]
+        host.kill()
+        assert make_foreign(host, 0.2)
+        assert host.foreign is RefusalReason.FOREIGN_CLUSTER
+        lose(host)
+        assert host.foreign is None
+        world.close()
+
+
+@pytest.mark.parametrize(("amount", "lost"), [(0.2, ("n2", "c1")), (0.8, ("c1", "n2"))])
+def test_a_link_to_clients_loses_answers_or_questions(amount: float, lost: tuple[str, str]) -> None:
+    """The request arrives, and nobody hears what has become of it; or it never arrives."""
+    world = World(1, Settings())
+    Client(world, "c1")
+    Nemesis(world, (Fault(0.0, Kind.ONE_WAY, "n2", CLIENTS, 1.0, amount),)).start()
+    world.simulation.run_for(0.5)
+    assert world.network.blocked == {lost}
+    world.close()
+
+
+def test_a_wall_clock_is_set_and_no_other_clock() -> None:
+    world = World(1, Settings())
+    host = world.hosts["n2"]
+    process = host.new_process("n2")
+    host.process = process
+    before_ms, before_s = process.wall_ms(), process.now()
+    Nemesis(world, (Fault(0.0, Kind.WALL_STEP, "n2", "n1", 0.0, 0.9),)).start()
+    world.simulation.run_for(0.5)
+    assert process.wall_ms() - before_ms > 3_600_000
+    assert process.now() - before_s < 1.0
+    assert host.new_process("n2").wall_ms() == process.wall_ms()
+    world.close()
+
+
+def test_a_link_that_is_mended_before_anything_was_sent_is_no_fault() -> None:
+    """Nor is it one when another fault cuts the same link later."""
+    world = World(1, Settings())
+    Nemesis(world, tuple(Fault(at_s, Kind.CUT, "n2", "f1", 1.0) for at_s in (0.0, 2.0))).start()
+    world.simulation.run_for(2.5)
+    assert not world.network.passes("n2", "f1")
+    assert world.coverage["fault: cut"] == 1
     world.close()

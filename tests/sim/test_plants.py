@@ -99,6 +99,14 @@ def test_what_another_checker_sees_is_no_proof(monkeypatch: pytest.MonkeyPatch) 
     assert prove.shown(proof) == f"{PLANT}: NOT SEEN BY watch contract, but by liveness"
 
 
+def test_that_a_checker_of_many_things_has_seen_another_one_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs(monkeypatch, dict.fromkeys(range(3, 3 + prove.SEEDS_MAX), ("liveness",)))
+    name = "watches-that-tell-nothing"
+    proof = prove.prove(name)
+    assert not proof.right
+    assert prove.shown(proof) == f"{name}: 'watch at n1' IS NOT SAID with seed 3 of {PLANTS[name].on}, but liveness"
+
+
 def test_what_nobody_sees_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     runs(monkeypatch, {})
     assert prove.shown(prove.prove(PLANT)) == f"{PLANT}: NOT SEEN in {prove.SEEDS_MAX} seeds of {PLANTS[PLANT].on}"

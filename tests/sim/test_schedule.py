@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Callable
 
-from tests.sim.schedule import FastSimulation
+import pytest
+
+from tests.sim.schedule import FastLoop, FastProcess, FastSimulation
 
 
 def waits(number: int) -> int:
@@ -47,3 +51,61 @@ def test_who_is_killed_in_the_middle_of_a_turn_runs_nothing_more() -> None:
     simulation.run_for(1.0)
     simulation.close()
     assert told == ["before"]
+
+
+def standing(meanwhile: Callable[[FastSimulation, FastProcess], None]) -> tuple[list[str], FastSimulation]:
+    """What a process and another one, which ticks each second, do while the first stands still in a step of its own."""
+    simulation, told = FastSimulation(1), list[str]()
+    process, other = simulation.process("reader", loop=FastLoop), simulation.process("node", loop=FastLoop)
+    assert isinstance(process, FastProcess)
+
+    async def read() -> None:
+        told.append(f"page at {simulation.now:.0f}")
+        meanwhile(simulation, process)
+        process.stand_still()
+        told.append(f"snapshot at {simulation.now:.0f}, {'dead' if process.dead else 'alive'}")
+        assert asyncio.current_task() is not None
+
+    async def tick() -> None:
+        for _ in range(3):
+            await asyncio.sleep(1.0)
+            told.append(f"tick at {simulation.now:.0f}")
+
+    process.start(read())
+    other.start(tick())
+    return told, simulation
+
+
+def test_who_stands_still_goes_on_in_the_middle_of_its_step_and_all_others_meanwhile() -> None:
+    told, simulation = standing(lambda simulation, process: simulation.after(2.5, process.resume))
+    simulation.run_for(1.0)
+    assert told == ["page at 0", "tick at 1", "tick at 2", "snapshot at 2, alive"]
+    simulation.run_for(1.0)
+    assert told[4:] == ["tick at 3"]
+    simulation.close()
+
+
+def test_who_is_killed_while_it_stands_still_is_told_so() -> None:
+    told, simulation = standing(lambda simulation, process: simulation.after(1.5, process.kill))
+    simulation.run_for(1.0)
+    assert told == ["page at 0", "tick at 1", "snapshot at 2, dead"]
+    simulation.close()
+
+
+def test_what_is_raised_while_somebody_stands_still_ends_the_run_whoever_catches_it() -> None:
+    def breaks() -> None:
+        raise ArithmeticError("meanwhile")
+
+    simulation = FastSimulation(1)
+    process = simulation.process("reader", loop=FastLoop)
+    assert isinstance(process, FastProcess)
+
+    def read() -> None:
+        with contextlib.suppress(ArithmeticError):
+            process.stand_still()
+
+    process.loop.call_soon(read)
+    simulation.after(1.0, breaks)
+    with pytest.raises(ArithmeticError, match="meanwhile"):
+        simulation.run_for(2.0)
+    simulation.close()

@@ -10,16 +10,20 @@ from pathlib import Path
 import pytest
 
 from tests.sim.faults import SCENARIOS, Fault, Kind, Plan, plan_of
+from tests.sim.plants.backups import RESTORED
 from tests.sim.run import run_seed
 from tests.sim.shrink import shrink
 
 ROOT = Path(__file__).resolve().parents[2]
-ONE_RUN = "from tests.sim.run import run_seed; o = run_seed({seed}, 'many'); print(o.digest, o.operations, o.violation)"
+ONE_RUN = (
+    "from tests.sim.plants.backups import RESTORED; from tests.sim.run import run_seed; "
+    "o = run_seed({seed}, 'many', {plan}); print(o.digest, o.operations, o.violation)"
+)
 
 
-def run_apart(seed: int, hash_seed: str) -> str:
+def run_apart(seed: int, hash_seed: str, plan: str = "None") -> str:
     environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", ONE_RUN.format(seed=seed)]
+    command = [sys.executable, "-c", ONE_RUN.format(seed=seed, plan=plan)]
     return subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
@@ -29,6 +33,12 @@ def test_the_same_seed_is_the_same_run_under_any_hash_seed() -> None:
     assert first == second
     assert first.split()[0] == run_seed(7, "many").digest
     assert first != run_apart(8, "1")
+
+
+def test_a_run_over_restores_is_the_same_under_any_hash_seed() -> None:
+    outcome = run_seed(5, "many", RESTORED.plan)
+    assert outcome.coverage["restore: done"]
+    assert run_apart(5, "4242", "RESTORED.plan").split()[0] == outcome.digest
 
 
 def test_the_same_seed_is_the_same_run_however_often() -> None:
@@ -51,9 +61,9 @@ def test_who_is_still_stopping_when_the_faults_end_is_started_again() -> None:
 
 def test_a_plan_is_made_of_its_seed_and_cut_without_a_change_of_the_rest() -> None:
     names = ("n1", "n2", "n3", "f1")
-    plan = plan_of(5, SCENARIOS["many"], names[:3], names)
-    assert plan == plan_of(5, SCENARIOS["many"], names[:3], names)
-    assert plan != plan_of(6, SCENARIOS["many"], names[:3], names)
+    plan = plan_of(5, SCENARIOS["many"], 40.0, names[:3], names)
+    assert plan == plan_of(5, SCENARIOS["many"], 40.0, names[:3], names)
+    assert plan != plan_of(6, SCENARIOS["many"], 40.0, names[:3], names)
     assert list(plan) == sorted(plan, key=lambda fault: fault.at_s)
 
 

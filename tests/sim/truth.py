@@ -8,7 +8,7 @@ from metastore.requests import Range
 from metastore.results import Event, KeyValue, RevisionEvents
 from tests.sim.history import History
 from tests.sim.kv_spans import inside
-from tests.sim.seen import Committed
+from tests.sim.seen import Committed, Restored
 
 
 class Truth:
@@ -20,8 +20,12 @@ class Truth:
         """When each was committed: the order of the first node that applied it."""
         self._versions: dict[bytes, tuple[list[int], list[Event]]] = {}
         self.disorder: list[str] = []
+        self.base = 0
+        """The revision of the backup that the history begins with; 0: it began empty."""
         latest = 0
         for event in history.events:
+            if isinstance(event, Restored):
+                self.base = event.revision
             if isinstance(event, Committed):
                 revision = event.events.revision
                 if revision <= latest or (latest and revision != latest + 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,25 +16,31 @@ from tests.sim.seen import Ending
 
 PROGRESS_S = 2.0
 SILENT_S = 6.0
+LOOK_S = 1.0
 LIFE_S = 8.0
 
 
 class Watcher:
-    """Of everything below `q` and `s`."""
+    """Of everything below `q` and `s`. `start`: the first revision; 0: what is behind the present.
 
-    def __init__(self, client: Client, going: Callable[[], bool]) -> None:
+    It looks at `going` whenever it is told something, and each LOOK_S."""
+
+    def __init__(self, client: Client, going: Callable[[], bool], start: int = 0) -> None:
         self._client, self._going = client, going
         self._world = client.world
-        self._from = 0
+        self._from = start
         self._before = 0
+        self.delivered = 0
+        """How often it was told of events."""
 
     async def run(self) -> None:
         while self._going():
             host = self._world.chance.choice(self._world.members)
-            await self._watch(host)
+            await self.watch(host)
             await asyncio.sleep(0.3 * self._world.chance.random())
 
-    async def _watch(self, host: Host) -> None:
+    async def watch(self, host: Host) -> None:
+        """Until it ends, there or here."""
         history = self._world.history
         request = WatchRequest(b"q", b"t", self._from)
         number = history.watch(self._client.name, host.id, request, self._before)
@@ -86,10 +93,9 @@ class Watcher:
     async def _listen(self, number: int, told: asyncio.Queue[Any]) -> tuple[Ending, int]:
         history = self._world.history
         while self._going():
-            try:
-                news = await asyncio.wait_for(told.get(), SILENT_S)
-            except TimeoutError:
-                return Ending.BROKEN, 0
+            news = await self._hear(told)
+            if news is None:
+                break
             if isinstance(news, Compacted):
                 return Ending.COMPACTED, news.minimal_revision
             if isinstance(news, Progress):
@@ -98,5 +104,15 @@ class Watcher:
                 continue
             history.delivered(number, news)
             self._world.count("watch: delivered")
+            self.delivered += 1
             self._from = news[-1].revision + 1
-        return Ending.CANCELLED, 0
+        return (Ending.BROKEN if self._going() else Ending.CANCELLED), 0
+
+    async def _hear(self, told: asyncio.Queue[Any]) -> Any:
+        """None where nothing is heard for SILENT_S, or nobody wants to hear any more."""
+        for _ in range(int(SILENT_S / LOOK_S)):
+            with contextlib.suppress(TimeoutError):
+                return await asyncio.wait_for(told.get(), LOOK_S)
+            if not self._going():
+                break
+        return None

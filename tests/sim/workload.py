@@ -6,62 +6,114 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from metastore.requests import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, Txn
-from tests.sim.asking import STRICT, Asking
+from metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, Txn
+from tests.sim.asking import OWNED, STRICT, Asking
+from tests.sim.backups import Base
 from tests.sim.cataloguing import Cataloguer
-from tests.sim.clients import Client, result_of
+from tests.sim.clients import Client
+from tests.sim.history import History
 from tests.sim.http_clients import HttpClient
-from tests.sim.node import Host
-from tests.sim.outcomes import EXPECTED, outcome_of
-from tests.sim.seen import Ok, Path
+from tests.sim.network import WINDOW_BYTES
+from tests.sim.readers import ReaderBeside
+from tests.sim.retrying import Retrier
+from tests.sim.seen import Ok
 from tests.sim.streaming import Streamer, StreamWatcher
 from tests.sim.visitors import DEFAULTED, Visitor
 from tests.sim.watching import Watcher
 from tests.sim.world import World
-from vault.reader import VaultReader
+from tests.support.simulation import Process
 from vault.regions import Mode, Region, pack_region, region_key
+
+SLOW_S, SLOW_EVERY_S = 3.0, 4.0
+FENCED = (*STRICT, OWNED[1])
+"""What readers out of vaults ask for."""
+LIVES_S = (1, 4)
+"""How long the leases of keys are granted for."""
+BEHIND_S = 3.5
+"""How long at most their owner waits for the end of one that it does not keep alive."""
+LOOK_S = 0.5
 
 
 class Workload:
     """`pause_s`: the longest time between two operations of a client."""
 
-    def __init__(self, world: World, *, clients: int = 3, pause_s: float = 1.0) -> None:
+    def __init__(self, world: World, *, clients: int = 3, pause_s: float = 1.0, asking: Asking | None = None) -> None:
         self.world, self.pause_s = world, pause_s
         self.chance = world.chance
         self.going = True
-        self.asking = Asking(world)
-        self.clients = [Client(world, f"c{number}") for number in range(1, clients + 1)]
-        self.tasks: list[asyncio.Task[Any]] = []
+        self.asking = asking or Asking(world)
+        self._all: list[Client] = []
+        self.clients = [self._client(f"c{number}") for number in range(1, clients + 1)]
+        self._slow: list[Client] = []
+        self._tasks: list[tuple[Process, asyncio.Task[Any]]] = []
         self.readers: dict[str, int] = {}
+
+    def _client(self, name: str) -> Client:
+        """Behind a restore everybody is somebody else: what request ids stand for is another history's."""
+        client = Client(self.world, name + "'" * self.world.epoch)
+        self._all.append(client)
+        return client
+
+    def again(self, base: Base, ended: History) -> Workload:
+        """Of the cluster that was restored, behind that history."""
+        workload = Workload(self.world, clients=len(self.clients), pause_s=self.pause_s, asking=self.asking)
+        retrier = workload._client("retrier")
+        workload.run(retrier.process, Retrier(retrier, base, ended).run())
+        return workload
+
+    def end(self) -> None:
+        """They are gone, and hear no more of what they have asked."""
+        self.going = False
+        for client in self._all:
+            client.process.kill()
+        for host in self.world.hosts.values():
+            host.kill_reader()
 
     def start(self) -> None:
         for client in self.clients:
-            self.tasks.append(client.process.start(self._work(client)))
-        leaser, watcher = Client(self.world, "lessee"), Client(self.world, "watcher")
-        self.tasks.append(leaser.process.start(self._lease(leaser)))
-        streamer, stream_watcher = Client(self.world, "streamer"), Client(self.world, "stream-watcher")
-        streams = Streamer(streamer, self.asking.anything, lambda: self.going, self.pause_s)
-        self.tasks.append(streamer.process.start(streams.run()))
-        self.tasks.append(stream_watcher.process.start(StreamWatcher(stream_watcher, lambda: self.going).run()))
+            self.run(client.process, self._work(client))
+        leaser, watcher = self._client("lessee"), self._client("watcher")
+        self.run(leaser.process, self._lease(leaser))
+        streamer, stream_watcher = self._client("streamer"), self._client("stream-watcher")
+        self._slow = [streamer, stream_watcher]
+        streams = Streamer(streamer, self.asking, lambda: self.going, self.pause_s)
+        self.run(streamer.process, streams.run())
+        self.run(stream_watcher.process, StreamWatcher(stream_watcher, lambda: self.going).run())
         if self.world.settings.http:
-            by_http = Client(self.world, "http")
+            by_http = self._client("http")
+            self._slow.append(by_http)
             http = HttpClient(by_http, self.asking, lambda: self.going, self.pause_s)
-            self.tasks.append(by_http.process.start(http.run()))
-        cataloguer = Client(self.world, "cataloguer")
-        self.tasks.append(cataloguer.process.start(Cataloguer(cataloguer, lambda: self.going).run()))
-        visitor = Client(self.world, "visitor")
-        self.tasks.append(visitor.process.start(Visitor(visitor, lambda: self.going).run()))
-        self.tasks.append(watcher.process.start(Watcher(watcher, lambda: self.going).run()))
+            self.run(by_http.process, http.run())
+        cataloguer = self._client("cataloguer")
+        self.run(cataloguer.process, Cataloguer(cataloguer, lambda: self.going).run())
+        visitor = self._client("visitor")
+        self.run(visitor.process, Visitor(visitor, lambda: self.going).run())
+        self.run(watcher.process, Watcher(watcher, lambda: self.going).run())
         self._look_after_readers()
+        if self.world.settings.window_bytes < WINDOW_BYTES:
+            self._slow_down()
+
+    def run(self, process: Process, client: Coroutine[Any, Any, Any]) -> None:
+        """Until it ends by itself, which it does soon where nobody is `going` any more."""
+        self.look_after(process, process.start(client))
+
+    def look_after(self, process: Process, task: asyncio.Task[Any]) -> None:
+        """Of somebody who goes on over restores: of the workload of each history."""
+        self._tasks.append((process, task))
 
     def stop(self) -> None:
         self.going = False
 
     def check(self) -> None:
         """Raises what a client could not bear."""
-        for task in self.tasks:
+        for _, task in self._tasks:
             if task.done():
                 task.result()
+
+    def under_way(self) -> list[str]:
+        """Who has not come to an end, and was not killed."""
+        running = (process.name for process, task in self._tasks if not task.done() and not process.dead)
+        return list(dict.fromkeys(running))
 
     async def prepare(self) -> int:
         """The strict region is agreed on before anybody counts on it: from which revision on it is."""
@@ -78,12 +130,12 @@ class Workload:
 
     async def _work(self, client: Client) -> None:
         choices: list[tuple[float, Callable[[Client], Coroutine[Any, Any, Any]]]] = [
-            (0.30, lambda client: client.write(self.asking.put())),
-            (0.38, lambda client: client.write(self.asking.delete())),
-            (0.52, lambda client: client.write(self.asking.transaction())),
-            (0.68, lambda client: client.read(self.asking.read())),
-            (0.72, lambda client: client.read(self.asking.local())),
-            (0.76, lambda client: client.read(self.asking.past())),
+            (0.28, lambda client: self._write(client, self.asking.put())),
+            (0.36, lambda client: self._write(client, self.asking.delete())),
+            (0.52, lambda client: self._write(client, self.asking.transaction())),
+            (0.68, lambda client: self._read(client, self.asking.read())),
+            (0.72, lambda client: self._read(client, self.asking.local())),
+            (0.76, lambda client: self._read(client, self.asking.past())),
             (1.00, self._fenced),
         ]
         while self.going:
@@ -91,8 +143,16 @@ class Workload:
             lot = self.chance.random()
             await next(act for bound, act in choices if lot < bound)(client)
 
+    async def _write(self, client: Client, request: Put | DeleteRange | Txn) -> None:
+        self.asking.hears(request, await client.write(request))
+
+    async def _read(self, client: Client, request: Range) -> None:
+        self.asking.hears(request, await client.read(request))
+
     async def _fenced(self, client: Client) -> None:
-        await client.fenced(self.chance.choice(list(self.world.hosts.values())), self.chance.choice(STRICT))
+        host = self.chance.choice(list(self.world.hosts.values()))
+        if self.world.is_asked(host.vault):
+            await client.fenced(host, self.chance.choice(FENCED))
 
     # Readers beside the nodes
 
@@ -101,51 +161,48 @@ class Workload:
         if not self.going:
             return
         for host in self.world.hosts.values():
-            if host.vault is not None and (host.reader_process is None or host.reader_process.dead):
-                host.reader_process = host.new_process(f"reader at {host.id}")
-                self.tasks.append(host.reader_process.start(self._reader(host)))
+            if host.vault is not None and host.reader is None:
+                host.reader = ReaderBeside(self.world, host, lambda: self.going, self.pause_s)
+                self.run(host.reader.process, host.reader.run())
         self.world.simulation.after(0.5, self._look_after_readers)
 
-    async def _reader(self, host: Host) -> None:
-        process, vault = host.reader_process, host.vault
-        assert process is not None
-        assert vault is not None
-        reader = VaultReader.over(vault, clock_ns=lambda: int(process.now() * 1e9), wait_s=0.05)
-        while self.going:
-            await asyncio.sleep(self.pause_s * self.chance.random())
-            if host.vault is not None and host.vault.backend is not vault.backend:
-                vault = host.vault
-                reader = VaultReader.over(vault, clock_ns=lambda: int(process.now() * 1e9), wait_s=0.05)
-            await self._read_beside(host, reader)
+    # Clients that do not read for a while
 
-    async def _read_beside(self, host: Host, reader: VaultReader) -> None:
-        history, key = self.world.history, self.chance.choice(STRICT)
-        number = history.begin(f"reader at {host.id}", host.id, Path.VAULT_READER, Range(key))
-        try:
-            item = await reader.get_item_async(key)
-        except EXPECTED as error:
-            outcome = outcome_of(error)
-            history.end(number, outcome)
-            self.world.count(f"reader: {type(error).__name__}")
+    def _slow_down(self) -> None:
+        """What they are sent fills their windows."""
+        if not self.going:
             return
-        history.end(number, Ok(result_of(item)))
-        self.world.count("reader: Ok")
-        self.world.note(host.id, f"reader {number} {item.mod_revision if item else 0}")
+        process = self.chance.choice(self._slow).process
+        process.pause()
+        self.world.simulation.after(SLOW_S * self.chance.random(), process.resume)
+        self.world.simulation.after(SLOW_EVERY_S * self.chance.random(), self._slow_down)
 
     # Leases
 
     async def _lease(self, client: Client) -> None:
-        """A key that lives as long as somebody says so."""
-        key = b"q/owner"
+        """Two keys that live as long as somebody says so: then the lease is revoked, or runs out, or others take its
+        keys over."""
         while self.going:
-            granted = await client.write(LeaseGrant(2 + int(4 * self.chance.random())))
+            granted = await client.write(LeaseGrant(self.chance.randint(*LIVES_S)))
             if isinstance(granted, Ok):
-                lease = granted.result.id
-                await client.write(Put(key, self.asking.value(), lease=lease))
-                for _ in range(int(4 * self.chance.random())):
-                    await asyncio.sleep(1.0)
+                lease, ttl_s = granted.result.id, granted.result.ttl_s
+                value = self.asking.value()
+                await self._write(client, Txn(success=tuple(Put(key, value, lease) for key in OWNED)))
+                for _ in range(self.chance.randint(0, 3)):
+                    await asyncio.sleep(min(1.0, 0.6 * ttl_s))
+                    if not self.going:
+                        break
                     await client.write(LeaseKeepAlive(lease), tries=1)
-                if self.chance.random() < 0.5:
-                    await client.write(LeaseRevoke(lease))
-            await client.read(Range(key))
-            await asyncio.sleep(2.0 * self.chance.random())
+                await self._let_go(client, lease, ttl_s)
+            await self._read(client, Range(self.chance.choice(OWNED)))
+            await asyncio.sleep(self.chance.random())
+
+    async def _let_go(self, client: Client, lease: int, ttl_s: int) -> None:
+        lot = self.chance.random()
+        if lot < 0.4:
+            await client.write(LeaseRevoke(lease))
+        elif lot < 0.9:
+            waited_s, end_s = 0.0, ttl_s + BEHIND_S * self.chance.random()
+            while self.going and waited_s < end_s:
+                await asyncio.sleep(LOOK_S)
+                waited_s += LOOK_S

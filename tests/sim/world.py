@@ -13,14 +13,17 @@ from random import Random
 from typing import Any, TypeVar
 
 from metastore.compaction import Compactor
+from metastore.lineage import FIRST_GENERATION
 from metastore.requests import FROM_KEY, WatchRequest
 from node.config import FenceTimes, Retention, Timing
+from tests.sim.backups import Base
 from tests.sim.history import History
-from tests.sim.network import Network
+from tests.sim.network import WINDOW_BYTES, Network
 from tests.sim.node import Host
 from tests.sim.schedule import FastSimulation
+from tests.sim.seen import Answer, Call
 from tests.support.onlooker import Onlooker, Violation
-from tests.support.raft_network import Weather
+from tests.support.raft_network import QUEUED_BYTES_MAX, SMALL_PEER_BYTES_MAX, Weather
 from tests.support.simulation import Process
 from vault.regions import Policy
 from vault.vault import Vault
@@ -28,6 +31,8 @@ from vault.vault import Vault
 T = TypeVar("T")
 LINES_MAX = 400
 STAYS_UP = "stays up"
+SMALL_WINDOW_BYTES = 128
+"""As against answers of a hundred bytes to 2 KiB."""
 FENCES = (FenceTimes(), FenceTimes(), FenceTimes(lease_s=1.0, renewals=4))
 
 
@@ -52,10 +57,17 @@ class Settings:
     """Of the strict region that clients read."""
     http: bool = False
     """Nodes have their HTTP servers, and there is a client of these."""
+    part: float = 1.0
+    """For how much of the scenario's time things go wrong."""
+    window_bytes: int = WINDOW_BYTES
+    """Of each stream; where it is small its writers are told to pause, and clients are slow to read now and then."""
+    peer_bytes_max: int = QUEUED_BYTES_MAX
+    """What may be under way from one member to another, before the connection is given up."""
 
     @staticmethod
     def of(seed: int) -> Settings:
-        """Small logs and short histories are common, so that snapshots and differences are."""
+        """Small logs and short histories are common, so that snapshots and differences are. Most runs are short: a new
+        cluster meets what an old one would not, and it is the early faults that a new cluster is still busy with."""
         chance = Random(f"settings {seed}")
         return Settings(
             members=5 if chance.random() < 0.08 else 3,
@@ -67,6 +79,9 @@ class Settings:
             token=chance.choice((None, None, "let me in, I know you")),
             policy=chance.choice((Policy.FAIL_CLOSED, Policy.FAIL_CLOSED, Policy.REFETCH, Policy.DENY)),
             http=chance.random() < 0.25,
+            part=chance.choice((1.0, 0.5, 0.5, 0.25)),
+            window_bytes=chance.choice((WINDOW_BYTES, WINDOW_BYTES, SMALL_WINDOW_BYTES)),
+            peer_bytes_max=chance.choice((QUEUED_BYTES_MAX,) * 2 + (SMALL_PEER_BYTES_MAX,)),
         )
 
 
@@ -83,6 +98,8 @@ class World:
         self.chance = self.simulation.random
         self.network = Network(self.simulation)
         self.network.weather = Weather()
+        self.network.window_bytes = self.settings.window_bytes
+        self.network.queued_bytes_max = self.settings.peer_bytes_max
         self.history = History(lambda: self.simulation.now)
         self.violations: list[Violation] = []
         self.goes_on = False
@@ -97,6 +114,20 @@ class World:
         """The revision from which on `s/` is strict; 0: not yet."""
         self.revision = 1
         """The latest that any node has applied."""
+        self.generation = FIRST_GENERATION
+        self.epoch = 0
+        """How often a backup was restored: each time another history begins, and is recorded as one."""
+        self.operations = 0
+        """Of the histories before this one."""
+        self._has_released = False
+        """In this history."""
+        self.is_down = False
+        """All members are lost, and none of the new cluster has started yet."""
+        self.takes_backups = False
+        self.restored: Callable[[Base], None] = lambda base: None
+        """Called when no member of before is left: what was seen so far is all there is of that history."""
+        self.begins_again: Callable[[], None] = lambda: None
+        """Called when the nodes of a restored cluster start."""
         self.on_ended: Callable[[Host], None] = lambda host: None
         self.callers: list[str] = []
         """Clients, by their names in the network."""
@@ -118,6 +149,11 @@ class World:
     @property
     def now(self) -> float:
         return self.simulation.now
+
+    def wall_offset_s(self) -> float:
+        """Of the machine whose turn it is."""
+        turning = self.simulation.turning
+        return 0.0 if turning is None else turning.wall_offset_s
 
     @property
     def checkers(self) -> list[Onlooker]:
@@ -216,6 +252,10 @@ class World:
             watcher.close()
         self.revision = node.store.revision
 
+    def answered(self, host: Host, call: Call, since: int, answer: Answer) -> None:
+        for checker in self.checkers:
+            checker.answered(host, call, since, answer)
+
     def opened(self, host: Host, vault: Vault) -> None:
         self.note(host.id, f"vault is open at {vault.revision}")
 
@@ -234,10 +274,34 @@ class World:
     def _turned(self, process: Process) -> None:
         host = self.owners.get(process)
         if host is not None and host.process is process and host.node is not None:
-            for turned in self._turned_hooks:
-                turned(host)
+            state = host.state()
+            if state != host.looked_at:
+                host.looked_at = state
+                for turned in self._turned_hooks:
+                    turned(host)
         if self.violations and not self.goes_on:
             raise self.violations[0]
+
+    def go_on_from(self, base: Base) -> None:
+        """Another history, which begins with a backup."""
+        self.epoch += 1
+        self.operations += len(self.history.operations())
+        self.generation, self.revision = base.generation, base.revision
+        self._has_released, self.is_down = False, True
+        for host in self.hosts.values():
+            host.looked_at = ()
+        self.history = History(lambda: self.simulation.now)
+        self.history.restored(base.past, base.revision, base.generation)
+
+    def is_asked(self, vault: Vault | None) -> bool:
+        """Whether what it shows is written down: a lease of before a restore may be alive until anything is released in
+        the history that begins with it, and shows what was right."""
+        if not self.epoch or self._has_released or vault is None:
+            return True
+        cores = [host.node.fencing.grantor.core for host in self.members if host.node is not None]
+        self._has_released = any(core.leads and core.rr is not None for core in cores)
+        lineage = vault.lineage
+        return self._has_released or lineage is None or lineage.generation == self.generation
 
     # What is written down
 

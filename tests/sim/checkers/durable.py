@@ -30,28 +30,33 @@ def revisions_of(operation: Operation) -> Iterator[int]:
     """At which revision it is said to be committed."""
     if isinstance(operation.outcome, Unknown) and operation.outcome.revision:
         yield operation.outcome.revision
-    elif writes_of(operation.request, operation.result) or _deletes(operation.result):
+    elif writes_of(operation.request, operation.result) or deletes(operation.result):
         yield operation.result.revision
 
 
 def writes_of(request: Any, result: Any) -> list[Put]:
     """What an answered write has put. Without what keeps its value from before."""
+    return [put for put in put_by(request, result) if not put.ignore_value]
+
+
+def put_by(request: Any, result: Any) -> list[Put]:
+    """All that an answered write has put."""
     match request:
-        case Put() if isinstance(result, PutResult) and not request.ignore_value:
+        case Put() if isinstance(result, PutResult):
             return [request]
         case Txn() if isinstance(result, TxnResult):
             branch = request.success if result.succeeded else request.failure
             parts = zip(branch, result.results, strict=True)
-            return [put for part, answered in parts for put in writes_of(part, answered)]
+            return [put for part, answered in parts for put in put_by(part, answered)]
     return []
 
 
-def _deletes(result: Any) -> bool:
+def deletes(result: Any) -> bool:
     match result:
         case DeleteRangeResult():
             return result.deleted > 0
         case TxnResult():
-            return any(map(_deletes, result.results))
+            return any(map(deletes, result.results))
     return False
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from metastore.requests import Put, Txn
-from tests.sim.checkers.durable import writes_of
+from metastore.results import KeyValue
+from tests.sim.checkers.durable import put_by, writes_of
 from tests.sim.history import History
 from tests.sim.seen import Ok, Operation
 from tests.sim.truth import Truth
@@ -22,9 +23,12 @@ def check(history: History) -> list[str]:
         for put in puts_of(attempts[0].request):
             authors.setdefault((put.key, put.value), set()).add(number)
     places: dict[tuple[bytes, bytes], list[int]] = {}
+    keeps, may_keep = _keepers(requests)
     for revision, events in truth.revisions.items():
         for event in events.events:
-            if not event.delete:
+            key = event.kv.key
+            kept = (key, revision) in keeps or (key in may_keep and _has_its_value(event.kv, revision, truth))
+            if not event.delete and not kept:
                 places.setdefault((event.kv.key, event.kv.value), []).append(revision)
     found = list(_answered_together(requests))
     for attempts in requests:
@@ -43,13 +47,36 @@ def by_request(history: History) -> list[list[Operation]]:
 
 
 def puts_of(request: Any) -> list[Put]:
-    """All that it may put, in either branch."""
+    """All values that it may put, in either branch."""
+    return [put for put in all_puts_of(request) if not put.ignore_value]
+
+
+def all_puts_of(request: Any) -> list[Put]:
     match request:
-        case Put() if not request.ignore_value:
+        case Put():
             return [request]
         case Txn():
-            return [put for part in (*request.success, *request.failure) for put in puts_of(part)]
+            return [put for part in (*request.success, *request.failure) for put in all_puts_of(part)]
     return []
+
+
+def _keepers(requests: list[list[Operation]]) -> tuple[set[tuple[bytes, int]], set[bytes]]:
+    """Where a value is written that was there before (`ignore_value`): (key, revision), and keys of lost answers."""
+    keeps: set[tuple[bytes, int]] = set()
+    may_keep: set[bytes] = set()
+    for attempts in requests:
+        request = attempts[0].request
+        answers = [attempt.outcome.result for attempt in attempts if isinstance(attempt.outcome, Ok)]
+        for answer in answers:
+            keeps |= {(put.key, answer.revision) for put in put_by(request, answer) if put.ignore_value}
+        if not answers and not all(attempt.refused for attempt in attempts):
+            may_keep |= {put.key for put in all_puts_of(request) if put.ignore_value}
+    return keeps, may_keep
+
+
+def _has_its_value(kv: KeyValue, revision: int, truth: Truth) -> bool:
+    before = truth.at(kv.key, revision - 1)
+    return before is not None and before.value == kv.value
 
 
 def _named(attempts: list[Operation]) -> str:

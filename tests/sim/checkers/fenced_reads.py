@@ -21,7 +21,7 @@ def check(history: History, strict: tuple[bytes, ...] = (b"s/",)) -> list[str]:
     """`strict`: the prefixes of which fenced reads are linearizable, all the time."""
     truth = Truth(history)
     operations = {operation.number: operation for operation in history.operations()}
-    known: dict[bytes, tuple[int, str]] = {}
+    known = {key: (truth.changed(key, truth.base), "the backup") for key in truth.keys if truth.base}
     floors: dict[int, dict[bytes, tuple[int, str]]] = {}
     found: list[str] = []
     for event in history.events:

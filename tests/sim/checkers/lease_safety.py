@@ -1,7 +1,8 @@
-"""When a change is released, no fence page that is up belongs to a vault that would show what it replaces (F3 to F5).
+"""Once a change is released, no fence page that is up belongs to a vault that would show what it replaces (F3 to F5).
 
-Looked at from outside, at every release of any leader: also pages of nodes that are dead, paused or cut off, each by
-the clock of its machine. A vault may be served that has applied the change, or has marked its key.
+Looked at from outside. At every release of any leader: all pages, also of nodes that are dead, paused or cut off, each
+by the clock of its machine. And whenever a node has changed its page or its vault: that page, and the latest change of
+each key that was released. A vault may be served that has applied the change, or has marked its key.
 """
 
 from __future__ import annotations
@@ -26,14 +27,25 @@ class LeaseSafety(Checker):
         super().__init__(world)
         self._changes: list[tuple[int, bytes]] = []
         self._released: dict[str, int] = {}
+        self._unreleased: list[tuple[int, bytes]] = []
+        self._newest: dict[bytes, int] = {}
+        """The latest change of each key that any leader has released."""
+        self._latest = 0
+        """Of these."""
 
     def committed(self, events: RevisionEvents) -> None:
-        self._changes += [(events.revision, event.kv.key) for event in events.events if event.kv.key.startswith(STRICT)]
+        strict = [(events.revision, event.kv.key) for event in events.events if event.kv.key.startswith(STRICT)]
+        self._changes += strict
+        self._unreleased += strict
         del self._changes[:-KEPT]
 
     def turned(self, host: Host) -> None:
-        if host.follows:
-            return
+        if not host.follows:
+            self._hear(host)
+        if self._newest:
+            self._look(host, self._newest, self._latest)
+
+    def _hear(self, host: Host) -> None:
         core = host.node.fencing.grantor.core
         released = core.rr if core.leads and core.rr is not None else 0
         before = self._released.get(host.id, 0)
@@ -45,6 +57,13 @@ class LeaseSafety(Checker):
             self.world.count("release: of strict changes")
             for other in self.world.hosts.values():
                 self._look(other, {key: revision for revision, key in fresh}, released)
+        self._keep(released)
+
+    def _keep(self, released: int) -> None:
+        for revision, key in self._unreleased:
+            if revision <= released and self._counts((revision, key)):
+                self._newest[key] = self._latest = revision
+        self._unreleased = [change for change in self._unreleased if change[0] > released]
 
     def _counts(self, change: tuple[int, bytes]) -> bool:
         return not change[1].startswith(b"s/") or 0 < self.world.strict_from < change[0]
@@ -56,9 +75,19 @@ class LeaseSafety(Checker):
             return
         backend = host.disk.backend
         lv = unpack_position(backend.get(Table.META, POSITION)).revision
+        lineage = host.disk.vault_lineage
+        if lineage is not None and lineage.generation != self.world.generation:
+            self.fail(
+                f"RR is {released} of generation {self.world.generation}, and the page of {host.id} is up for "
+                f"{page.deadline_ns / 1e9 - now:.3f} s more with a vault of generation {lineage.generation}"
+            )
+        if lv >= released:
+            return
         for key, revision in changes.items():
+            if lv >= revision:
+                continue
             marked = backend.get(Table.PENDING, stored_key(key))
-            if lv < revision and (marked is None or revision_of(marked) < revision):
+            if marked is None or revision_of(marked) < revision:
                 self.fail(
                     f"RR is {released}, and the page of {host.id} is up for {page.deadline_ns / 1e9 - now:.3f} s "
                     f"more with LV {lv} and no mark for {key!r} at {revision}"

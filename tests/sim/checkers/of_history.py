@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.sim.checkers import durable, exactly_once, fenced_reads, linearizable, snapshots, watch_contract
+from tests.sim.checkers import (
+    answers,
+    durable,
+    exactly_once,
+    fenced_reads,
+    leases,
+    linearizable,
+    snapshots,
+    watch_contract,
+)
 from tests.sim.history import History
 from tests.sim.world import Checker
 
@@ -12,6 +21,8 @@ CHECKS: dict[str, Callable[[History], list[str]]] = {
     "durable": durable.check,
     "exactly once": exactly_once.check,
     "snapshots": snapshots.check,
+    "answers": answers.check,
+    "leases": leases.check,
     "fenced reads": fenced_reads.check,
     "watch contract": watch_contract.check,
     "linearizable": linearizable.check,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from catalog import keys
 from catalog.procedure_record import from_bytes
 from catalog.procedures import ENDED, NEXT, Procedure, State
-from metastore.results import RevisionEvents
+from metastore.results import Event, RevisionEvents
+from tests.sim.backups import Base
 from tests.sim.node import Host
 from tests.sim.world import Checker, World
 
@@ -35,22 +36,41 @@ class Procedures(Checker):
             key = event.kv.key
             if key.startswith(keys.LOCKS):
                 touched = True
-                if event.delete:
-                    self._locks.pop(key, None)
-                else:
-                    self._locks[key] = event.kv.value.decode()
+                self._lock(event)
             elif key.startswith(keys.PROCEDURES):
                 touched = True
-                self._record(key, None if event.delete else from_bytes(key, event.kv.value, events.revision))
+                before, now = self._record(event, events.revision)
+                if now is not None:
+                    self._judge(before, now)
         if touched:
             self._check_locks()
 
-    def _record(self, key: bytes, now: Procedure | None) -> None:
-        if now is None:
-            self._known.pop(key[len(keys.PROCEDURES) :].decode(), None)
-            return
-        before = self._known.get(now.id)
-        self._known[now.id] = now
+    def restored(self, base: Base) -> None:
+        """What was open then is open, and holds its locks."""
+        for events in base.past:
+            for event in events.events:
+                if event.kv.key.startswith(keys.LOCKS):
+                    self._lock(event)
+                elif event.kv.key.startswith(keys.PROCEDURES):
+                    self._record(event, events.revision)
+
+    def _lock(self, event: Event) -> None:
+        if event.delete:
+            self._locks.pop(event.kv.key, None)
+        else:
+            self._locks[event.kv.key] = event.kv.value.decode()
+
+    def _record(self, event: Event, revision: int) -> tuple[Procedure | None, Procedure | None]:
+        """(what was known of it, what is now)."""
+        key = event.kv.key
+        id_ = key[len(keys.PROCEDURES) :].decode()
+        before = self._known.pop(id_, None)
+        if event.delete:
+            return before, None
+        now = self._known[id_] = from_bytes(key, event.kv.value, revision)
+        return before, now
+
+    def _judge(self, before: Procedure | None, now: Procedure) -> None:
         state = now.state
         if before is None:
             self.world.count(f"begun: {now.kind}")

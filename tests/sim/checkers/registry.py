@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from tests.sim.checkers.back_pressure import BackPressure
 from tests.sim.checkers.beyond_the_bound import WritesOfHistory
+from tests.sim.checkers.bounded_wait import BoundedWait
+from tests.sim.checkers.catalog_answers import CatalogAnswers
+from tests.sim.checkers.catalog_objects import CatalogObjects
 from tests.sim.checkers.equality import Equality
 from tests.sim.checkers.lease_safety import LeaseSafety
 from tests.sim.checkers.lv_monotonic import LvMonotonic
@@ -10,6 +14,7 @@ from tests.sim.checkers.mm_monotonic import MmMonotonic
 from tests.sim.checkers.of_history import CHECKS, OfHistory
 from tests.sim.checkers.procedures import Procedures
 from tests.sim.checkers.recovery_decision import RecoveryDecision
+from tests.sim.checkers.restored import RestoredState
 from tests.sim.checkers.vaults import Vaults
 from tests.sim.world import STAYS_UP
 from tests.support.onlooker import Onlooker
@@ -21,10 +26,15 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     LvMonotonic,
     MmMonotonic,
     Procedures,
+    CatalogAnswers,
+    CatalogObjects,
     Vaults,
+    RestoredState,
     RecoveryDecision,
     OfHistory,
     LeaseSafety,
+    BackPressure,
+    BoundedWait,
 )
 BEYOND_THE_BOUND: tuple[type[Onlooker], ...] = (WritesOfHistory,)
 """Beside the others where clocks are wrong by more than the product allows."""

@@ -6,10 +6,11 @@ And whatever row anybody was ever shown, by whatever path, was committed just so
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from metastore.requests import Range
-from metastore.results import RangeResult
+from metastore.requests import Range, SortOrder, SortTarget
+from metastore.results import KeyValue, RangeResult
 from tests.sim.history import History
 from tests.sim.kv_spans import rows_of
 from tests.sim.seen import FENCED, Operation
@@ -45,17 +46,19 @@ def _from_nowhere(operation: Operation, truth: Truth) -> Iterator[str]:
 
 def _of_one_revision(operation: Operation, request: Range, result: RangeResult, truth: Truth) -> Iterator[str]:
     revision = request.revision if request.revision > 0 else result.revision
-    if not revision or operation.path in FENCED or _is_sorted_otherwise(request):
+    if not revision or operation.path in FENCED or _has_bounds(request):
         return
     if revision > truth.latest:
         yield f"{_named(operation)} is of revision {revision}, committed is {truth.latest}"
         return
-    there = truth.range(request, revision)
+    there = _in_order(truth.range(request, revision), request)
     shown = there[: request.limit] if request.limit > 0 else there
     if request.count_only:
         if result.count != len(there):
             yield f"{_named(operation)} counted {result.count} at revision {revision}, there were {len(there)}"
         return
+    if result.count != len(there):
+        yield f"{_named(operation)} was told that {result.count} are there at revision {revision}, of {len(there)}"
     if [kv.key for kv in result.kvs] != [kv.key for kv in shown] or result.more != (len(there) > len(shown)):
         keys = [kv.key for kv in result.kvs]
         yield f"{_named(operation)} was shown {keys} at revision {revision}, there were {[kv.key for kv in there]}"
@@ -65,6 +68,22 @@ def _of_one_revision(operation: Operation, request: Range, result: RangeResult, 
             yield f"{_named(operation)} was shown {kv} at revision {revision}, it was {committed}"
 
 
-def _is_sorted_otherwise(request: Range) -> bool:
+def _has_bounds(request: Range) -> bool:
     bounds = (request.min_mod_revision, request.max_mod_revision, request.min_create_revision)
-    return bool(any(bounds) or request.max_create_revision or request.sort_order or request.sort_target)
+    return bool(any(bounds) or request.max_create_revision)
+
+
+SORTED_BY: dict[SortTarget, Callable[[KeyValue], Any]] = {
+    SortTarget.KEY: lambda kv: kv.key,
+    SortTarget.VERSION: lambda kv: kv.version,
+    SortTarget.CREATE: lambda kv: kv.create_revision,
+    SortTarget.MOD: lambda kv: kv.mod_revision,
+    SortTarget.VALUE: lambda kv: kv.value,
+}
+
+
+def _in_order(kvs: list[KeyValue], request: Range) -> list[KeyValue]:
+    """Ties stay in the order of their keys."""
+    if request.sort_order is SortOrder.NONE:
+        return kvs
+    return sorted(kvs, key=SORTED_BY[request.sort_target], reverse=request.sort_order is SortOrder.DESCEND)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 import fencing.release
+import metastore.txn
 import node.topology.registrar
 import raftgroup.replica
 import raftgroup.replies
@@ -24,6 +26,9 @@ from fencing.release import Releases
 from metastore.codec import decode_command, unpack
 from metastore.put_series import is_series
 from metastore.requests import Put
+from node.fencing.door import Door
+from node.http.front import Connection as HttpConnection
+from node.stream.connection import StreamConnection
 from node.swim.roster import Roster
 from node.topology.member import TopologyMember
 from raftgroup.membership import Membership
@@ -33,8 +38,9 @@ from recovery.report import RecoveryReport
 from tests.sim.coverage import groups
 from tests.sim.coverage.naming import name_of
 from tests.sim.node import Host
-from tests.sim.seen import Refused, Unknown, WatchEnded
+from tests.sim.seen import PROBER, Ok, Refused, Unknown, WatchAsked, WatchEnded
 from tests.sim.world import Checker, World
+from tests.support.raft_network import SimPeers
 from vault.errors import ReadRefused
 from vault.reading import Origin
 
@@ -72,6 +78,8 @@ class Coverage(Checker):
             self._watch_states(patch)
             self._watch_fences(patch)
             self._watch_raft(patch)
+            self._watch_pressure(patch)
+            patch.setattr(metastore.txn, "holds", self._compared(metastore.txn.holds))
             patch.setattr(Recovery, "_accept", self._before(Recovery._accept, self._decided))
             patch.setattr(vault.reader, "read_one", self._read(vault.reader.read_one))
             self._overhear()
@@ -197,6 +205,17 @@ class Coverage(Checker):
         if rule is not None:
             self.reached("policy of a region", name_of(rule.policy))
 
+    # Transactions
+
+    def _compared(self, holds: Callable[..., bool]) -> Callable[..., bool]:
+        def compared(view: Any, compare: Any) -> bool:
+            held = holds(view, compare)
+            self.reached("compare", groups.compared(compare.target, compare.result, held=held))
+            self.reached("compare is of", "a range" if compare.range_end else "a key")
+            return held
+
+        return compared
+
     # The group
 
     def _watch_raft(self, patch: pytest.MonkeyPatch) -> None:
@@ -235,19 +254,50 @@ class Coverage(Checker):
                 series = is_series(unpack(command))
                 self.reached("command", name_of(Put) if series else name_of(decode_command(command)[0]))
 
+    def _watch_pressure(self, patch: pytest.MonkeyPatch) -> None:
+        told = (
+            (StreamConnection, "pause_writing"),
+            (StreamConnection, "resume_writing"),
+            (HttpConnection, "pause_writing"),
+            (HttpConnection, "resume_writing"),
+            (SimPeers, "_give_up"),
+        )
+        for (owner, method), name in zip(told, groups.PRESSED[:-1], strict=True):
+            reached = partial(self._pressed, name)
+            patch.setattr(owner, method, self._before(getattr(owner, method), reached))
+        given_up, opens = partial(self._pressed, groups.PRESSED[-1]), Door.open
+
+        def opened(door: Door, write: Any, unsent: Any, close: Any, abort: Any) -> Any:
+            return opens(door, write, unsent, close, self._before(abort, given_up))
+
+        patch.setattr(Door, "open", opened)
+
+    def _pressed(self, name: str, *_: Any) -> None:
+        self.reached("back-pressure", name)
+
     # Clients
 
     def ended(self) -> None:
-        """Whichever way they have gone: the history has them all."""
+        """Whichever way they have gone: the history has them all. Probes, who ask when all is well, do not count."""
         for operation in self.world.history.operations():
             kind, outcome = type(operation.request), operation.outcome
+            if operation.client.startswith(PROBER):
+                continue
+            if isinstance(outcome, Ok):
+                for part in groups.parts_of(operation.request):
+                    self.reached("part of a request", part)
             if outcome is None or (operation.is_read and isinstance(outcome, Unknown)):
                 continue
             self.reached("request", f"{name_of(kind)} {name_of(type(outcome))}")
-            self.reached("way of a request", name_of(operation.path))
+            if isinstance(outcome, Ok):
+                self.reached("way of a request", name_of(operation.path))
             if isinstance(outcome, Refused):
                 self.reached("refusal", name_of(outcome.why))
         for events in self.world.history.watches().values():
+            if isinstance(events[0], WatchAsked) and events[0].client.startswith(PROBER):
+                continue
+            for event in events:
+                self.reached("watch event", name_of(type(event)))
             if isinstance(events[-1], WatchEnded):
                 self.reached("watch ends", name_of(events[-1].ending))
 

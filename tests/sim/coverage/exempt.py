@@ -37,7 +37,15 @@ IN_FLIGHT = "under way while its reader begins anew, on a connection that keeps 
 NOT_TOLD = "who is removed hears no more of the log: only a later start finds it there, for a moment"
 TWO_LEADERS = "takes two leaders in turn over one transfer, and what the first has sent late; tests/raftgroup"
 
+BEYOND = (
+    "takes a slow clock at who is cut off and a fast one at the leader; tests/sim/test_beyond_the_bound.py plays it"
+)
+
 SELDOM: dict[str, str] = {
+    "stopped while: rejected": "who is rejected is about to stop by itself: only a signal in that moment meets it",
+    "beyond the bound: lease safety": BEYOND,
+    "beyond the bound: fenced reads": BEYOND,
+    "beyond the bound: linearizable": BEYOND,
     "holder is offered a grant: kept": IN_FLIGHT,
     "holder is offered a grant: stale-term": IN_FLIGHT,
     "holder is offered a grant: other-incarnation": IN_FLIGHT,
@@ -46,6 +54,7 @@ SELDOM: dict[str, str] = {
     "holder is sent a stage: gap": IN_FLIGHT,
     "holder is sent a stage: had": IN_FLIGHT,
     "leader hears hello: old-incarnation": IN_FLIGHT,
+    "swim change: left -> suspect": "who is back is suspected, and a node hears of that before it hears the first",
     "append is answered: drop": "an answer of a term that is over, to one who leads again meanwhile; tests/raftgroup",
     "snapshot is sent: not-needed": TWO_LEADERS,
     "snapshot is refused: not-ahead": TWO_LEADERS,

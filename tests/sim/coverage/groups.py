@@ -37,10 +37,12 @@ import recovery.decide
 import recovery.report
 import tests.sim.damage
 import tests.sim.faults
+import tests.sim.readers
 import vault.errors
 import vault.reading
 import vault.regions
 from tests.sim import seen
+from tests.sim.checkers.beyond_the_bound import EXCUSED
 from tests.sim.coverage.naming import answers_of, name_of, names_of
 
 Changes = Mapping[Any, Iterable[enum.Enum]]
@@ -96,8 +98,55 @@ def swim_changes() -> Changes:
         state.ALIVE: (state.SUSPECT, state.LEFT),
         state.SUSPECT: (state.ALIVE, state.DEAD, state.LEFT),
         state.DEAD: (state.ALIVE, state.SUSPECT, state.LEFT),
-        state.LEFT: (state.ALIVE,),
+        state.LEFT: (state.ALIVE, state.SUSPECT),
     }
+
+
+def compared(target: Any, result: Any, *, held: bool) -> str:
+    return f"{name_of(target)} {name_of(result)} {'held' if held else 'not held'}"
+
+
+def _compares() -> list[str]:
+    """Nothing is less than 0 and no bytes are less than none, but for what is not there these are never asked."""
+    of = metastore.requests
+    return [
+        compared(target, result, held=held)
+        for target in of.CompareTarget
+        for result in of.CompareResult
+        for held in (True, False)
+    ]
+
+
+PARTS: Mapping[str, Callable[[Any], bool]] = {
+    "limit": lambda request: isinstance(request, metastore.requests.Range) and request.limit > 0,
+    "keys only": lambda request: isinstance(request, metastore.requests.Range) and request.keys_only,
+    "count only": lambda request: isinstance(request, metastore.requests.Range) and request.count_only,
+    "order": lambda request: isinstance(request, metastore.requests.Range) and bool(request.sort_order),
+    "delete of a range": lambda request: (
+        isinstance(request, metastore.requests.DeleteRange) and bool(request.range_end)
+    ),
+    "delete in a transaction": lambda request: _holds(request, metastore.requests.DeleteRange),
+    "transaction in a transaction": lambda request: _holds(request, metastore.requests.Txn),
+    "kept value": lambda request: _keeps(request, "ignore_value"),
+    "kept lease": lambda request: _keeps(request, "ignore_lease"),
+}
+
+
+def parts_of(request: Any) -> list[str]:
+    """What there is in it that few requests have."""
+    return [name for name, has in PARTS.items() if has(request)]
+
+
+def _steps(request: Any) -> list[Any]:
+    return [*request.success, *request.failure] if isinstance(request, metastore.requests.Txn) else []
+
+
+def _holds(request: Any, kind: type) -> bool:
+    return any(isinstance(step, kind) or _holds(step, kind) for step in _steps(request))
+
+
+def _keeps(request: Any, option: str) -> bool:
+    return bool(getattr(request, option, False)) or any(_keeps(step, option) for step in _steps(request))
 
 
 Table = Callable[[], Changes]
@@ -127,6 +176,16 @@ def message_kinds() -> list[Any]:
     return list(raftgroup.messages.Kind)
 
 
+PRESSED = (
+    "a stream pauses",
+    "a stream resumes",
+    "http pauses",
+    "http resumes",
+    "a member is given up",
+    "a holder is given up",
+)
+
+
 def _requests() -> list[str]:
     """What is only read is refused where nothing is heard, and has no unknown end."""
     ends = [name_of(kind) for kind in get_args(seen.Outcome)]
@@ -145,6 +204,14 @@ def _reads() -> list[str]:
 
 GROUPS = (
     Group("fault", lambda: names_of(tests.sim.faults.Kind), "have a scenario of faults.py draw it"),
+    Group("stopped while", lambda: names_of(node.topology.life.Phase), "stop nodes in every phase of their life"),
+    Group(
+        "lost one way",
+        lambda: ["answers", "questions", "anything of nodes"],
+        "one-way losses between nodes, and between a node and clients",
+    ),
+    Group("snapshot trouble", lambda: ["receiver", "sender"], "wipe members that get a snapshot of several pieces"),
+    Group("beyond the bound", lambda: sorted(EXCUSED), "clocks that are wrong by more than the product allows"),
     Group("damage refused", lambda: names_of(tests.sim.damage.Part), "have faults.py draw damage in some scenario"),
     Group("holder state", lambda: names_of(fencing.messages.State), "a start, a pause, a stop in good order"),
     Group("holder change", changes(holder_changes), "pauses, cuts and stops while a node serves or recovers"),
@@ -173,6 +240,7 @@ GROUPS = (
         "cut followers and leaders off",
     ),
     Group("append is answered", lambda: names_of(raftgroup.guard.ReplyVerdict), "cut followers and leaders off"),
+    Group("back-pressure", lambda: PRESSED, "small windows, and readers that are paused"),
     Group("membership", memberships, "wipe or remove members"),
     Group(
         "snapshot is sent",
@@ -195,12 +263,19 @@ GROUPS = (
     Group("swim change", changes(swim_changes), "pauses, cuts, stops in good order"),
     Group("procedure", changes(lambda: catalog.procedures.NEXT), "catalog operations while nodes are cut off"),
     Group("procedure done", lambda: list(catalog.kinds.all.KINDS), "have the client of the catalog ask for it"),
+    Group("catalog answer", lambda: ["settled", "pending", "refused"], "ask for procedures, and look at them"),
     Group("command", lambda: names_of(metastore.requests.Command), "clients and faults that cause it"),
+    Group("compare", _compares, "have clients compare what they were told"),
+    Group("compare is of", lambda: ["a key", "a range"], "have clients compare ranges"),
+    Group("part of a request", lambda: list(PARTS), "have a client ask for it"),
     Group("request", _requests, "have a client ask it, also while nobody answers"),
     Group(
         "refusal", lambda: names_of(seen.Why), "have clients ask at nodes that are cut off, and what is not possible"
     ),
-    Group("way of a request", lambda: names_of(seen.Path), "have a client go it"),
+    Group("way of a reader", lambda: names_of(tests.sim.readers.Way), "have the reader beside a node go it"),
+    Group("read stops", lambda: names_of(tests.sim.readers.Step), "have a fault stop a reader in the middle of a read"),
+    Group("way of a request", lambda: names_of(seen.Path), "have a client go it, and be answered"),
+    Group("watch event", lambda: names_of(seen.WatchEvent), "have clients watch what others write"),
     Group("watch ends", lambda: names_of(seen.Ending), "compaction and crashes while a client watches"),
 )
 

@@ -11,6 +11,7 @@ import enum
 import types
 from collections.abc import Mapping
 from dataclasses import is_dataclass
+from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 WHY = ("reason", "case", "truncates")
@@ -25,7 +26,7 @@ def name_of(value: Any) -> str:
         return _dashed(value.name)
     if isinstance(value, type):
         return _dashed(value.__name__)
-    why = _why(type(value)) if is_dataclass(value) else None
+    why = _why(type(value))
     name = _dashed(type(value).__name__)
     return name if why is None else _joined(name, why[0], getattr(value, why[0]))
 
@@ -46,7 +47,7 @@ def names_of(*kinds: Any, narrow: Narrow | None = None) -> list[str]:
 
 
 def _of_class(kind: Any, narrow: Narrow) -> list[str]:
-    why = _why(kind) if is_dataclass(kind) else None
+    why = _why(kind)
     if why is None:
         return [name_of(kind)]
     name, (field, of) = name_of(kind), why
@@ -65,18 +66,15 @@ def answers_of(decision: Any) -> Any:
     return get_type_hints(decision)["return"]
 
 
-_known_whys: dict[type, tuple[str, Any] | None] = {}
-
-
+@cache
 def _why(kind: type) -> tuple[str, Any] | None:
-    """Which field says why, and of what type that is."""
-    if kind not in _known_whys:
-        hints = get_type_hints(kind)
-        fields = ((name, hints[name]) for name in WHY if name in hints)
-        _known_whys[kind] = next(((name, hint) for name, hint in fields if issubclass(hint, enum.Enum | bool)), None)
-    return _known_whys[kind]
+    """Which field of a dataclass says why, and of what type that is."""
+    hints = get_type_hints(kind) if is_dataclass(kind) else {}
+    fields = ((name, hints[name]) for name in WHY if name in hints)
+    return next(((name, hint) for name, hint in fields if issubclass(hint, enum.Enum | bool)), None)
 
 
+@cache
 def _dashed(name: str) -> str:
     """As `FULL_DISK` and as `FullDisk`: full-disk."""
     if name.isupper():

@@ -93,9 +93,10 @@ def shown(table: Table) -> str:
 
 
 def verdict(table: Table) -> list[str]:
-    """What is missing, how it could be reached, and what that means."""
+    """How much is missing; where nothing should be, what it is and how it could be reached."""
     lines = [f"wrong: {name}: {why}" for name, why in table.wrong.items()]
-    lines += [f"never reached: {name:{WIDTH}}  how: {group.how}" for name, group in table.missing.items()]
+    if table.whole:
+        lines += [f"never reached: {name:{WIDTH}}  how: {group.how}" for name, group in table.missing.items()]
     there, missing = len(table.reached) - len(table.seldom), len(table.missing)
     lines.append(f"coverage: {there - missing} of {there} rows reached, {len(table.exempt)} exempt")
     lines[-1] += f", {len(table.seldom)} too seldom to be demanded"

@@ -9,10 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.sim.plants import answers, fences, group, logs, vaults, watches
+from tests.sim.plants import answers, backups, fences, group, leases, logs, reads, silence, vaults, watches
 from tests.sim.plants.plant import PLANTS, Patch, Plant, Stage
 
-__all__ = ["PLANTS", "Plant", "Stage", "answers", "fences", "group", "logs", "planted", "vaults", "watches"]
+__all__ = [
+    "PLANTS",
+    "Plant",
+    "Stage",
+    "answers",
+    "backups",
+    "fences",
+    "group",
+    "leases",
+    "logs",
+    "planted",
+    "reads",
+    "silence",
+    "vaults",
+    "watches",
+]
 
 
 @contextmanager

@@ -23,6 +23,17 @@ def compares_that_always_hold(patch: Patch) -> None:
     patch.setattr(txn, "choose", _taken_at_once(txn.choose))
 
 
+@caught_by("linearizable", "answers")
+def compares_of_versions_only(patch: Patch) -> None:
+    choose = txn.choose
+
+    def other(view: Any, request: Any) -> Any:
+        kept = tuple(each for each in request.compare if each.target is CompareTarget.VERSION)
+        return choose(view, replace(request, compare=kept))
+
+    patch.setattr(txn, "choose", other)
+
+
 def _taken_at_once(choose: Callable[..., Any]) -> Callable[..., Any]:
     return lambda view, request: choose(view, replace(request, compare=()))
 

@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from catalog.engine import Engine
+from catalog.procedures import Procedure, State
+from fencing.grants import Holding
 from fencing.registry import Registry
 from fencing.release import Releases
+from fencing.timing import Timing
+from metastore.requests import Range
+from metastore.results import RangeResult
+from node.catalog.face import Catalog, Outcome
 from node.catalog.store import NodeStore
+from node.fencing.door import Door
 from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
 from node.fencing.released import Released
 from node.fencing.strict_answers import StrictAnswers
 from tests.sim.faults import Fault, Kind
-from tests.sim.plants.plant import LEADERS_CUT_OFF, Patch, Stage, caught_by, with_faults
+from tests.sim.machine import SimMachine
+from tests.sim.plants.plant import (
+    HOLDERS_PAUSED,
+    LEADERS_CUT_OFF,
+    MEMBER_CUT_OFF,
+    Patch,
+    Stage,
+    caught_by,
+    with_faults,
+)
+from tests.support.simulation import Process
+from vault.pending import Row
+from vault.staging import Staging
 
 FOLLOWER_CUT_OFF = with_faults(*(Fault(2.0 + 5.0 * number, Kind.ISOLATE, "f1", "n1", 3.5) for number in range(4)))
+WALL_CLOCK_SET = with_faults(
+    *(
+        fault
+        for at in (3.0, 11.0)
+        for fault in (Fault(at, Kind.WALL_STEP, "f1", "n1", amount=0.8), Fault(at + 1.5, Kind.PAUSE, "f1", "n1", 6.0))
+    )
+)
 FOLLOWER_STOPS = with_faults(*(Fault(2.0 + 4.0 * number, Kind.STOP, "f1", "n1", 1.0) for number in range(5)))
+
+FOLLOWER_HEARS_NOTHING = with_faults(Fault(4.0, Kind.ONE_WAY, "leader", "f1", 12.0))
+"""And is heard of all the time."""
 
 
 @caught_by("fenced reads", on=FOLLOWER_CUT_OFF)
@@ -30,6 +65,26 @@ def releases_without_a_verdict(patch: Patch) -> None:
     """No holder is waited for."""
     patch.setattr(Registry, "safe_up_to", lambda self, now, latest: latest)
     patch.setattr(Registry, "blocks", lambda self, revision, now, latest: False)
+
+
+@caught_by("lease safety", on=WALL_CLOCK_SET)
+def leases_by_the_wall_clock(patch: Patch) -> None:
+    """A node tells time by a clock that somebody may set."""
+
+    class Wall:
+        def __init__(self, process: Process) -> None:
+            self._process, self._began_s = process, process.wall_offset_s
+            self.wall_ms = process.wall_ms
+
+        def now(self) -> float:
+            return self._process.now() + self._process.wall_offset_s - self._began_s
+
+    def machine(self: SimMachine, config: Any, world: Any, disk: Any, process: Process, start: int) -> None:
+        begin(self, config, world, disk, process, start)
+        self.clock = Wall(process)
+
+    begin = SimMachine.__init__
+    patch.setattr(SimMachine, "__init__", machine)
 
 
 @caught_by("lease safety", on=FOLLOWER_STOPS)
@@ -49,7 +104,7 @@ def grants_without_the_quorum_lease(patch: Patch) -> None:
     patch.setattr(Grantor, "end_term", lambda self: None)
 
 
-@caught_by("fenced reads", on=Stage("many", 7))
+@caught_by("fenced reads", on=Stage("many", 32))
 def reads_of_what_is_not_released(patch: Patch) -> None:
     patch.setattr(StrictAnswers, "is_pending", lambda self, request: False)
 
@@ -64,7 +119,55 @@ def procedures_that_do_not_wait(patch: Patch) -> None:
     patch.setattr(NodeStore, "released", at_once)
 
 
-@caught_by("liveness")
+@caught_by("catalog answers")
+def procedures_that_are_settled_at_once(patch: Patch) -> None:
+    """Whoever has asked for it is told so before every node has acknowledged, or is fenced (F8)."""
+    do = Catalog.do
+
+    async def at_once(self: Catalog, kind_name: object, given: Any, id_: Any = None, wait_s: Any = None) -> Outcome:
+        asked = asyncio.ensure_future(do(self, kind_name, given, id_, wait_s))
+        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait({asked}, timeout=0.001)
+        if asked.done():
+            return asked.result()
+        return Outcome(replace(await self._engine.read(str(id_)), state=State.DONE), released=True)
+
+    patch.setattr(Catalog, "do", at_once)
+
+
+@caught_by("catalog answers")
+def ends_that_are_told_before_their_release(patch: Patch) -> None:
+    released = Catalog._released
+
+    async def at_once(self: Catalog, id_: str, wait_s: float) -> tuple[Procedure, bool]:
+        procedure, _ = await released(self, id_, wait_s)
+        return procedure, True
+
+    patch.setattr(Catalog, "_released", at_once)
+
+
+@caught_by("catalog answers", on=replace(MEMBER_CUT_OFF, seed=7))
+def looks_at_what_a_node_happens_to_have(patch: Patch) -> None:
+    """Without a barrier: a procedure is shown as it was."""
+
+    async def looked(self: NodeStore, request: Range) -> RangeResult:
+        return await self._service.range(replace(request, serializable=True))
+
+    patch.setattr(NodeStore, "range", looked)
+
+
+@caught_by("catalog objects")
+def objects_that_stay(patch: Patch) -> None:
+    """A procedure that destroys is done, and what it was to remove last is there still (F9)."""
+
+    def ended(self: Any, before: Any, after: Any, changes: Any, compare: Any = ()) -> Any:
+        return end(self, before, after, {} if before.state is State.DESTROYING else changes, compare)
+
+    end = Engine._end
+    patch.setattr(Engine, "_end", ended)
+
+
+@caught_by("bounded wait")
 def releases_that_never_come(patch: Patch) -> None:
     advance = Releases.advance
 
@@ -72,3 +175,34 @@ def releases_that_never_come(patch: Patch) -> None:
         return None if self.rr is not None and self.lm > 20 else advance(self, now)
 
     patch.setattr(Releases, "advance", stuck)
+
+
+@caught_by("back-pressure", on=HOLDERS_PAUSED)
+def holders_that_are_never_let_go_of(patch: Patch) -> None:
+    """Their connections end behind what waits for them, which they do not read."""
+    opens = Door.open
+    patch.setattr(Door, "open", lambda self, write, unsent, close, abort: opens(self, write, unsent, close, close))
+
+
+@caught_by("bounded wait", on=MEMBER_CUT_OFF)
+def waits_of_five_times_their_bound(patch: Patch) -> None:
+    proceed_s = Timing.proceed_s
+    patch.setattr(Timing, "proceed_s", lambda self, lease_s=None: 5 * proceed_s(self, lease_s))
+
+
+@caught_by("bounded wait", on=FOLLOWER_HEARS_NOTHING)
+def grants_that_require_nothing(patch: Patch) -> None:
+    """The leader counts with each lease for what was committed before it, too."""
+    grant = Holding.grant
+    patch.setattr(Holding, "grant", lambda self, t0, now, after: grant(self, t0, now, 0))
+
+
+@caught_by("lease safety", on=FOLLOWER_CUT_OFF)
+def what_is_released_needs_no_mark(patch: Patch) -> None:
+    """Nor does a vault that has not applied it. No release comes behind that page, which would show it."""
+    stage = Staging.stage
+
+    def fewer(self: Staging, rows: Sequence[Row], *, anew: bool = False) -> list[Row]:
+        return stage(self, [row for row in rows if row[0] > self.released], anew=anew)
+
+    patch.setattr(Staging, "stage", fewer)

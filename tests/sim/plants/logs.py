@@ -78,6 +78,20 @@ def repetitions_taken_for_another_history(patch: Patch) -> None:
     patch.setattr(raftgroup.replica, "screen_append", strict)
 
 
+@caught_by("stays up", on=Stage("disks", 2))
+def full_disks_that_are_a_surprise(patch: Patch) -> None:
+    """A journal that can't be written takes the node down in another way than it says."""
+    write = MemoryJournal._write
+
+    async def surprised(self: MemoryJournal, life: int) -> None:
+        try:
+            await write(self, life)
+        except NodeFailed:
+            raise ZeroDivisionError from None
+
+    patch.setattr(MemoryJournal, "_write", surprised)
+
+
 @caught_by(
     "durable",
     on=with_faults(Fault(8.0, Kind.POWER, "all", for_s=0.5), Fault(14.0, Kind.POWER, "all", for_s=0.5), seed=5),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.sim.faults import Fault, Kind, Plan
-from tests.sim.world import Settings
+from tests.sim.world import SMALL_WINDOW_BYTES, Settings
 
 Patch = pytest.MonkeyPatch
 
@@ -36,6 +36,13 @@ def with_faults(*faults: Fault, seed: int = 3) -> Stage:
 
 
 MANY = Stage("many", 2)
+SLOW_READERS = Stage(settings=Settings(window_bytes=SMALL_WINDOW_BYTES))
+HOLDERS_PAUSED = Stage(
+    "calm",
+    3,
+    tuple(Fault(1.0 + 6.0 * number, Kind.PAUSE, "f1", for_s=5.0) for number in range(3)),
+    Settings(window_bytes=SMALL_WINDOW_BYTES),
+)
 LEADERS_CUT_OFF = with_faults(*(Fault(2.0 + 3.5 * number, Kind.ISOLATE, "leader", "n1", 2.5) for number in range(5)))
 MEMBER_CUT_OFF = with_faults(Fault(2.0, Kind.ISOLATE, "n2", "n1", 15.0))
 STORMS = with_faults(
@@ -50,23 +57,27 @@ STORMS = with_faults(
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """`catches`: the checkers each of which has to see it. Others may see it as well."""
+    """`catches`: the checkers each of which has to see it. Others may see it as well. `says`: what has to be in the
+    first thing that is said, where one checker looks at several."""
 
     name: str
     plant: Callable[[Patch], None]
     catches: tuple[str, ...]
     on: Stage
+    says: str = ""
 
 
 PLANTS: dict[str, Plant] = {}
 
 
-def caught_by(*checkers: str, on: Stage = CALM) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+def caught_by(
+    *checkers: str, on: Stage = CALM, says: str = ""
+) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     def kept(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
         name = plant.__name__.replace("_", "-")
         if name in PLANTS:
             raise ValueError(f"there are two planted faults {name}")
-        PLANTS[name] = Plant(name, plant, checkers, on)
+        PLANTS[name] = Plant(name, plant, checkers, on, says)
         return plant
 
     return kept

@@ -1,7 +1,9 @@
-"""Faults of watches: gaps, repetitions, split revisions, progress and resumption that promise too much."""
+"""Faults of watches: gaps, repetitions, split revisions, progress and resumption that promise too much; streams that
+write on where nobody reads."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,8 +11,10 @@ from typing import Any
 from metastore.requests import WatchRequest
 from metastore.results import RevisionEvents
 from metastore.watch import Watcher, WatchHub
+from node.stream.connection import StreamConnection
+from node.stream.watches import Pump
 from node.watching import Watching
-from tests.sim.plants.plant import MEMBER_CUT_OFF, Patch, caught_by
+from tests.sim.plants.plant import MEMBER_CUT_OFF, SLOW_READERS, Patch, caught_by
 
 
 def _polled(patch: Patch, told: Callable[[tuple[RevisionEvents, ...]], tuple[RevisionEvents, ...]]) -> None:
@@ -48,3 +52,18 @@ def watches_that_resume_too_late(patch: Patch) -> None:
 @caught_by("watch contract", on=MEMBER_CUT_OFF)
 def progress_ahead_of_events(patch: Patch) -> None:
     patch.setattr(Watcher, "progress", property(lambda self: self._hub.revision + 2))
+
+
+@caught_by("back-pressure", on=SLOW_READERS)
+def streams_that_do_not_pause(patch: Patch) -> None:
+    patch.setattr(StreamConnection, "pause_writing", lambda self: None)
+
+
+@caught_by("back-pressure", on=SLOW_READERS)
+def watches_for_whom_everything_is_kept(patch: Patch) -> None:
+    """As etcd #17529: what a watcher does not read piles up in the server."""
+
+    async def room(self: Pump, writable: asyncio.Event) -> None:
+        return
+
+    patch.setattr(Pump, "_room", room)

@@ -1,0 +1,90 @@
+"""Backups as an administrator has them: bytes, checked, and what they are of.
+
+They are made by what `/v1/backup` sends (`node/backing_up.py`), in the process of a node that may die meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from metastore.backup import BackupHeader, BackupParser
+from metastore.memory_map import MemoryMap
+from metastore.ordered_map import Table
+from metastore.results import RevisionEvents
+from metastore.snapshot import open_piece
+from node.backing_up import open_backup
+from tests.sim.damage import spoiled
+from tests.sim.history import History
+
+CLUSTER = "sim"
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """`floor`: the latest revision that any write had been answered with before it was asked for. `history`: what it is
+    of, as the world has recorded it."""
+
+    data: bytes
+    header: BackupHeader
+    floor: int
+    history: History
+
+    @property
+    def revision(self) -> int:
+        return self.header.revision
+
+    def base(self, generation: int) -> Base:
+        past = (events for events in self.history.revisions() if events.revision <= self.revision)
+        return Base(self, tuple(past), generation)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a restored cluster begins with. `past`: all that is committed in it, as the history of the backup has it."""
+
+    backup: Backup
+    past: tuple[RevisionEvents, ...]
+    generation: int
+
+    @property
+    def revision(self) -> int:
+        return self.backup.revision
+
+
+def taking(now_ms: Callable[[], int]) -> Callable[[Any], Awaitable[bytes]]:
+    """What a node does that is asked for a backup; others have their turn between two pieces."""
+
+    async def take(node: Any) -> bytes:
+        opened = await open_backup(node.service, CLUSTER, now_ms())
+        try:
+            parts = []
+            for data in opened.frames:
+                parts.append(data)
+                await asyncio.sleep(0)
+            return b"".join(parts)
+        finally:
+            opened.close()
+
+    return take
+
+
+def content_of(data: bytes) -> MemoryMap:
+    """The tables of a backup that is whole, as they are in it."""
+    tables = MemoryMap()
+    for found in BackupParser("the backup").feed(data):
+        if isinstance(found, bytes):
+            for table, flat in open_piece(found)[1]:
+                for key, value in zip(flat[::2], flat[1::2], strict=True):
+                    tables.put(Table(table), key, value)
+    return tables
+
+
+def damaged_copy(data: bytes, chance: Random) -> tuple[bytes, str]:
+    """Cut off, torn or flipped, and which."""
+    if chance.random() < 0.3:
+        return data[: chance.randrange(len(data))], "cut off"
+    return spoiled(data, chance)

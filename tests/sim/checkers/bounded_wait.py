@@ -1,0 +1,81 @@
+"""A change waits for its release T_proceed at most: from its commit, or from when who leads began to lead (F5).
+
+Whatever becomes of holders: dead, cut off, or heard of without hearing anything. T_proceed is counted here by the rule
+of its own (T_fence * (1 + 2 rho) + margin), with the longest leases that any node of the run has, by the clock of the
+leader. It need not have a quorum for that: what it has committed it may release, as long as it leads. While it is
+stopped (SIGSTOP) it can do nothing, so a wait counts from when it goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from node.config import FenceTimes
+from tests.sim.backups import Base
+from tests.sim.node import Host
+from tests.sim.world import FENCES, Checker, World
+
+SLACK_S = 0.05
+"""Timers are set a millisecond late, and messages take a turn."""
+
+
+@dataclass(slots=True)
+class Leading:
+    """One term of one start of a leader. `waiting`: (revision, since when), both rising."""
+
+    began: tuple[int, int]
+    known: int = 0
+    waiting: deque[tuple[int, float]] = field(default_factory=deque)
+
+
+class BoundedWait(Checker):
+    name = "bounded wait"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        times = FENCES if world.settings.fences_differ else (world.settings.fences,)
+        self._proceed_s = max(map(proceed_s, times))
+        self._leading: dict[str, Leading] = {}
+
+    def restored(self, base: Base) -> None:
+        """Who leads first waits for leases of which the backup knows nothing: as if they were of the usual length."""
+        self._proceed_s = max(self._proceed_s, proceed_s(FenceTimes()))
+
+    def turned(self, host: Host) -> None:
+        if host.follows:
+            return
+        core = host.node.fencing.grantor.core
+        began = (host.starts, core.term) if core.leads else None
+        leading = self._leading.get(host.id)
+        if leading is not None and leading.began[0] == host.starts:
+            self._look(host, leading)
+        if began is None:
+            self._leading.pop(host.id, None)
+            return
+        if leading is None or leading.began != began:
+            leading = self._leading[host.id] = Leading(began)
+        self._note(leading, core.lm, core.rr)
+
+    def _note(self, leading: Leading, committed: int, released: int | None) -> None:
+        if committed > leading.known:
+            leading.known = committed
+            leading.waiting.append((committed, self.world.now))
+        while leading.waiting and released is not None and leading.waiting[0][0] <= released:
+            leading.waiting.popleft()
+
+    def _look(self, host: Host, leading: Leading) -> None:
+        """At what has waited until now, whether it is released in this turn or not."""
+        if not leading.waiting or host.process is None:
+            return
+        revision, since = leading.waiting[0]
+        waited = (self.world.now - max(since, host.process.resumed_at)) * host.rate
+        if waited > self._proceed_s + SLACK_S:
+            self.fail(
+                f"revision {revision} has waited {waited:.3f} s for its release by {host.id} in term "
+                f"{leading.began[1]}, and T_proceed is {self._proceed_s:.3f} s"
+            )
+
+
+def proceed_s(times: FenceTimes) -> float:
+    return times.lease_s * (1 + 2 * times.drift) + times.margin_s

@@ -1,0 +1,112 @@
+"""A backup is the committed state at its revision, whole; a restored cluster begins with just that (docs/cli.md).
+
+Of a backup: every version of every key that was committed by then and none behind it, by what the world has recorded;
+the numbers and the leases that replicas had at its place in the log; and nothing that was answered before it was asked
+for is missing. Of each restored node at its first start: the same again, in a newer generation, and each lease has its
+whole time. What of the past can still be read, and that retries have the answers of before, clients find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from metastore.lease import LEASE_ID, LEASE_VALUE
+from metastore.lineage import LINEAGE_KEY
+from metastore.machine import MetaStore
+from metastore.ordered_map import OrderedMap, Table
+from metastore.requests import Range
+from metastore.state import State
+from node.fencing.former_holders import record_name
+from tests.sim.backups import Backup, Base, content_of
+from tests.sim.history import History
+from tests.sim.node import Host
+from tests.sim.restoring import NAME
+from tests.sim.truth import Truth
+from tests.sim.world import Checker, World
+
+EVERYTHING = Range(b"\0", b"\0")
+
+
+class RestoredState(Checker):
+    name = NAME
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._numbers: dict[int, tuple[Any, ...]] = {}
+        """By index: what replicas were at."""
+        self._leases: dict[int, dict[int, int]] = {}
+        self._base: Base | None = None
+        self._unseen: set[str] = set()
+
+    def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
+        if self.world.takes_backups and index not in self._numbers:
+            self._numbers[index] = numbers_of(host.store._state)
+            self._leases[index] = {lease: ttl for lease, (ttl, _) in host.store._leases._book.items()}
+
+    def backed_up(self, backup: Backup) -> None:
+        header, what = backup.header, f"the backup of revision {backup.revision}"
+        if backup.revision < backup.floor:
+            self.fail(f"{what} was asked for when {backup.floor} had been acknowledged")
+        if header.generation != self.world.generation:
+            self.fail(f"{what} is of generation {header.generation}, and the cluster of {self.world.generation}")
+        tables = content_of(backup.data)
+        state = State(tables)
+        known = self._numbers.get(header.index)
+        if known is not None and numbers_of(state) != known:
+            self.fail(f"{what} has {numbers_of(state)} at index {header.index}, replicas had {known}")
+        leases = {lease: ttl for lease, (ttl, _) in leases_of(tables).items()}
+        if known is not None and leases != self._leases[header.index]:
+            self.fail(f"{what} has the leases {leases}, replicas had {self._leases[header.index]}")
+        self._keys(what, MetaStore(tables), backup.history, backup.revision)
+
+    def restored(self, base: Base) -> None:
+        self._base = base
+        self._unseen = {host.id for host in self.world.members}
+
+    def wired(self, host: Host) -> None:
+        base = self._base
+        if base is None or host.id not in self._unseen:
+            return
+        self._unseen.remove(host.id)
+        what, backup = f"{host.id}, restored from revision {base.revision},", content_of(base.backup.data)
+        tables: OrderedMap = host.store._tables
+        state = State(tables)
+        if numbers_of(state) != numbers_of(State(backup)):
+            self.fail(f"{what} has {numbers_of(state)}, the backup {numbers_of(State(backup))}")
+        if state.lineage.generation != base.generation or state.lineage.cluster_id != base.backup.header.cluster_id:
+            self.fail(f"{what} is of {state.lineage}, and was to be of generation {base.generation}")
+        whole = {lease: (ttl, state.clock_ms + ttl * 1000) for lease, (ttl, _) in leases_of(backup).items()}
+        if leases_of(tables) != whole:
+            self.fail(f"{what} has the leases {leases_of(tables)}, with their whole time these are {whole}")
+        added = b"system/" + record_name(base.generation).encode()
+        for table in Table:
+            if table is not Table.LEASE and rows_of(tables, table, added) != rows_of(backup, table):
+                self.fail(f"{what} has other rows of {table.name} than its backup")
+        if tables.get(Table.META, added) is None:
+            self.fail(f"{what} waits for nobody who may hold a lease of before")
+        self._keys(what, host.store, base.backup.history, base.revision)
+
+    def _keys(self, what: str, store: MetaStore, history: History, revision: int) -> None:
+        there = {kv.key: kv for kv in store.range(EVERYTHING).kvs}
+        for kv in Truth(history).range(EVERYTHING, revision):
+            held = there.pop(kv.key, None)
+            if held != kv:
+                self.fail(f"{what} has {held}, where {kv} was committed")
+        for key in there:
+            self.fail(f"{what} has {there[key]}, and no such key was there")
+
+
+def numbers_of(state: State) -> tuple[Any, ...]:
+    return state.index, state.term, state.revision, state.chain, state.keys, state.size, state.compacted
+
+
+def leases_of(tables: OrderedMap) -> dict[int, tuple[int, int]]:
+    """By id: (ttl in s, deadline in ms)."""
+    return {LEASE_ID.unpack(key)[0]: LEASE_VALUE.unpack(value) for key, value in tables.scan(Table.LEASE, b"", None)}
+
+
+def rows_of(tables: OrderedMap, table: Table, added: bytes = b"") -> dict[bytes, bytes]:
+    """Without the lineage, which a restore replaces, and `added`."""
+    gone = (LINEAGE_KEY, added) if table is Table.META else ()
+    return {key: value for key, value in tables.scan(table, b"", None) if key not in gone}

@@ -1,0 +1,146 @@
+"""Faults of backups and restores: what is left out, what is taken for new, who is taken for one of this history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import metastore.backup
+import metastore.snapshot
+import node.restored_data
+import tests.sim.backups
+from metastore.backup import BackupEnd, BackupHeader, BackupParser
+from metastore.lineage import LINEAGE_KEY, Lineage, encode_lineage
+from metastore.ordered_map import OrderedMap, Table
+from metastore.requests import SystemWrite
+from metastore.snapshot import Row, SnapshotReader
+from metastore.state import State
+from node.backing_up import OpenBackup, open_backup
+from node.client.watch import Watch
+from node.feed import wire
+from node.feed.answers import FeedAnswers
+from node.fencing.grantor import Grantor
+from tests.sim.faults import Fault, Kind
+from tests.sim.plants.plant import Patch, Stage, caught_by, with_faults
+
+RESTORED = with_faults(Fault(6.0, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2", 0.5))
+OF_ONE_WHO_LAGS = with_faults(Fault(4.0, Kind.ISOLATE, "n2", "n1", 5.0), Fault(8.0, Kind.BACKUP, "n2", "n1"))
+RUNS_ON = replace(RESTORED, seed=29)
+"""The follower does."""
+AT_ONCE = with_faults(Fault(6.0, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2"), seed=32)
+"""It runs on, and its lease does, until there is a leader again."""
+
+
+def left_out(patch: Patch, table: Table, last: int | None) -> None:
+    """Of a backup: the rows of this table from `last` on."""
+    begin = OpenBackup.__init__
+
+    def begun(self: OpenBackup, reader: SnapshotReader, *rest: Any) -> None:
+        rows_from = reader._rows_from
+
+        def fewer(of: Table, start: bytes) -> Iterator[Row]:
+            rows = list(rows_from(of, start))
+            return iter(rows[:last] if of is table else rows)
+
+        reader._rows_from = fewer
+        begin(self, reader, *rest)
+
+    patch.setattr(OpenBackup, "__init__", begun)
+
+
+@caught_by("restored state", on=RESTORED)
+def backups_without_their_last_key(patch: Patch) -> None:
+    left_out(patch, Table.KEY, -1)
+
+
+@caught_by("restored state", on=RESTORED)
+def backups_without_their_leases(patch: Patch) -> None:
+    left_out(patch, Table.LEASE, 0)
+
+
+@caught_by("restored state", on=RESTORED)
+def backups_without_the_results_of_retries(patch: Patch) -> None:
+    """Whoever sends a write again behind the restore has it executed a second time (M3)."""
+    left_out(patch, Table.CLIENT, 0)
+
+
+@caught_by("restored state", on=OF_ONE_WHO_LAGS)
+def backups_of_what_a_node_happens_to_have(patch: Patch) -> None:
+    """Without a read barrier."""
+    patch.setattr(
+        tests.sim.backups,
+        "open_backup",
+        lambda service, cluster, now_ms: open_backup(service, cluster, now_ms, serializable=True),
+    )
+
+
+@caught_by("restored state", on=Stage("restores", 4))
+def damaged_backups_that_are_let_through(patch: Patch) -> None:
+    """No checksum, chain or hash is looked at."""
+    blind = SimpleNamespace(crc32=lambda *_: 0)
+    patch.setattr(metastore.backup, "zlib", blind)
+    patch.setattr(metastore.snapshot, "zlib", blind)
+    patch.setattr(metastore.snapshot, "next_chain", lambda chain, piece: chain)
+    patch.setattr(BackupParser, "_read_end", lambda self, _: BackupEnd(self._pieces, self._at, bytes(32)))
+
+
+@caught_by("restored state", "recovery decision", on=RESTORED)
+def restores_that_keep_the_generation(patch: Patch) -> None:
+    """So who has a vault of what came after the backup does not notice that it is gone (R7)."""
+
+    def same(header: BackupHeader, wanted: int | None = None) -> int:
+        return header.generation
+
+    def begin(tables: OrderedMap, generation: int) -> Lineage:
+        lineage = Lineage(State(tables).lineage.cluster_id, generation)
+        tables.put(Table.META, LINEAGE_KEY, encode_lineage(lineage))
+        return lineage
+
+    patch.setattr("tests.sim.restoring.generation_after", same)
+    patch.setattr(node.restored_data, "begin_restored", begin)
+
+
+@caught_by("restored state", on=RESTORED)
+def leases_that_keep_their_deadlines(patch: Patch) -> None:
+    begin = node.restored_data.begin_restored  # type: ignore[attr-defined]
+
+    def begun(tables: OrderedMap, generation: int) -> Lineage:
+        leases = list(tables.scan(Table.LEASE, b"", None))
+        lineage: Lineage = begin(tables, generation)
+        for lease, packed in leases:
+            tables.put(Table.LEASE, lease, packed)
+        return lineage
+
+    patch.setattr(node.restored_data, "begin_restored", begun)
+
+
+@caught_by("restored state", on=RESTORED)
+def restores_that_wait_for_no_lease_of_before(patch: Patch) -> None:
+    """The first leader knows the holders of the backup only (F3)."""
+    nobody = SystemWrite((), (("nobody", b""),))
+    patch.setattr(node.restored_data, "waiting_for_former", lambda records, generation: nobody)
+
+
+@caught_by("stays up", on=RUNS_ON)
+def revisions_of_whichever_history(patch: Patch) -> None:
+    """A follower that runs on is told what the restored cluster has at the revisions that it asks for (R7)."""
+
+    def asked(self: FeedAnswers, body: bytes, *reads: wire.Read) -> list[Any]:
+        return wire.arguments(body, *reads, wire.or_none(wire.history))[:-1]
+
+    patch.setattr(FeedAnswers, "_asked", asked)
+
+
+@caught_by("watch contract", on=RESTORED)
+def watches_that_go_on_in_whichever_history(patch: Patch) -> None:
+    """The client resumes at its revision, whatever that is now (M4)."""
+    patch.setattr(Watch, "_ends_with_its_history", lambda self, its: False)
+
+
+@caught_by("lease safety", on=AT_ONCE)
+def leases_for_whichever_history(patch: Patch) -> None:
+    """And is granted leases by the restored cluster, for as long as it finds out nothing by itself (F1, R7)."""
+    revisions_of_whichever_history(patch)
+    patch.setattr(Grantor, "_is_of_another_history", lambda self, connection, its: False)

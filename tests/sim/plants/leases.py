@@ -1,0 +1,47 @@
+"""Faults of the leases that keys hang on: when they end, and what goes with them."""
+
+from __future__ import annotations
+
+from metastore.control import Control
+from metastore.lease import LEASE_ID, LEASE_VALUE, LeaseBook
+from metastore.ordered_map import Table
+from tests.sim.plants.plant import MANY, Patch, caught_by
+
+EARLY_MS = 300
+"""What of a second of a lease is left."""
+
+
+@caught_by("leases")
+def leases_that_end_too_early(patch: Patch) -> None:
+    def store(self: LeaseBook, lease: int, ttl_s: int) -> None:
+        deadline = self._state.clock_ms + ttl_s * EARLY_MS
+        self._book[lease] = (ttl_s, deadline)
+        self._tables.put(Table.LEASE, LEASE_ID.pack(lease), LEASE_VALUE.pack(ttl_s, deadline))
+
+    patch.setattr(LeaseBook, "_store", store)
+
+
+@caught_by("leases")
+def leases_that_never_run_out(patch: Patch) -> None:
+    patch.setattr(LeaseBook, "run_out", lambda self, clock_ms, count_max: ())
+
+
+@caught_by("leases")
+def keep_alives_that_do_nothing(patch: Patch) -> None:
+    patch.setattr(LeaseBook, "keep_alive", lambda self, lease: self.require(lease)[0])
+
+
+@caught_by("leases", on=MANY)
+def leases_that_leave_their_keys(patch: Patch) -> None:
+    patch.setattr(Control, "_remove_lease", lambda self, lease: self._leases.remove(lease))
+
+
+@caught_by("leases")
+def leases_that_end_key_by_key(patch: Patch) -> None:
+    def remove(self: Control, lease: int) -> None:
+        for key in self._leases.keys(lease):
+            self._writer.delete(key)
+            self._writer.close()
+        self._leases.remove(lease)
+
+    patch.setattr(Control, "_remove_lease", remove)

@@ -1,0 +1,63 @@
+"""Faults of readers of a vault: what they look at before they believe what they have read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.sim.faults import Fault, Kind
+from tests.sim.plants.plant import Patch, Stage, caught_by
+from tests.sim.world import Settings
+from vault.fence_page import SEQUENCE_WORD, Fence
+from vault.policies import Down
+from vault.reader import VaultReader
+from vault.reader_source import Source
+from vault.reading import Snapshot
+
+BEFORE_A_SNAPSHOT = 0.25
+"""As `amount`: `tests.sim.readers.Step`, and which one of those that come."""
+SUSPENDED = Stage("calm", 3, tuple(
+    Fault(2.0 + 1.5 * number, Kind.SUSPEND, ("n2", "f1", "n3", "n1")[number % 4], "n1", 4.0, BEFORE_A_SNAPSHOT)
+    for number in range(12)
+), Settings())  # fmt: skip
+RESTARTED = Stage("many", 3, tuple(
+    fault
+    for number in range(10)
+    for fault in (
+        Fault(1.0 + 4.0 * number, Kind.ISOLATE, "f1", "n1", 3.0),
+        *(
+            Fault(1.2 + 4.0 * number, Kind.RESTART_IN_READ, member, "n1", 1.2, BEFORE_A_SNAPSHOT)
+            for member in ("n1", "n2", "n3")
+        ),
+    )
+), Settings())  # fmt: skip
+"""Between a look at the page and the snapshot; nothing is released meanwhile, since `f1` is waited for."""
+
+
+@caught_by("fenced reads", on=SUSPENDED)
+def hot_reads_without_the_page(patch: Patch) -> None:
+    """What is trusted once is for ever: neither another sequence nor the deadline ends it."""
+    trust = VaultReader._trust
+
+    def trusting(self: VaultReader, fence: Fence, source: Source) -> None:
+        trust(self, fence, source)
+        sequence, deadline_ns, _, begin, entries, marks, _ = self._hot
+        words: Any = {SEQUENCE_WORD: sequence}
+        self._hot = (sequence, deadline_ns, words, begin, entries, marks, lambda: 0)
+
+    patch.setattr(VaultReader, "_trust", trusting)
+
+
+@caught_by("fenced reads", on=RESTARTED)
+def reads_without_the_second_look(patch: Patch) -> None:
+    """The page is looked at before the snapshot is taken, and not behind it."""
+
+    def once(self: VaultReader, read: Callable[[Snapshot, int], Any]) -> Any:
+        with self._turn:
+            fence = self._verified()
+            if isinstance(fence, Down):
+                return fence
+            source = self._require_source()
+            return read(Snapshot(source.begin(), source.tables), fence.released)
+
+    patch.setattr(VaultReader, "_look", once)

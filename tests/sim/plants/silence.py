@@ -1,0 +1,132 @@
+"""Faults of who does not answer any more, or not in time, each on one path; all else is well."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fencing.holder import Holder
+from metastore.errors import Compacted
+from metastore.requests import Range
+from node.client.client import Client
+from node.client.session import Session
+from node.client.watch import Watch
+from node.fencing.fenced_reads import FencedReads
+from node.http.front import Connection
+from node.service import Service
+from node.watching import Watching
+from raftgroup.errors import Unavailable
+from tests.sim.faults import Fault, Kind
+from tests.sim.plants.plant import Patch, Stage, caught_by, with_faults
+from tests.sim.world import Settings
+from vault.errors import Fenced
+from vault.reader import VaultReader
+
+WITH_HTTP = Stage(settings=Settings(http=True))
+MEMBER_PAUSES_LATE = with_faults(Fault(14.0, Kind.PAUSE, "n2", "n1", 4.5))
+"""For longer than its lease, so that it has to recover, until shortly before the faults stop."""
+
+
+@caught_by("liveness", says="linearizable read at n")
+def members_that_refuse_reads(patch: Patch) -> None:
+    """All that need a barrier, where the member does not lead."""
+    _refuses(patch, lambda service, request: not (request.serializable or service.group.leads))
+
+
+@caught_by("liveness", says="serializable read at n1")
+def reads_of_what_is_there_that_are_refused(patch: Patch) -> None:
+    _refuses(patch, lambda service, request: request.serializable)
+
+
+@caught_by("liveness", says="read of the past at n1")
+def past_reads_that_are_compacted(patch: Patch) -> None:
+    _refuses(patch, lambda service, request: request.revision > 0, Compacted("all that was is gone"))
+
+
+def _refuses(patch: Patch, which: Any, error: Exception | None = None) -> None:
+    read = Service.range
+
+    async def refused(self: Service, request: Range, **more: Any) -> Any:
+        if which(self, request):
+            raise error or Unavailable("somebody else has to be asked")
+        return await read(self, request, **more)
+
+    patch.setattr(Service, "range", refused)
+
+
+@caught_by("liveness", says="there is nothing that answers: write at n")
+def members_that_refuse_writes(patch: Patch) -> None:
+    """Those that do not lead, what would change a key of the strict region."""
+    write = Service.write
+
+    async def refused(self: Service, request: Any, *rest: Any, **more: Any) -> Any:
+        if getattr(request, "key", b"").startswith(b"s/") and not self.group.leads:
+            raise Unavailable("somebody else has to be asked")
+        return await write(self, request, *rest, **more)
+
+    patch.setattr(Service, "write", refused)
+
+
+@caught_by("liveness", says="fenced read at f1")
+def fenced_reads_that_are_refused(patch: Patch) -> None:
+    patch.setattr(FencedReads, "read", _fenced)
+
+
+@caught_by("liveness", says="vault reader at f1")
+def readers_that_are_fenced_for_ever(patch: Patch) -> None:
+    for name in ("get", "get_item", "read", "prefix"):
+        patch.setattr(VaultReader, name, _fenced)
+    for name in ("get_item_async", "prefix_async"):
+        patch.setattr(VaultReader, name, _fenced_async)
+    patch.setattr(VaultReader, "at_once", lambda self, key: None)
+
+
+def _fenced(self: Any, key: bytes) -> Any:
+    raise Fenced("its lease has run out")
+
+
+async def _fenced_async(self: Any, key: bytes) -> Any:
+    raise Fenced("its lease has run out")
+
+
+@caught_by("liveness", says="stream put at n1")
+def stream_calls_that_never_answer(patch: Patch) -> None:
+    for name in ("put", "delete", "txn", "range"):
+        patch.setattr(Client, name, _never)
+
+
+@caught_by("liveness", says="clients have not come to an end: streamer")
+def stream_clients_that_never_close(patch: Patch) -> None:
+    patch.setattr(Session, "close", _never)
+
+
+@caught_by("liveness", says="watch over the stream at n1")
+def stream_watches_that_tell_nothing(patch: Patch) -> None:
+    patch.setattr(Watch, "__anext__", _never)
+
+
+@caught_by("liveness", says="watch at n1")
+def watches_that_tell_nothing(patch: Patch) -> None:
+    """Only those of who asks behind the ports: the others poll by themselves."""
+    patch.setattr(Watching, "next", _never)
+
+
+async def _never(*_: Any, **__: Any) -> Any:
+    await asyncio.Event().wait()
+
+
+@caught_by("liveness", says="HTTP write at n1", on=WITH_HTTP)
+def http_that_hangs_up(patch: Patch) -> None:
+    patch.setattr(Connection, "data_received", lambda self, data: self.abort())
+
+
+@caught_by("liveness", says="some do not serve: ", on=MEMBER_PAUSES_LATE)
+def recoveries_that_wait_for_long(patch: Patch) -> None:
+    """Forty seconds before a node that has once recovered does so again."""
+    begin = Holder.begin_recovery
+
+    def waits(self: Holder, now: float) -> None:
+        begin(self, now)
+        self._retry_at = now + 40.0
+
+    patch.setattr(Holder, "begin_recovery", waits)

@@ -1,0 +1,211 @@
+"""Processes beside the nodes, which read their vaults by every way that `VaultReader` has (issue 4, F7, F11).
+
+A read is one callback of its process, and is made of steps: the page, the clock, the snapshot, the page and the clock
+again. At any of them the process can be told to stand still (`Steps.stop_at`): then everything else goes on, nodes that
+write the page, die and recover, and only behind that the read takes its next step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from metastore.requests import Range, prefix_end
+from metastore.results import KeyValue, RangeResult
+from tests.sim.asking import STRICT
+from tests.sim.clients import result_of
+from tests.sim.disk import Killed
+from tests.sim.history import History
+from tests.sim.node import Host
+from tests.sim.outcomes import EXPECTED, outcome_of
+from tests.sim.schedule import TIMER_S_MIN, FastProcess
+from tests.sim.seen import Committed, Ok, Outcome, Path
+from tests.sim.world import World
+from vault.change import Item
+from vault.reader import VaultReader
+from vault.vault import Vault
+
+WAIT_S = 0.05
+TIMES_MAX = 5
+STRICT_PREFIX = b"s/"
+
+
+class Step(enum.Enum):
+    """Of a read: what it is about to do."""
+
+    PAGE = "page"
+    SNAPSHOT = "snapshot"
+    LOOK = "look"
+    """It has its snapshot, and looks at what that shows."""
+    CLOCK = "clock"
+
+
+class Way(enum.Enum):
+    """Of a reader."""
+
+    GET = "get"
+    AT_ONCE = "at-once"
+    ITEM = "item"
+    ITEM_ASYNC = "item-async"
+    PREFIX = "prefix"
+    PREFIX_ASYNC = "prefix-async"
+
+
+STEPS, WAYS = tuple(Step), tuple(Way)
+PREFIXES = (Way.PREFIX, Way.PREFIX_ASYNC)
+
+
+class Steps:
+    """Of all reads of one process."""
+
+    def __init__(self, world: World, process: FastProcess) -> None:
+        self._world, self._process = world, process
+        self._at: Step | None = None
+        self._times = 0
+        self._stopped: Callable[[], None] = lambda: None
+
+    def stop_at(self, amount: float, stopped: Callable[[], None]) -> None:
+        """The process is to stand still until it is resumed: before one of the next steps of one kind, which are drawn
+        by `amount` (0 to 1). `stopped` is called then."""
+        kind, times = divmod(amount * len(STEPS), 1)
+        self._at, self._times, self._stopped = STEPS[int(kind)], int(times * TIMES_MAX), stopped
+
+    def go_on(self) -> None:
+        self._at = None
+        self._process.resume()
+
+    def take(self, step: Step) -> None:
+        """Raises Killed."""
+        if step is not self._at:
+            return
+        if self._times:
+            self._times -= 1
+        else:
+            self._at = None
+            self._world.count(f"read stops: {step.value}")
+            self._stopped()
+            self.stand_still()
+
+    def sleep(self, seconds: float) -> None:
+        """Raises Killed."""
+        self._world.simulation.after(max(seconds, TIMER_S_MIN), self._process.resume)
+        self.stand_still()
+
+    def stand_still(self) -> None:
+        self._process.stand_still()
+        if self._process.dead:
+            raise Killed
+
+
+class _Words:
+    """The fence page in words; each look at it is a step."""
+
+    def __init__(self, steps: Steps, words: memoryview) -> None:
+        self._steps, self._words = steps, words
+
+    def __getitem__(self, index: int) -> int:
+        self._steps.take(Step.PAGE)
+        return self._words[index]
+
+
+def reader_of(vault: Vault, process: FastProcess, steps: Steps) -> VaultReader:
+    def clock_ns() -> int:
+        steps.take(Step.CLOCK)
+        return int(process.now() * 1e9)
+
+    reader = VaultReader.over(vault, clock_ns=clock_ns, sleep=steps.sleep, wait_s=WAIT_S)
+    source: Any = reader._source
+    begin = source.begin
+
+    def stepped() -> Any:
+        steps.take(Step.SNAPSHOT)
+        snapshot = begin()
+        steps.take(Step.LOOK)
+        return snapshot
+
+    source.begin, source.words = stepped, _Words(steps, source.words)
+    reader._trust(reader._fence, source)
+    return reader
+
+
+class ReaderBeside:
+    """It outlives the node, and every start of it; without power it dies."""
+
+    def __init__(self, world: World, host: Host, going: Callable[[], bool], pause_s: float) -> None:
+        self._world, self._host, self._going, self._pause_s = world, host, going, pause_s
+        self.name = f"reader at {host.id}"
+        self.process: Any = host.new_process(self.name)
+        self.steps = Steps(world, self.process)
+
+    async def run(self) -> None:
+        try:
+            await self._run()
+        except Killed:
+            return
+
+    async def _run(self) -> None:
+        world, host, vault = self._world, self._host, None
+        while self._going():
+            await asyncio.sleep(self._pause_s * world.chance.random())
+            if host.vault is not None and (vault is None or host.vault.backend is not vault.backend):
+                vault = host.vault
+                reader = reader_of(vault, self.process, self.steps)
+            if vault is not None and world.is_asked(vault):
+                way, key = world.chance.choice(WAYS), world.chance.choice(STRICT)
+                await read_beside(world, self.name, host, reader, way, key)
+
+
+async def read_beside(world: World, client: str, host: Host, reader: VaultReader, way: Way, key: bytes) -> Outcome:
+    """Out of the vault of this machine, by `reader`. `client`: as whom. Raises Killed."""
+    history = world.history
+    outcome: Outcome
+    request = Range(STRICT_PREFIX, prefix_end(STRICT_PREFIX)) if way in PREFIXES else Range(key)
+    number = history.begin(client, host.id, Path.VAULT_READER, request)
+    world.count(f"way of a reader: {way.value}")
+    try:
+        result = await _found(history, reader, way, key)
+    except EXPECTED as error:
+        outcome = outcome_of(error)
+        history.end(number, outcome)
+        world.count(f"reader: {type(error).__name__}")
+        return outcome
+    outcome = Ok(result)
+    history.end(number, outcome)
+    world.count("reader: Ok")
+    world.note(host.id, f"reader {number} {way.value} {[kv.mod_revision for kv in result.kvs]}")
+    return outcome
+
+
+async def _found(history: History, reader: VaultReader, way: Way, key: bytes) -> RangeResult:
+    match way:
+        case Way.GET:
+            return result_of(_with_revision(history, key, reader.get(key)))
+        case Way.AT_ONCE:
+            return result_of((reader.at_once(key) or reader.read(key)).item)
+        case Way.ITEM:
+            return result_of(reader.get_item(key))
+        case Way.ITEM_ASYNC:
+            return result_of(await reader.get_item_async(key))
+        case Way.PREFIX:
+            return _all(reader.prefix(STRICT_PREFIX).items)
+        case Way.PREFIX_ASYNC:
+            return _all((await reader.prefix_async(STRICT_PREFIX)).items)
+
+
+def _all(items: Iterable[Item]) -> RangeResult:
+    kvs = tuple(KeyValue(*item) for item in items)
+    return RangeResult(0, kvs, False, len(kvs))
+
+
+def _with_revision(history: History, key: bytes, value: bytes | None) -> Item | None:
+    """A value that clients put is of one request, so it tells its revision; one that nobody has put has none."""
+    if value is None:
+        return None
+    for event in reversed(history.events):
+        if isinstance(event, Committed):
+            for each in event.events.events:
+                if each.kv.key == key and each.kv.value == value and not each.delete:
+                    return Item(*each.kv)
+    return Item(key, value, 1, 0, 1, 0)

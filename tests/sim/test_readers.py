@@ -1,0 +1,91 @@
+"""A reader beside a node stops between any two steps of a read, and what happens meanwhile is seen (F11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.sim.disk import Killed
+from tests.sim.readers import STEPS, Step, Steps, reader_of
+from tests.sim.schedule import FastLoop, FastProcess
+from tests.sim.world import Settings, World
+from vault.errors import Fenced
+from vault.fence_page import FENCE_BYTES, FencePage
+from vault.memory_backend import MemoryBackend
+from vault.vault import Vault
+
+BOOT = b"thisboot"
+SERVED_S = 3.0
+
+
+class Reading:
+    """A process reads a vault that is served, and that it has read before; it stops once, before that step."""
+
+    def __init__(self, stops: Step | None, meanwhile: Callable[[Reading], None] = lambda reading: None) -> None:
+        self.world = World(1, Settings())
+        process = self.world.simulation.process("reader", loop=FastLoop)
+        assert isinstance(process, FastProcess)
+        self.process, self.steps = process, Steps(self.world, process)
+        self.page = FencePage(bytearray(FENCE_BYTES), BOOT)
+        self.page.serve(int((process.now() + SERVED_S) * 1e9), 1)
+        self.reader = reader_of(Vault(MemoryBackend(), self.page), process, self.steps)
+        self._stops, self._meanwhile = stops, meanwhile
+        self.ended: str = ""
+
+    def run(self) -> str:
+        """How it ended."""
+        self.process.loop.call_soon(self._read)
+        self.world.simulation.run_for(10.0)
+        self.world.close()
+        return self.ended
+
+    def _read(self) -> None:
+        try:
+            self.reader.get(b"s/a")
+            if self._stops is not None:
+                self.steps.stop_at(STEPS.index(self._stops) / len(STEPS), lambda: self._meanwhile(self))
+            value = self.reader.get(b"s/a")
+            self.ended = f"answered {value!r} at {self.world.now:.0f} s"
+        except Fenced:
+            self.ended = f"fenced at {self.world.now:.0f} s"
+        except Killed:
+            self.ended = "killed"
+
+
+def after(seconds: float, act: Callable[[Reading], None] = lambda reading: None) -> Callable[[Reading], None]:
+    """So long it stands still; then the node does that, and the reader goes on."""
+
+    def wake(reading: Reading) -> None:
+        act(reading)
+        reading.process.resume()
+
+    return lambda reading: reading.world.simulation.after(seconds, lambda: wake(reading))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_read_stops_before_any_of_its_steps_and_goes_on(step: Step) -> None:
+    assert Reading(step, after(1.0)).run() == "answered None at 1 s"
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_lease_that_runs_out_meanwhile_is_seen_behind_every_step(step: Step) -> None:
+    assert Reading(step, after(SERVED_S + 1.0)).run() == "fenced at 4 s"
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_page_that_goes_down_meanwhile_is_seen_unless_it_was_looked_at_for_the_last_time(step: Step) -> None:
+    """Behind that look only the clock can say that the snapshot was not to be trusted when it was taken."""
+    ended = Reading(step, after(1.0, lambda reading: reading.page.refuse())).run()
+    assert ended == ("answered None at 1 s" if step is Step.CLOCK else "fenced at 1 s")
+
+
+def test_nobody_stops_who_is_not_told_to() -> None:
+    assert Reading(None).run() == "answered None at 0 s"
+
+
+def test_who_is_killed_in_the_middle_of_a_read_does_nothing_more() -> None:
+    def kill(reading: Reading) -> None:
+        reading.world.simulation.after(1.0, reading.process.kill)
+
+    assert Reading(Step.PAGE, kill).run() == "killed"

@@ -1,0 +1,29 @@
+"""Which ends of a node by itself a fault excuses. Pure: whatever else ends a node is a bug (`stays up`)."""
+
+from __future__ import annotations
+
+import errno
+
+from metastore.store_errors import StoreFailed
+from node.components.lifecycle import ComponentFailed
+from node.topology.errors import NodeRefused
+from raftgroup.errors import NodeFailed
+from recovery.errors import RecoveryRefused
+from vault.errors import VaultError
+
+REFUSALS = (ComponentFailed, RecoveryRefused, NodeRefused)
+"""Of a disk that holds what is not the node's own."""
+SAYS_SO = (NodeFailed, StoreFailed, VaultError)
+"""How journal, store and vault say that they can't be written."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a node stopped itself since its disk took no more, and says that."""
+    if not isinstance(error, SAYS_SO):
+        return False
+    cause = error.__cause__
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
+            return True
+        cause = cause.__cause__
+    return False
