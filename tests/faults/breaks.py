@@ -60,7 +60,7 @@ async def anything(ground: Ground) -> None:
     async with AsyncExitStack() as stack:
         load = await stack.enter_async_context(Load(cluster.endpoints, "any", workers=2, pause_s=0.02, timeout_s=20))
         history = await stack.enter_async_context(ground.history(cluster, lambda: cluster.members[0]))
-        await stack.enter_async_context(ground.mixed(cluster.members))
+        await stack.enter_async_context(ground.mixed(cluster))
         ends, steps = now() + ground.seconds, 0
         while now() < ends:
             steps += 1
@@ -151,7 +151,7 @@ async def disk_full(ground: Ground) -> None:
     await cluster.ready()
     await make_strict(cluster.members[1])
     async with Client(cluster.endpoints, timeout_s=20) as client, Load(cluster.endpoints, "full", timeout_s=20) as load:
-        async with ground.mixed(cluster.members, pause_s=BESIDE_PAUSE_S):
+        async with ground.mixed(cluster, pause_s=BESIDE_PAUSE_S):
             await client.transfer(ground.chance.choice(cluster.members).id)
             await runs_full(ground, client, victim)
             await load.writes(50)
@@ -201,7 +201,7 @@ async def damage(ground: Ground) -> None:
     for number in range(ground.times):
         name = f"damage{number}"
         async with Load(cluster.endpoints, name, workers=2, timeout_s=20) as load:
-            async with ground.mixed(cluster.members, name, BESIDE_PAUSE_S):
+            async with ground.mixed(cluster, name, BESIDE_PAUSE_S):
                 await load.writes(200)
                 victim, part = ground.chance.choice(cluster.members), FILES[number % len(FILES)]
                 assert await victim.stop() == 0

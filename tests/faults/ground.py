@@ -232,6 +232,8 @@ class Ground:
         self.log: list[str] = []
         self._began = now()
         self.clusters: list[GroundCluster] = []
+        self._held: Path | None = None
+        """The file of the latest history, if nothing is wrong with it."""
 
     def note(self, line: str) -> None:
         self.log.append(f"{now() - self._began:7.2f} s  {line}")
@@ -268,18 +270,27 @@ class Ground:
 
     @contextlib.asynccontextmanager
     async def mixed(
-        self, nodes: Sequence[NodeProcess], name: str = "mixed", pause_s: float = 0.01
+        self, cluster: GroundCluster, name: str = "mixed", pause_s: float = 0.01
     ) -> AsyncIterator[MixedClients]:
-        """Clients of every kind meanwhile; at the end it is said what of their history can't be."""
-        clients = MixedClients(nodes, self.chance, name, pause_s=pause_s)
+        """Clients of every kind meanwhile; at the end it is said what of their history can't be. Of the last one, and
+        of each that can't be, the history stays as a file."""
+        clients = MixedClients(cluster.members, self.chance, name, pause_s=pause_s, vaults=cluster.nodes)
         try:
             async with clients:
                 yield clients
         finally:
-            found, unknown = await asyncio.to_thread(clients.violations)
-            self.violations += found
-            for what, count in (("mixed", clients.answered), ("keys_given_up", unknown)):
-                self.seen[what] = self.seen.get(what, 0) + count
+            await self._judge(clients)
+
+    async def _judge(self, clients: MixedClients) -> None:
+        file = self.folder / f"history-{clients.name}.jsonl"
+        found = await asyncio.to_thread(clients.violations, file)
+        if self._held is not None:
+            self._held.unlink()
+        self._held = None if found else file
+        self.violations += found
+        self.seen["history"] = str(file)
+        for what, count in clients.counts().items():
+            self.seen[what] = self.seen.get(what, 0) + count
 
     async def fenced(self, history: History, node: NodeProcess, since: float) -> None:
         """Its lease runs out. A node with a planted fault need not: the checker has to see it, not this."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.fencing_cluster import now
 from tests.support.processes import NodeProcess
 
 DESCRIPTORS_MORE = 8
@@ -17,6 +19,10 @@ MEMORY_TIMES, MEMORY_MORE = 1.5, 64 << 20
 LOG_MORE = VAULT_MORE = 64 << 20
 """The log keeps so many entries, whatever was written in all: its file may still grow to that size. A vault is no
 larger than the store, which has the history too: unless a reader keeps pages of before from being used again."""
+
+VERIFIED_S = 60.0
+"""By when a large store, which is served meanwhile, has been verified; some seconds for each GiB."""
+LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,17 @@ class Taken:
         return f"{own}, {len(self.files)} files, MiB of disk: {disk}"
 
 
-def taken_by(node: NodeProcess) -> Taken:
-    """Of a node that runs."""
+async def verified(store: Path, within_s: float = VERIFIED_S) -> None:
+    """Wait until the node has no more to do for its start: a mark lies in its store while a child verifies the file."""
+    mark, end = store / "UNVERIFIED", now() + within_s
+    while mark.exists():
+        assert now() < end, f"{store} is not verified after {within_s:g} s"
+        await asyncio.sleep(LOOK_S)
+
+
+async def taken_by(node: NodeProcess) -> Taken:
+    """Of a node that runs, when its store has been verified."""
+    await verified(node.data_dir / "store")
     process, folder = Path(f"/proc/{node.pid}"), node.data_dir
     lines = dict(line.split(":", 1) for line in (process / "status").read_text(encoding="utf-8").splitlines())
     files = [Path(path) / name for path, _, names in os.walk(folder) for name in names]

@@ -41,7 +41,7 @@ async def responses_lost(ground: Ground) -> None:
     cluster = await ground.serving()
     leader, (victim, other) = await cluster.leader(), await cluster.followers()
     async with (
-        ground.mixed(cluster.nodes),
+        ground.mixed(cluster),
         ground.history(cluster, lambda: other) as history,
         Pulse(lambda: other) as pulse,
     ):
@@ -57,7 +57,7 @@ async def requests_lost(ground: Ground) -> None:
     cluster = await ground.serving()
     leader, (victim, other) = await cluster.leader(), await cluster.followers()
     async with (
-        ground.mixed(cluster.nodes),
+        ground.mixed(cluster),
         ground.history(cluster, lambda: other) as history,
         Pulse(lambda: other) as pulse,
     ):
@@ -96,7 +96,7 @@ async def leader_in_minority(ground: Ground) -> None:
     here, follower = others[0], cluster.followers_[0]
     writer = [here]
     async with (
-        ground.mixed(cluster.nodes[:3]),
+        ground.mixed(cluster),
         ground.history(cluster, lambda: writer[0]) as history,
         Pulse(lambda: here) as pulse,
     ):

@@ -1,139 +1,252 @@
-"""Clients that write, swap and read a few keys through every node and by every way, and whether their history is
-linearizable (`tests/sim/linearizability.py`): plain keys by linearizable reads, strict ones also from the vaults.
+"""Clients of every kind, through every member: what they see is recorded, and judged by the checkers of the simulator.
 
-A write whose answer did not come may have taken effect, then, later, or never: it stays open. A read without an answer
-tells nothing.
+Over HTTP and over the stream they put, swap, delete, change several keys at once, and read: the present, the past, what
+a node has itself, and out of its vault. Some watch, one after the other at different members. One has a key that lives
+as long as its lease. Who does not hear what became of a write sends it again, with the same id, to somebody else.
+
+What is committed comes from `witnesses.py`; what is asked for, from `asking.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
-from urllib.parse import quote
 
 import aiohttp
-from yarl import URL
 
-from tests.sim.linearizability import Op, Verdict, check
-from tests.sim.models import Read, Register, Swap, Write
+from metastore.errors import Compacted
+from metastore.requests import (
+    LeaseGrant,
+    LeaseKeepAlive,
+    LeaseRevoke,
+    Put,
+    Range,
+    RequestId,
+    WatchRequest,
+    prefix_end,
+)
+from metastore.results import RangeResult, RevisionEvents
+from node.client import Client
+from tests.faults.asked_by_http import outcome_at
+from tests.faults.asking import Asking, Request
+from tests.faults.judge import judged, woven
+from tests.faults.witnesses import Witnesses
+from tests.sim.history import History
+from tests.sim.history_file import dump
+from tests.sim.outcomes import EXPECTED, outcome_of
+from tests.sim.seen import Ending, Ok, Outcome, Why
+from tests.sim.seen import Path as Way
+from tests.sim.streaming import AT, sent
+from tests.support.fencing_cluster import now
 from tests.support.processes import NodeProcess
 
 PATIENCE_S = 2.0
+STREAM_PATIENCE_S = 5.0
+TRIES = 3
 ASKED_AGAIN_S = 0.1
+WATCH_S = 6.0
+"""So long one client watches."""
+PROGRESS_S = 1.0
+LEASE_S = 2
+TOLD_S = 20.0
+"""By when members tell of everything that clients were told."""
 
 
-@dataclass
 class MixedClients:
     """`async with MixedClients(nodes, chance) as mixed:`; behind it, `violations`. `name`: of its keys, which nobody
-    else has written."""
+    else has written. `nodes`: members. `vaults`: nodes that are asked for fenced reads; None: the members."""
 
-    nodes: Sequence[NodeProcess]
-    chance: Random
-    name: str = "mixed"
-    workers: int = 6
-    pause_s: float = 0.01
-    ops: dict[str, list[Op]] = field(default_factory=dict)
-    _place: int = 0
-    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._strict = (f"/strict/{self.name}/a", f"/strict/{self.name}/b")
-        self._keys = (*self._strict, f"/{self.name}/a")
-        self.ops = {key: [] for key in self._keys}
+    def __init__(
+        self,
+        nodes: Sequence[NodeProcess],
+        chance: Random,
+        name: str = "mixed",
+        *,
+        pause_s: float = 0.01,
+        vaults: Sequence[NodeProcess] | None = None,
+    ) -> None:
+        self.name = name
+        self.history = History(now)
+        self._nodes, self._vaults, self._pause_s = nodes, vaults or nodes, pause_s
+        self._chance = Random(chance.random())
+        self._asking = Asking(name, self._chance)
+        self._witnesses = Witnesses(nodes)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._wrong: list[str] = []
 
     async def __aenter__(self) -> MixedClients:
+        await self._witnesses.__aenter__()
+        self._asking.revision = self._witnesses.first
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_S))
-        for number in range(self.workers):
-            reads_alone = number % 2 == 0
-            self._tasks.append(asyncio.create_task(self._work(f"c{number}", reads_alone, Random(self.chance.random()))))
+        self._start(*(self._by_http(f"{self.name}-h{number}") for number in range(3)))
+        self._start(*(self._of_vaults(f"{self.name}-v{number}") for number in range(3)))
+        self._start(*(self._by_stream(f"{self.name}-s{number}") for number in range(2)))
+        self._start(*(self._watch(f"{self.name}-w{number}", each) for number, each in enumerate(self._asking.prefixes)))
+        self._start(self._lease(f"{self.name}-l0"))
         return self
+
+    def _start(self, *works: Coroutine[Any, Any, None]) -> None:
+        self._tasks += map(asyncio.create_task, works)
 
     async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             task.cancel()
-        for found in await asyncio.gather(*self._tasks, return_exceptions=True):
+        ended = await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._session.close()
+        newest = newest_of(self.history)
+        if not await self._witnesses.have_told(newest, TOLD_S):
+            self._wrong.append(f"no member tells of all revisions up to {newest}, of which clients were told")
+        for node, result in (await self._witnesses.finals(b"/", b"0")).items():
+            self.history.final(node, self._own(result))
+        await self._witnesses.__aexit__(None, None, None)
+        for found in ended:
             if isinstance(found, Exception):
                 raise found
-        await self._session.close()
 
-    @property
-    def answered(self) -> int:
-        return sum(op.ended is not None for ops in self.ops.values() for op in ops)
+    def counts(self) -> dict[str, int]:
+        """What was heard, for people."""
+        told = [batch for event in self.history.events for batch in getattr(event, "batch", ())]
+        answered = sum(isinstance(each.outcome, Ok) for each in self.history.operations())
+        return {"mixed": answered, "watched": len(told), "finals": len(self.history.finals())}
 
-    def violations(self) -> tuple[list[str], int]:
-        """(what can't be, the keys for which that is not known: too much was open)."""
-        reports = {key: check(Register(), ops) for key, ops in self.ops.items()}
-        found = [
-            f"{key} is not linearizable: {'; '.join(report.explanation)}"
-            for key, report in reports.items()
-            if report.verdict is Verdict.VIOLATION
-        ]
-        return found, sum(report.verdict is Verdict.GAVE_UP for report in reports.values())
+    def violations(self, file: Path) -> list[str]:
+        """What can't be, or is not known to be. The history is in `file` then."""
+        told = self._witnesses.revisions
+        history = woven(self.history, [self._own_events(told[each]) for each in sorted(told)])
+        with file.open("w", encoding="ascii") as lines:
+            lines.writelines(f"{line}\n" for line in dump(history))
+        return [*self._wrong, *self._witnesses.disagreement[:5], *judged(history)]
 
-    def _next_place(self) -> int:
-        self._place += 1
-        return self._place
+    def _is_own(self, key: bytes) -> bool:
+        return key.startswith(self._asking.prefixes)
 
-    async def _work(self, by: str, reads_alone: bool, chance: Random) -> None:
-        """Who reads from vaults alone never waits for a node that can't reach the others."""
-        number = 0
+    def _own_events(self, events: RevisionEvents) -> RevisionEvents:
+        """Of its own keys: what others write is none of its history."""
+        return replace(events, events=tuple(each for each in events.events if self._is_own(each.kv.key)))
+
+    def _own(self, result: RangeResult) -> RangeResult:
+        kvs = tuple(kv for kv in result.kvs if self._is_own(kv.key))
+        return RangeResult(result.revision, kvs, False, len(kvs))
+
+    # Over HTTP
+
+    async def _by_http(self, client: str) -> None:
+        sequence = 0
         while True:
-            number += 1
-            node, key = chance.choice(self.nodes), chance.choice(self._strict if reads_alone else self._keys)
-            asked = Read() if reads_alone else self._some(chance, key, f"{by}-{number}")
-            began, answer = self._next_place(), None
-            told = False
-            try:
-                answer = await self._ask(node, key, asked, reads_alone or chance.random() < 0.5)
-                told = True
-            except (aiohttp.ClientError, TimeoutError, OSError, Unanswered):
-                pass
-            finally:
-                if told:
-                    self.ops[key].append(Op(began, self._next_place(), asked, answer, f"{by} at {node.id}"))
-                elif not isinstance(asked, Read):
-                    self.ops[key].append(Op(began, None, asked, by=f"{by} at {node.id}"))
-            await asyncio.sleep(self.pause_s if told else ASKED_AGAIN_S)
+            sequence += 1
+            request = self._asking.anything()
+            rid = None if isinstance(request, Range) else RequestId(client, sequence)
+            for attempt in range(1, TRIES + 1):
+                way = Way.LOCAL if rid is None and getattr(request, "serializable", False) else Way.HTTP
+                outcome = await self._ask(client, way, request, rid, attempt)
+                if rid is None or isinstance(outcome, Ok) or getattr(outcome, "why", None) is Why.REJECTED:
+                    break
 
-    def _some(self, chance: Random, key: str, value: str) -> Read | Write | Swap:
-        draw = chance.random()
-        if draw < 0.6:
-            return Read()
-        known = next((op for op in reversed(self.ops[key]) if isinstance(op.asked, Write)), None)
-        return Write(value) if draw < 0.8 or known is None else Swap(known.asked.value, value)
+    async def _of_vaults(self, client: str) -> None:
+        """Who reads from vaults alone never waits for a node that can't reach the others."""
+        while True:
+            await self._ask(client, Way.FENCED_API, self._asking.fenced())
 
-    async def _ask(self, node: NodeProcess, key: str, asked: Any, of_vault: bool) -> Any:
-        at = f"http://{node.http}"
-        if isinstance(asked, Read):
-            if key in self._strict and of_vault:
-                return await self._fenced(at, key)
-            found = await self._post(f"{at}/v1/range", {"key": key})
-            return found["kvs"][0]["value"] if found["kvs"] else None
-        if isinstance(asked, Write):
-            await self._post(f"{at}/v1/put", {"key": key, "value": asked.value})
-            return None
-        equal = {"target": "value", "key": key, "relation": "=", "operand": asked.old}
-        put = {"put": {"key": key, "value": asked.new}}
-        return bool((await self._post(f"{at}/v1/txn", {"compare": [equal], "then": [put]}))["succeeded"])
+    async def _ask(
+        self, client: str, way: Way, request: Request, rid: RequestId | None = None, attempt: int = 1
+    ) -> Outcome:
+        node = self._chance.choice(self._vaults if way is Way.FENCED_API else self._nodes)
+        number = self.history.begin(client, node.id, way, request, rid, attempt)
+        outcome = await outcome_at(self._session, node, way, request, rid)
+        self._heard(number, outcome)
+        await asyncio.sleep(self._pause_s if isinstance(outcome, Ok) else ASKED_AGAIN_S)
+        return outcome
 
-    async def _post(self, url: str, body: Any) -> Any:
-        async with self._session.post(url, json=body) as answer:
-            if answer.status != 200:
-                raise Unanswered
-            return await answer.json()
+    def _heard(self, number: int, outcome: Outcome) -> None:
+        self.history.end(number, outcome)
+        if isinstance(outcome, Ok):
+            self._asking.revision = max(self._asking.revision, outcome.result.revision)
 
-    async def _fenced(self, at: str, key: str) -> Any:
-        async with self._session.get(URL(f"{at}/v1/fenced/{quote(key, safe='')}", encoded=True)) as answer:
-            found = await answer.json(content_type=None)
-            if answer.status == 404 and found.get("code") == "key-not-found":
-                return None
-            if answer.status != 200:
-                raise Unanswered
-            return found["kv"]["value"]
+    # Over the stream
+
+    def _connected(self, client: str) -> Client:
+        """To any member; it goes to the leader by itself, and sends again what it did not hear of."""
+        endpoints = self._chance.sample([node.stream for node in self._nodes], len(self._nodes))
+        return Client(endpoints, timeout_s=STREAM_PATIENCE_S, client_id=client)
+
+    async def _by_stream(self, client: str) -> None:
+        async with self._connected(client) as stream:
+            while True:
+                request = self._asking.anything()
+                await self._send(client, request, sent(stream, request))
+
+    async def _send(self, client: str, request: Any, sending: Any) -> Outcome:
+        way = Way.LOCAL if getattr(request, "serializable", False) else Way.STREAM
+        number = self.history.begin(client, AT, way, request)
+        try:
+            outcome: Outcome = Ok(await sending)
+        except EXPECTED as error:
+            outcome = outcome_of(error)
+        self._heard(number, outcome)
+        await asyncio.sleep(self._pause_s if isinstance(outcome, Ok) else ASKED_AGAIN_S)
+        return outcome
+
+    async def _lease(self, client: str) -> None:
+        """A key that lives as long as somebody says so."""
+        async with self._connected(client) as stream:
+            while True:
+                granted = await self._send(client, LeaseGrant(LEASE_S), stream.lease_grant(LEASE_S))
+                if not isinstance(granted, Ok):
+                    continue
+                lease = granted.result.id
+                key, value = self._asking.leased(), self._asking.value()
+                await self._send(client, Put(key, value, lease=lease), stream.put(key, value, lease=lease))
+                for _ in range(self._chance.randrange(4)):
+                    await asyncio.sleep(LEASE_S / 2)
+                    await self._send(client, LeaseKeepAlive(lease), stream.lease_keep_alive(lease))
+                if self._chance.random() < 0.5:
+                    await self._send(client, LeaseRevoke(lease), stream.lease_revoke(lease))
+                await self._send(client, Range(key), stream.range(key))
+                await asyncio.sleep(LEASE_S * self._chance.random())
+
+    # Watches
+
+    async def _watch(self, client: str, prefix: bytes) -> None:
+        """One client after the other, each from where the one before has come to."""
+        start, before, lives = self._witnesses.first + 1, 0, 0
+        while True:
+            lives += 1
+            request = WatchRequest(prefix, prefix_end(prefix), start, True)
+            number = self.history.watch(client, AT, request, before)
+            async with self._connected(f"{client}-{lives}") as stream:
+                start, before = await self._look(stream, number, request), number
+
+    async def _look(self, stream: Client, number: int, request: WatchRequest) -> int:
+        """Where the next one goes on."""
+        history, ending, minimal = self.history, Ending.CANCELLED, 0
+        watch = stream.watch(
+            request.key, request.range_end, start_revision=request.start_revision, prev_kv=True, progress_s=PROGRESS_S
+        )
+        start = request.start_revision
+        try:
+            async with asyncio.timeout(WATCH_S), watch:
+                async for events in watch:
+                    if events.events:
+                        history.delivered(number, (events,))
+                    else:
+                        history.progressed(number, events.revision)
+                    start = watch.next_revision
+        except TimeoutError:
+            pass
+        except Compacted as error:
+            ending, minimal = Ending.COMPACTED, error.minimal_revision
+            start = minimal
+        history.watch_ended(number, ending, minimal)
+        return start
 
 
-class Unanswered(Exception):
-    """Neither a result nor an error of the connection."""
+def newest_of(history: History) -> int:
+    """The newest revision of which anybody was told."""
+    revisions = [getattr(each.result, "revision", 0) for each in history.operations()]
+    revisions += [getattr(event, "revision", 0) for event in history.events]
+    revisions += [batch.revision for event in history.events for batch in getattr(event, "batch", ())]
+    return max(revisions, default=0)

@@ -58,7 +58,7 @@ async def rolling_restarts(ground: Ground) -> None:
             load = await one_round(ground, cluster, restarts, min(ROUND, ground.times - restarts.done))
             async with history.reads_alone():
                 await nothing_is_lost(ground, cluster, load)
-            restarts.taken.append({node.id: taken_by(node) for node in cluster.members})
+            restarts.taken.append({node.id: await taken_by(node) for node in cluster.members})
             history.check_so_far()
             told = ", ".join(f"{name} {value}" for name, value in restarts.shown().items())
             ground.note(f"{told}; {len(ground.violations)} violations; {shown_of(restarts.taken[-1])}")
@@ -77,7 +77,7 @@ async def one_round(ground: Ground, cluster: GroundCluster, restarts: Restarts, 
     load = Load(cluster.endpoints, name, workers=2, pause_s=PAUSE_S, timeout_s=20)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(load)
-        await stack.enter_async_context(ground.mixed(cluster.nodes, name, MIXED_PAUSE_S))
+        await stack.enter_async_context(ground.mixed(cluster, name, MIXED_PAUSE_S))
         for _ in range(number):
             await restart(ground, cluster, restarts, cluster.members[restarts.done % len(cluster.members)])
             await load.writes(10)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from pathlib import Path
 
-from tests.faults.growth import Taken, grown
+import pytest
+
+from tests.faults.growth import LOOK_S, Taken, grown, verified
 
 MIB = 1 << 20
 FIRST = Taken(45 * MIB, 36, 8, {"raft": 0, "store": 4 * MIB, "vault": 3 * MIB}, frozenset({"node.json"}))
@@ -28,3 +32,18 @@ def test_each_thing_that_grows_is_told() -> None:
         (replace(FIRST, files=frozenset({"node.json", "x.part"})), "files are left behind: x.part"),
     ):
         assert grown([FIRST, FIRST, last]) == [words]
+
+
+async def test_the_mark_of_a_store_that_is_being_verified_is_nothing_that_was_left_behind(tmp_path: Path) -> None:
+    """Seen behind 1,000 restarts: stores of more than 64 MiB are served before they are verified."""
+    mark = tmp_path / "UNVERIFIED"
+    mark.touch()
+    asyncio.get_running_loop().call_later(2 * LOOK_S, mark.unlink)
+    await verified(tmp_path)
+    assert not mark.exists()
+
+
+async def test_a_store_that_is_never_verified_is_told(tmp_path: Path) -> None:
+    (tmp_path / "UNVERIFIED").touch()
+    with pytest.raises(AssertionError, match=r"is not verified after 0\.1 s"):
+        await verified(tmp_path, within_s=0.1)

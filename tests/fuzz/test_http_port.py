@@ -61,13 +61,13 @@ BODIES: dict[str, Any] = {
 BITMAP = bytes(511) + b"\x07"
 FEED: dict[str, list[Any]] = {
     "state": [2],
-    "changes": [2, 3],
+    "changes": [2, 3, None],
     "pin": ["fuzz", 2, 5000],
     "unpin": ["fuzz"],
-    "sums": [2],
-    "rows": [2, BITMAP, 0, b"", None],
-    "spans": [2, b""],
-    "fingerprints": [2, BITMAP, b"", b"z"],
+    "sums": [2, None],
+    "rows": [2, BITMAP, 0, b"", None, None],
+    "spans": [2, b"", None],
+    "fingerprints": [2, BITMAP, b"", b"z", None],
 }
 GETS = [
     "/v1/kv/fuzz%2Fk", "/v1/kv?prefix=fuzz/&limit=2", "/v1/fenced/a", "/v1/watch?prefix=fuzz/&start_revision=1",

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import aiohttp
 
@@ -66,6 +67,7 @@ async def make_ground(folder: Path) -> Ground:
         cluster.start()
         await cluster.ready()
         await member.put("a", "value")
+        await fill_own(member)
         for node in (ground.follower, ground.standalone, ground.waiting):
             node.start()
         for node in (ground.follower, ground.standalone):
@@ -79,6 +81,26 @@ async def make_ground(folder: Path) -> Ground:
         ground.kill()
         raise
     return ground
+
+
+OWN_CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("PUT", "/v1/regions/kept", {"prefix": "kept/"}),
+    ("POST", "/v1/catalog/operations/create-user?wait_s=30", {"user": "kept", "password": "a password"}),
+    (
+        "POST",
+        "/v1/catalog/operations/grant?wait_s=30",
+        {"subject": "user:kept", "privilege": "read", "prefix": "kept/"},
+    ),
+    ("PUT", "/v1/catalog/databases/kept?wait_s=30", {}),
+)
+"""What the cluster keeps about itself: a region, a user with a grant, and procedures."""
+
+
+async def fill_own(member: NodeProcess) -> None:
+    for method, path, body in OWN_CHANGES:
+        answer = await member.ask(method, path, body, timeout_s=60)
+        assert answer is not None, path
+        assert answer["http_status"] == 200, answer
 
 
 def alone_of(folder: Path, node: NodeProcess) -> Alone:
@@ -97,8 +119,10 @@ class Seen:
 
 @contextlib.asynccontextmanager
 async def watched(node: NodeProcess, member: NodeProcess, *, unchanged: bool = True) -> AsyncIterator[Seen]:
-    """`unchanged`: nothing of what is sent may change what is in the store, but below FUZZ."""
+    """`unchanged`: nothing of what is sent may change what is in the store, but below FUZZ: neither keys of users nor
+    what the cluster keeps about itself."""
     pid, memory, log_bytes = node.pid, private_bytes(node.pid), len(node.log())
+    await until(lambda: has_nothing_open(member), "the end of every procedure that an earlier fuzzer began")
     before, seen, stopped = await contents(member), Seen(), asyncio.Event()
     honest = asyncio.ensure_future(ask_honestly(node, member, seen, stopped))
     try:
@@ -116,7 +140,8 @@ async def watched(node: NodeProcess, member: NodeProcess, *, unchanged: bool = T
     assert seen.taken_s
     assert max(seen.taken_s) < HONEST_S_MAX
     if unchanged:
-        assert await contents(member) == before
+        changed = set(before.items()) ^ set((await contents(member)).items())
+        assert not changed, sorted(changed)[:5]
     print(f"{len(seen.taken_s)} honest requests, {max(seen.taken_s) * 1000:.0f} ms at most; {grown / MIB:.1f} MiB more")
 
 
@@ -127,14 +152,20 @@ def faults_in(log: str) -> list[str]:
 
 
 async def contents(member: NodeProcess) -> dict[bytes, tuple[bytes, int]]:
-    """Key -> (value, modification revision) of what no fuzzer and no honest client has written."""
+    """Key -> (value, modification revision) of what no fuzzer and no honest client has written: regions, users, grants,
+    procedures and locks (`palisade/`) too. The topology is none of the keys."""
     async with Client([member.stream], follow_leader=False) as client:
         found = await client.range(b"\0", range_end=b"\0")
     return {
         kv.key: (kv.value, kv.mod_revision)
         for kv in found.kvs
-        if not kv.key.startswith((HONEST.encode(), FUZZ.encode(), b"palisade/"))
+        if not kv.key.startswith((HONEST.encode(), FUZZ.encode()))
     }
+
+
+async def has_nothing_open(member: NodeProcess) -> bool:
+    answer = await member.get("/v1/procedures?open=true")
+    return answer is not None and answer.get("procedures") == []
 
 
 async def ask_honestly(node: NodeProcess, member: NodeProcess, seen: Seen, stopped: asyncio.Event) -> None:

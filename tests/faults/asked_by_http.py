@@ -1,0 +1,72 @@
+"""One request to one node by HTTP, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from metastore.errors import KeyNotFound
+from metastore.requests import Range, RequestId
+from metastore.results import RangeResult
+from node.refusals import error_of
+from tests.faults.asking import Request
+from tests.sim.http_clients import form_of, kv_from, result_from
+from tests.sim.outcomes import EXPECTED, outcome_of
+from tests.sim.seen import Ok, Outcome, Path, Refused, Unknown, Why
+from tests.support.processes import NodeProcess
+
+
+class NoAnswer(Exception):
+    """What a node must not say to what was asked."""
+
+
+async def outcome_at(
+    session: aiohttp.ClientSession, node: NodeProcess, path: Path, request: Request, rid: RequestId | None = None
+) -> Outcome:
+    """What is only read is refused where nothing is heard. Raises NoAnswer."""
+    outcome: Outcome
+    try:
+        outcome = Ok(await _exchange(session, node, path, request, rid))
+    except aiohttp.ClientConnectorError as error:
+        outcome = Refused(Why.UNAVAILABLE, str(error))
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        outcome = Unknown(f"{type(error).__name__}: {error}")
+    except EXPECTED as error:
+        outcome = outcome_of(error)
+    if isinstance(request, Range) and isinstance(outcome, Unknown):
+        outcome = Refused(Why.UNAVAILABLE, outcome.text)
+    return outcome
+
+
+async def _exchange(
+    session: aiohttp.ClientSession, node: NodeProcess, path: Path, request: Request, rid: RequestId | None
+) -> Any:
+    """Raises what the answer stands for."""
+    if path is Path.FENCED_API:
+        assert isinstance(request, Range)
+        where = URL(f"http://{node.http}/v1/fenced/{quote(request.key, safe='')}", encoded=True)
+        status, body = await _answered(session.get(where))
+        if status == 404 and body.get("code") == KeyNotFound.code:
+            return RangeResult(0, (), False, 0)
+    else:
+        name, form = form_of(request)
+        once = {"Idempotency-Key": f"{rid.client}/{rid.sequence}"} if rid is not None else None
+        status, body = await _answered(session.post(f"http://{node.http}/v1/{name}", json=form, headers=once))
+    if status == 500 or (status >= 400 and "code" not in body):
+        raise NoAnswer(f"{node.id} answers {request} with {status}: {body}")
+    if status >= 400:
+        raise error_of(body["code"], body["detail"], body.get("minimal_revision", 0))
+    return RangeResult(0, (kv_from(body["kv"]),), False, 1) if path is Path.FENCED_API else result_from(request, body)
+
+
+async def _answered(asked: Any) -> tuple[int, dict[str, Any]]:
+    async with asked as answer:
+        text = await answer.text()
+        try:
+            return answer.status, dict(json.loads(text))
+        except ValueError:
+            return answer.status, {"no JSON": text[:500]}

@@ -1,0 +1,80 @@
+"""Judges what clients of real processes saw, by the checkers of the simulator. A history that lies in a file:
+
+    python -m tests.faults.judge FILE...
+
+Exit code 0: every one can be; 1: one can't, or it could not be found out; what is wrong is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from metastore.results import RevisionEvents
+from tests.faults.asking import STRICT
+from tests.sim.checkers import fenced_reads, linearizable, of_history
+from tests.sim.checkers.exactly_once import puts_of
+from tests.sim.history import History
+from tests.sim.history_file import load
+from tests.sim.seen import Begun, Committed, Event, Moment
+
+SHOWN_MAX = 5
+"""Of what one checker finds."""
+CHECKS: dict[str, Callable[[History], list[str]]] = of_history.CHECKS | {
+    "fenced reads": partial(fenced_reads.check, strict=(STRICT,)),
+    "linearizable": partial(linearizable.check, strict=(STRICT,)),
+}
+
+
+def judged(history: History) -> list[str]:
+    """What can't be, or is not known to be, by the name of its checker."""
+    return [f"{name}: {each}" for name, check in CHECKS.items() for each in check(history)[:SHOWN_MAX]]
+
+
+def woven(history: History, revisions: Iterable[RevisionEvents]) -> History:
+    """The same history, with what is committed put in: each revision as early as it can have been. A write is
+    committed behind the question for it, and behind the revision before; so whoever is told of it sooner than that was
+    told something that was not there."""
+    asked: dict[tuple[bytes, bytes], int] = {}
+    for event in history.events:
+        if isinstance(event, Begun):
+            for put in puts_of(event.request):
+                asked.setdefault((put.key, put.value), event.at.order)
+    place, behind = -1, dict[int, list[RevisionEvents]]()
+    for events in revisions:
+        written = [each.kv for each in events.events if not each.delete]
+        place = max(place, *(asked.get((kv.key, kv.value), -1) for kv in written), -1)
+        behind.setdefault(place, []).append(events)
+    return History.of(_ordered(history.events, behind))
+
+
+def _ordered(events: Iterable[Event], behind: dict[int, list[RevisionEvents]]) -> Iterator[Event]:
+    order = itertools.count()
+    for committed in behind.get(-1, ()):
+        yield Committed(Moment(next(order), 0.0), committed)
+    for event in events:
+        yield replace(event, at=Moment(next(order), event.at.at_s))
+        for committed in behind.get(event.at.order, ()):
+            yield Committed(Moment(next(order), event.at.at_s), committed)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.judge", description=__doc__)
+    parser.add_argument("file", nargs="+", type=Path, help="as a run that failed has left it in its folder")
+    wrong = 0
+    for file in parser.parse_args().file:
+        history = load(file.read_text(encoding="ascii").splitlines())
+        found = judged(history)
+        wrong += bool(found)
+        print(f"{file}: {len(history.operations())} operations, {len(history.watches())} watches: ", end="")
+        print("\n".join(["this can't be", *found]) if found else "all of it can be")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""What judges the histories of real processes: it accepts what one store says, and nothing else; what it can't find out
+does not pass. No process is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from metastore.requests import FROM_KEY, Put, Range, WatchRequest
+from metastore.results import KeyValue, PutResult, RangeResult, RevisionEvents
+from tests.faults import judge
+from tests.faults.asking import ROUND, STRICT, Asking
+from tests.faults.judge import judged, woven
+from tests.faults.witnesses import Witnesses
+from tests.sim.checkers import linearizable
+from tests.sim.history import History
+from tests.sim.history_file import dump
+from tests.sim.seen import Begun, Committed, Ended, Event, Moment, Ok, Unknown, WatchDelivered
+from tests.sim.seen import Path as Way
+from tests.support.meta_driver import Driver
+
+KEY = STRICT + b"mixed/0/a"
+CLIENTS = 6
+
+
+def recorded(operations: int, lost: float, seed: int = 1) -> History:
+    """Clients of one store; so many of the answers of writes are lost, some before and some after they took effect."""
+    driver, chance, history = Driver(), Random(seed), History()
+    asking = Asking("mixed", chance)
+    watch = history.watch("w", "n1", WatchRequest(asking.prefixes[0], asking.prefixes[0][:-1] + b"0", 2, True))
+    told = driver.store.watches.open(
+        WatchRequest(asking.prefixes[0], asking.prefixes[0][:-1] + b"0", 2, True), lambda: None
+    )
+    under_way: list[tuple[int, Any, Any]] = []
+    for count in range(operations):
+        while len(under_way) >= CLIENTS or (under_way and chance.random() < 0.4):
+            number, request, result = under_way.pop(chance.randrange(len(under_way)))
+            is_lost = not isinstance(request, Range) and chance.random() < lost
+            if result is None and not (is_lost and chance.random() < 0.5):
+                result = done(driver, request)
+            history.end(number, Unknown("a timeout") if is_lost else Ok(result))
+            asking.revision = driver.store.revision
+            if batch := told.poll(1000, 1 << 20):
+                history.delivered(watch, tuple(batch))
+        request = asking.anything()
+        at_once = chance.random() < 0.5
+        number = history.begin(f"c{count % CLIENTS}", "n1", Way.LOCAL if is_local(request) else Way.HTTP, request)
+        under_way.append((number, request, done(driver, request) if at_once else None))
+    history.final("n1", driver.store.range(Range(b"/", b"0")))
+    everything = driver.store.watches.open(WatchRequest(b"\0", FROM_KEY, 2), lambda: None)
+    revisions: list[RevisionEvents] = []
+    while batch := everything.poll(1000, 1 << 24):
+        revisions += batch
+    return woven(history, revisions)
+
+
+def done(driver: Driver, request: Any) -> Any:
+    return driver.store.range(request) if isinstance(request, Range) else driver.do(request)
+
+
+def is_local(request: Any) -> bool:
+    return isinstance(request, Range) and request.serializable
+
+
+def test_many_operations_are_judged_though_a_fifth_of_the_answers_is_lost() -> None:
+    """One hot register of 1,500 operations is not: the keys that are asked for change soon enough."""
+    history = recorded(3000, lost=0.2)
+    assert sum(each.unknown for each in history.operations()) > 200
+    assert judged(history) == []
+
+
+def test_what_could_not_be_found_out_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = partial(linearizable.check, strict=(STRICT,), steps_max=10)
+    monkeypatch.setitem(judge.CHECKS, "linearizable", short)
+    assert any("gave up" in each for each in judged(recorded(200, lost=0.2)))
+
+
+# Histories that break something
+
+
+def changed(history: History, kind: type, change: Callable[[Any], Event | None]) -> History:
+    """Behind the middle, the first event of that kind that `change` can change: others stay as they are."""
+    events = list(history.events)
+    for place in range(len(events) // 2, len(events)):
+        if isinstance(events[place], kind) and (after := change(events[place])) is not None:
+            events[place] = after
+            return History.of(events)
+    raise AssertionError(f"nothing to change: {kind}")
+
+
+def lost(event: Committed) -> Event | None:
+    is_put = any(not each.delete for each in event.events.events)
+    return replace(event, events=replace(event.events, events=())) if is_put else None
+
+
+def left_out(event: WatchDelivered) -> Event | None:
+    return replace(event, batch=event.batch[1:]) if len(event.batch) > 1 else None
+
+
+def of_another_revision(event: Ended) -> Event | None:
+    result = event.outcome.result if isinstance(event.outcome, Ok) else None
+    if not isinstance(result, PutResult):
+        return None
+    return replace(event, outcome=Ok(replace(result, revision=result.revision - 1)))
+
+
+def of_another_value(event: Ended) -> Event | None:
+    result = event.outcome.result if isinstance(event.outcome, Ok) else None
+    if not isinstance(result, RangeResult) or not result.kvs:
+        return None
+    other = (result.kvs[0]._replace(value=b"other"), *result.kvs[1:])
+    return replace(event, outcome=Ok(replace(result, kvs=other)))
+
+
+BROKEN: tuple[tuple[str, type, Callable[[Any], Event | None]], ...] = (
+    ("durable", Committed, lost),
+    ("watch contract", WatchDelivered, left_out),
+    ("exactly once", Ended, of_another_revision),
+    ("snapshots", Ended, of_another_value),
+)
+
+
+@pytest.mark.parametrize(("checker", "kind", "change"), BROKEN)
+def test_a_history_that_breaks_something_is_refused(checker: str, kind: type, change: Any) -> None:
+    broken = changed(recorded(400, lost=0.0), kind, change)
+    assert any(each.startswith(f"{checker}: ") for each in judged(broken)), judged(broken)
+
+
+def two_puts() -> tuple[History, list[RevisionEvents]]:
+    """Both are answered."""
+    history, driver = History(), Driver()
+    for value in (b"1", b"2"):
+        number = history.begin("c", "n1", Way.HTTP, Put(KEY, value))
+        history.end(number, Ok(driver.do(Put(KEY, value))))
+    return history, list(driver.store.watches.open(WatchRequest(b"\0", FROM_KEY, 2), lambda: None).poll(10, 1 << 20))
+
+
+def read(history: History, value: bytes, revision: int, way: Way = Way.FENCED_API) -> None:
+    kv = KeyValue(KEY, value, 2, revision, revision - 1, 0)
+    history.end(history.begin("r", "n2", way, Range(KEY)), Ok(RangeResult(0, (kv,), False, 1)))
+
+
+def test_an_old_fenced_read_is_refused() -> None:
+    """The prefix that is strict here is another one than that of the simulator."""
+    history, revisions = two_puts()
+    read(history, b"2", 3)
+    assert judged(woven(history, revisions)) == []
+    read(history, b"1", 2)
+    found = judged(woven(history, revisions))
+    assert [each.partition(": ")[0] for each in found] == ["fenced reads", "linearizable"], found
+
+
+def test_a_revision_is_committed_behind_its_question_and_behind_the_revision_before() -> None:
+    history, revisions = two_puts()
+    judgeable = woven(history, revisions)
+    assert [type(event) for event in judgeable.events] == [Begun, Committed, Ended, Begun, Committed, Ended]
+    assert [event.at for event in judgeable.events] == [Moment(order, 0.0) for order in range(6)]
+
+
+def test_a_value_that_is_read_before_anybody_has_asked_for_it_is_refused() -> None:
+    history, revisions = two_puts()
+    early = History()
+    read(early, b"1", 2)
+    events = [*early.events, *(replace(each, number=9 + each.number) for each in history.events[:2])]  # type: ignore[call-arg]
+    early = History.of(replace(each, at=Moment(order, 0.0)) for order, each in enumerate(events))
+    assert any("was shown" in each for each in judged(woven(early, revisions[:1])))
+
+
+# The file
+
+
+def test_a_history_in_a_file_is_judged_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = recorded(300, lost=0.0)
+    for name, history in (("good", good), ("broken", changed(good, Committed, lost))):
+        (tmp_path / name).write_text("\n".join(dump(history)), encoding="ascii")
+    for name, code in (("good", 0), ("broken", 1)):
+        monkeypatch.setattr("sys.argv", ["judge", str(tmp_path / name)])
+        assert judge.main() == code
+    assert "durable: " in capsys.readouterr().out
+
+
+# Where it comes from
+
+
+def test_after_a_round_other_keys_are_asked_for() -> None:
+    asking = Asking("mixed", Random(1))
+    rounds = [{asking.fenced().key for _ in range(ROUND - 1)}, {asking.fenced().key for _ in range(ROUND)}]
+    assert [{key.split(b"/")[3] for key in keys} for keys in rounds] == [{b"0"}, {b"1"}]
+
+
+def test_members_have_to_agree_and_to_leave_nothing_out() -> None:
+    _, (first, second) = two_puts()
+    witnesses = Witnesses([])
+    witnesses.first = 2
+    for by, events in (("n1", first), ("n1", second), ("n2", first)):
+        witnesses.tell(by, events)
+    assert witnesses.disagreement == []
+    witnesses.tell("n2", replace(second, events=()))
+    witnesses.tell("n3", second)
+    assert [each.partition(" is ")[0] for each in witnesses.disagreement] == [
+        "revision 3",
+        "n3 tells of revision 3 where 2",
+    ]

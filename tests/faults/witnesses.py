@@ -1,0 +1,87 @@
+"""What is committed, as the members tell it: a watch of everything at each of them. They have to agree, revision by
+revision, and none may leave one out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from metastore.errors import Compacted
+from metastore.results import RangeResult, RevisionEvents
+from node.client import Client, OutcomeUnknown, Unavailable
+from raftgroup.errors import RaftError
+from tests.support.processes import NodeProcess
+
+EVERYTHING = b"\0"
+TIMEOUT_S = 10.0
+LOOK_S = 0.05
+
+
+class Witnesses:
+    """`async with Witnesses(members) as witnesses:`. `first`: the revision from which on they tell."""
+
+    def __init__(self, members: Sequence[NodeProcess]) -> None:
+        self.first = 0
+        self.revisions: dict[int, RevisionEvents] = {}
+        self.disagreement: list[str] = []
+        self._members = members
+        self._next: dict[str, int] = {}
+        self._tellers: dict[int, str] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Witnesses:
+        async with Client([node.stream for node in self._members], timeout_s=TIMEOUT_S) as client:
+            self.first = (await client.range(EVERYTHING, EVERYTHING, count_only=True)).revision
+        self._tasks = [asyncio.create_task(self._listen(node)) for node in self._members]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for found in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(found, Exception):
+                raise found
+
+    async def _listen(self, node: NodeProcess) -> None:
+        """Until it is cancelled, or is behind what the node still has of the past."""
+        self._next[node.id] = self.first
+        async with Client([node.stream], follow_leader=False, timeout_s=TIMEOUT_S) as client:
+            try:
+                async with client.watch(EVERYTHING, EVERYTHING, start_revision=self.first) as watch:
+                    async for events in watch:
+                        self.tell(node.id, events)
+            except Compacted:
+                return
+
+    def tell(self, by: str, events: RevisionEvents) -> None:
+        expected, revision = self._next.setdefault(by, self.first), events.revision
+        if revision != expected:
+            self.disagreement.append(f"{by} tells of revision {revision} where {expected} is the next")
+        self._next[by] = revision + 1
+        known = self.revisions.setdefault(revision, events)
+        teller = self._tellers.setdefault(revision, by)
+        if known != events:
+            self.disagreement.append(f"revision {revision} is {known} at {teller}, and {events} at {by}")
+
+    async def have_told(self, revision: int, within_s: float) -> bool:
+        """Whether somebody has told of all up to there, in time."""
+        try:
+            async with asyncio.timeout(within_s):
+                while max(self._next.values(), default=0) <= revision:
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            return False
+        return True
+
+    async def finals(self, start: bytes, end: bytes) -> dict[str, RangeResult]:
+        """What each member has there now, of those that answer."""
+
+        async def final(node: NodeProcess) -> RangeResult | None:
+            async with Client([node.stream], follow_leader=False, timeout_s=TIMEOUT_S) as client:
+                try:
+                    return await client.range(start, end)
+                except (Unavailable, OutcomeUnknown, RaftError):
+                    return None
+
+        found = await asyncio.gather(*map(final, self._members))
+        return {node.id: each for node, each in zip(self._members, found, strict=True) if each is not None}
