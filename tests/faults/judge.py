@@ -17,7 +17,7 @@ from pathlib import Path
 
 from metastore.results import RevisionEvents
 from tests.faults.asking import STRICT
-from tests.sim.checkers import fenced_reads, linearizable, of_history
+from tests.sim.checkers import fenced_reads, leases, linearizable, of_history
 from tests.sim.checkers.exactly_once import puts_of
 from tests.sim.history import History
 from tests.sim.history_file import load
@@ -26,6 +26,7 @@ from tests.sim.seen import Begun, Committed, Event, Moment
 SHOWN_MAX = 5
 """Of what one checker finds."""
 CHECKS: dict[str, Callable[[History], list[str]]] = of_history.CHECKS | {
+    "leases": leases.of_clients,
     "fenced reads": partial(fenced_reads.check, strict=(STRICT,)),
     "linearizable": partial(linearizable.check, strict=(STRICT,)),
 }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke
-from metastore.results import DeleteRangeResult, LeaseResult
-from tests.sim.checkers.leases import check
+from metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke, Range
+from metastore.results import DeleteRangeResult, LeaseResult, RangeResult
+from tests.sim.checkers.leases import check, of_clients
 from tests.sim.seen import Ok, Path, Unknown
 from tests.sim.stories import A, B, Broken, E, Story
 
@@ -119,3 +119,24 @@ def test_nothing_is_said_of_leases_that_are_kept_to(kept: Broken) -> None:
     story = Story()
     kept(story)
     assert check(story.history) == []
+
+
+@pytest.mark.parametrize(("told_s", "violations"), [(1.9, 1), (2.0, 0)])
+def test_where_revisions_stand_too_early_an_end_counts_from_when_a_client_is_told(
+    told_s: float, violations: int
+) -> None:
+    story = Story()
+    with_a_lease(story, A)
+    story.commit((A, None))
+    story.now_s = told_s
+    number = story.history.begin("r", "n2", Path.HTTP, Range(A))
+    story.history.end(number, Ok(RangeResult(3, (), False, 0)))
+    assert len(check(story.history)) == 1
+    assert len(of_clients(story.history)) == violations
+
+
+def test_an_end_of_which_no_client_is_told_may_have_been_at_any_time() -> None:
+    story = Story()
+    with_a_lease(story, A)
+    story.commit((A, None))
+    assert of_clients(story.history) == []

@@ -11,8 +11,9 @@ What a client has deleted, or may have, is no end of a lease.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from tests.sim.checkers.durable import deletes
 from tests.sim.checkers.exactly_once import by_request
 from tests.sim.history import History
 from tests.sim.kv_spans import inside
-from tests.sim.seen import FENCED, Committed, Ok, Operation, Path
+from tests.sim.seen import FENCED, Committed, Ended, Ok, Operation, Path, WatchDelivered
 from tests.sim.truth import Truth
 
 DRIFT = 0.011
@@ -47,7 +48,36 @@ class Lease(NamedTuple):
 
 def check(history: History) -> list[str]:
     leases = _Leases(history)
-    return [*leases.ends(), *leases.overdue(), *leases.revoked()]
+    return [*leases.ends(leases.at_s.__getitem__), *leases.overdue(), *leases.revoked()]
+
+
+def of_clients(history: History) -> list[str]:
+    """Where it is not known when a revision was committed, and those of the history stand as early as can be: it was by
+    the time a client was told of it. So an end may be too early that is not seen to be, and none is overdue."""
+    leases = _Leases(history)
+    return [*leases.ends(_told_s(history)), *leases.revoked()]
+
+
+def _told_s(history: History) -> Callable[[int], float]:
+    """When a client was first told of a revision, or of one behind it; never: infinity."""
+    revisions, times = list[int](), list[float]()
+    for event in history.events:
+        match event:
+            case Ended(outcome=Ok(result)):
+                told = getattr(result, "revision", 0)
+            case WatchDelivered(batch=batch) if batch:
+                told = batch[-1].revision
+            case _:
+                continue
+        if told > (revisions[-1] if revisions else 0):
+            revisions.append(told)
+            times.append(event.at.at_s)
+
+    def told_s(revision: int) -> float:
+        place = bisect_left(revisions, revision)
+        return times[place] if place < len(times) else math.inf
+
+    return told_s
 
 
 class _Leases:
@@ -55,7 +85,7 @@ class _Leases:
         self._truth, self._history = Truth(history), history
         self._requests = by_request(history)
         committed = [event for event in history.events if isinstance(event, Committed)]
-        self._at_s = {event.events.revision: event.at.at_s for event in committed}
+        self.at_s = {event.events.revision: event.at.at_s for event in committed}
         self._keys = sorted({each.kv.key for event in committed for each in event.events.events if each.kv.lease})
         self._granted = self._renewals()
         self._revokes: dict[int, float] = {}
@@ -83,13 +113,13 @@ class _Leases:
 
     # Ends
 
-    def ends(self) -> Iterator[str]:
-        """Too early, or not all together."""
+    def ends(self, ended_s: Callable[[int], float]) -> Iterator[str]:
+        """Too early, or not all together. `ended_s`: when a revision was committed, or later."""
         for lease, revision in self._ended():
             left = self._on(lease, revision)
             if left:
                 yield f"lease {lease} ends at revision {revision}, and {left} still hang on it"
-            granted, at_s = self._granted.get(lease), self._at_s[revision]
+            granted, at_s = self._granted.get(lease), ended_s(revision)
             if granted is None or self._revokes.get(lease, at_s) < at_s:
                 continue
             lived_s = at_s - granted.asked_s
@@ -124,8 +154,8 @@ class _Leases:
 
     def overdue(self) -> Iterator[str]:
         """Those whose time is over, and more."""
-        revisions = sorted(self._at_s)
-        times = [self._at_s[revision] for revision in revisions]
+        revisions = sorted(self.at_s)
+        times = [self.at_s[revision] for revision in revisions]
         served = [0.0]
         for before, now in pairwise(times):
             served.append(served[-1] + (now - before if now - before <= PAUSE_S else 0.0))
