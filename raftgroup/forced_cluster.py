@@ -17,9 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgpack
-
-from raftgroup.engine import BATCH
+from raftgroup.batch_entries import batch_entry
 from raftgroup.errors import DataDirectoryError, MembershipRefused
 from raftgroup.membership import FIRST_GENERATION, Membership, MembershipLog
 from raftgroup.membership_entries import membership_entry, read_memberships
@@ -79,7 +77,7 @@ async def force_new_cluster(
     membership = survivor.membership.alone(survivor.member, generation)
     term = journal.term + 1
     journal.set_term(term, None)
-    for content in (BATCH + msgpack.packb([stamp, list(commands)]), membership_entry(membership)):
+    for content in (batch_entry(stamp, commands), membership_entry(membership)):
         journal.append(Entry(content, journal.last.index + 1, term))
     await journal.sync()
     return membership

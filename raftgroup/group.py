@@ -293,7 +293,7 @@ class Group:
             if batch:
                 stamp = self._machine.stamp(self._clock.now(), self._clock.wall_ms())
                 commands = [command for proposal in batch for command in proposal.commands]
-                self._replica.propose([stamp, commands], lambda results, ok: self._end_batch(batch, results, ok))
+                self._replica.propose(stamp, commands, lambda results, ok: self._end_batch(batch, results, ok))
         elif self.leader is not None and self.leader in self._peers.connected():
             self._forwarding.forward(self.leader, self._proposals.take())
 

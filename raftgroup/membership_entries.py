@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgpack
 
 from raftgroup.engine import MEMBERSHIP
 from raftgroup.membership import Membership, MembershipLog
-from raftgroup.ports import Entry, Journal
+from raftgroup.ports import Journal
 
 _SLICE_ENTRIES = 16
 """Read at a time: an entry is a batch, which may have megabytes."""
@@ -25,17 +23,6 @@ def membership_in(command: bytes) -> Membership:
         return Membership.from_wire(msgpack.unpackb(command[1:]))
     except TypeError as error:
         raise ValueError(str(error)) from error
-
-
-def unreadable_membership(entries: Iterable[Entry]) -> str | None:
-    """What is wrong with the first entry that brings a membership which can't be understood; None when all can be."""
-    for entry in entries:
-        if entry.command[:1] == MEMBERSHIP:
-            try:
-                membership_in(entry.command)
-            except ValueError as error:
-                return f"the membership at index {entry.index} can't be read: {error}"
-    return None
 
 
 def read_memberships(journal: Journal, memberships: MembershipLog) -> None:

@@ -15,6 +15,7 @@ from itertools import count
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from raftgroup.batch_entries import check_commands
 from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
 
 log = logging.getLogger(__name__)
@@ -102,8 +103,10 @@ class Proposals:
     ) -> None:
         """They go into one entry of the log. `done` is called once, with what they came to.
 
-        `weight`: as how many they count for the size of an entry, where it is not their number.
+        `weight`: as how many they count for the size of an entry, where it is not their number. Raises TypeError for what
+        is no command.
         """
+        check_commands(commands)
         counts = len(commands) if weight is None else weight
         proposal = Proposal(commands, now + timeout_s, done, counts, next(self._places))
         self._queue.append(proposal)

@@ -9,18 +9,18 @@ acknowledgements that answer them wait for the leader's own sync instead.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgpack
-
-from raftgroup.engine import BATCH, Engine, was_applied
+from raftgroup.batch_entries import batch_entry, batch_in
+from raftgroup.engine import Engine, was_applied
+from raftgroup.entry_check import unsound_append
 from raftgroup.errors import MembershipRefused, NodeFailed
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, screen_append
 from raftgroup.log_limit import LogLimit
 from raftgroup.membership import Membership, MembershipLog
-from raftgroup.membership_entries import membership_entry, membership_in, read_memberships, unreadable_membership
+from raftgroup.membership_entries import membership_entry, membership_in, read_memberships
 from raftgroup.messages import Kind
 from raftgroup.outbox import Outbox, Send
 from raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
@@ -195,10 +195,10 @@ class Replica:
         if handler is not None:
             handler(member, body)
 
-    def propose(self, batch: list[Any], outcome: Outcome) -> None:
+    def propose(self, stamp: Any, commands: Sequence[bytes], outcome: Outcome) -> None:
         """Append one entry at the next tick, which must follow at once. `outcome(results, applied)` is called when
         its index is applied: with the results, or with False when another leader's entry has taken its place."""
-        self._propose(BATCH + msgpack.packb(batch), outcome)
+        self._propose(batch_entry(stamp, commands), outcome)
 
     def propose_membership(self, membership: Membership, outcome: Outcome) -> None:
         """Raises MembershipRefused while an earlier change is not committed (one at a time)."""
@@ -329,10 +329,12 @@ class Replica:
             self._send(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
 
     def apply(self, index: int, term: int, command: bytes) -> Any:
-        kind = command[:1]
-        if kind == BATCH:
-            stamp, commands = msgpack.unpackb(memoryview(command)[1:], strict_map_key=False)
-            return self._machine.apply(index, term, stamp, commands)
+        try:
+            batch = batch_in(command)
+        except ValueError as error:
+            raise _unreadable_entry(index, term, error) from error
+        if batch is not None:
+            return self._machine.apply(index, term, *batch)
         self._machine.skip(index, term)
         if self.engine.leads and index == self.engine.first_index_of_term:
             self._machine.lead(self._clock.now(), self._clock.wall_ms())
@@ -380,11 +382,11 @@ class Replica:
     def _on_append(self, leader: str, body: Any) -> None:
         term, commit, prev_index, prev_term, sent_at, packed = body
         entries = [Entry(command, prev_index + 1 + i, at) for i, (command, at) in enumerate(packed)]
-        unreadable = unreadable_membership(entries)
-        if unreadable is not None:
-            self._refuse_append(leader, unreadable)
-            return
         message = Append(term, commit, prev_index, prev_term, entries)
+        unsound = unsound_append(message)
+        if unsound is not None:
+            self._refuse_append(leader, unsound)
+            return
         verdict = screen_append(message, self._journal, self.engine.term, self.engine.commit_index)
         if isinstance(verdict, StaleTerm):
             self._answer(leader, 0, False, sent_at)
@@ -404,7 +406,8 @@ class Replica:
             self._answer(leader, verdict.next_index, False, sent_at)
 
     def _refuse_append(self, leader: str, reason: str) -> None:
-        """In the log it would stop this node at once, and again at every start."""
+        """In the log it would stop this node, and again at every start. Nothing is acknowledged, nor is the leader heard:
+        another one is elected, if a majority refuses it."""
         line = self._log_limit.admit(f"dropped an append of {leader}: {reason}", self._clock.now())
         if line is not None:
             log.warning("%s; run the same release of palisade on both nodes", line)
@@ -429,3 +432,10 @@ class Replica:
         self.lease.surrender()
         self._lease_until = 0.0
         return self._send(target, Kind.CAMPAIGN_NOW, [self.engine.term])
+
+
+def _unreadable_entry(index: int, term: int, error: ValueError) -> NodeFailed:
+    return NodeFailed(
+        f"entry {index} of term {term} is committed and can't be read: {error}. The leader of that term was faulty, or of "
+        "another release: run the same release of palisade on all nodes; if that does not help, restore a backup"
+    )

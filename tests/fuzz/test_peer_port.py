@@ -114,7 +114,7 @@ SAID: list[tuple[Kind, list[Any]]] = [
     (Kind.HEARTBEAT_REPLY, [1, 100.0, storage("n2")]),
     (Kind.CAMPAIGN_NOW, [1]),
 ]
-TOLERATED = ("lost data", "two leaders in one term", "has lost", "can't follow entry")
+TOLERATED = ("lost data", "two leaders in one term", "has lost")
 """What a node stops for on purpose: a member that contradicts what is committed, or itself."""
 
 

@@ -215,7 +215,7 @@ def test_no_command_stays_in_the_librarys_queue_however_long_a_tick_takes() -> N
 
     ends: list[bool] = []
     for _ in range(5):
-        leader.replica.propose([0, []], lambda _, applied: ends.append(applied))
+        leader.replica.propose(0, [], lambda _, applied: ends.append(applied))
     before = leader.journal.last.index
     clock.now = slow  # type: ignore[method-assign]
     leader.tick()

@@ -49,7 +49,7 @@ def test_an_append_that_brings_one_is_dropped_as_a_whole_and_logged(
     assert follower.log == [(1, 1)]
     assert follower.said(Kind.APPEND_REPLY) == []
     assert follower.replica.membership == follower.membership
-    assert "the membership at index 3 can't be read" in caplog.text
+    assert "entry 3 of term 1 can't be read" in caplog.text
     follower.crash()
     assert follower.log == [(1, 1)]
 

@@ -143,7 +143,7 @@ class LoneReplica:
     def proposes(self, *commands: bytes) -> list[tuple[Any, bool]]:
         """Returns the list that its end is put into."""
         ends: list[tuple[Any, bool]] = []
-        self.replica.propose([0, list(commands)], lambda results, applied: ends.append((results, applied)))
+        self.replica.propose(0, commands, lambda results, applied: ends.append((results, applied)))
         self.tick()
         return ends
 
