@@ -44,7 +44,8 @@ def _batch(packed: memoryview) -> tuple[Any, list[bytes]]:
 def check_commands(commands: Sequence[Any]) -> None:
     """Raises TypeError. An entry with something else in it would be refused by each follower, for ever."""
     if not _are_commands(commands):
-        raise TypeError(f"a command is bytes, and one of these is not: {', '.join(type(each).__name__ for each in commands)[:200]}")
+        kinds = ", ".join(sorted({type(each).__name__ for each in commands}))
+        raise TypeError(f"a command is bytes, and one of these is not: {kinds[:200]}")
 
 
 def _are_commands(commands: Sequence[Any]) -> bool:

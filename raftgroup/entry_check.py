@@ -1,9 +1,9 @@
 """Whether what a leader sends can be in a log at all. Pure.
 
-An entry that can't be read would be acknowledged, and stop every node that comes to apply it, again at each start. One
-whose term is below that of the entry before it is in no leader's log (Raft, section 5.3), and the journal stops the node
-for it. No leader of this release sends either. To read a batch here, and again where it is applied, takes less than a
-microsecond for one command and 60 for the largest batch.
+An entry that can't be read would be acknowledged, and stop every node that comes to apply it, again at each start.
+One whose term is below that of the entry before it is in no leader's log (Raft, section 5.3), and the journal stops the
+node for it. No leader of this release sends either. To read a batch here, and again where it is applied, takes less
+than a microsecond for one command and 60 for the largest batch.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ class Proposals:
     ) -> None:
         """They go into one entry of the log. `done` is called once, with what they came to.
 
-        `weight`: as how many they count for the size of an entry, where it is not their number. Raises TypeError for what
-        is no command.
+        `weight`: as how many they count for the size of an entry, where it is not their number. Raises TypeError for
+        what is no command.
         """
         check_commands(commands)
         counts = len(commands) if weight is None else weight

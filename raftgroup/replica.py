@@ -406,8 +406,8 @@ class Replica:
             self._answer(leader, verdict.next_index, False, sent_at)
 
     def _refuse_append(self, leader: str, reason: str) -> None:
-        """In the log it would stop this node, and again at every start. Nothing is acknowledged, nor is the leader heard:
-        another one is elected, if a majority refuses it."""
+        """In the log it would stop this node, and again at every start. Nothing is acknowledged, nor is the leader
+        heard: another one is elected, if a majority refuses it."""
         line = self._log_limit.admit(f"dropped an append of {leader}: {reason}", self._clock.now())
         if line is not None:
             log.warning("%s; run the same release of palisade on both nodes", line)
@@ -436,6 +436,6 @@ class Replica:
 
 def _unreadable_entry(index: int, term: int, error: ValueError) -> NodeFailed:
     return NodeFailed(
-        f"entry {index} of term {term} is committed and can't be read: {error}. The leader of that term was faulty, or of "
-        "another release: run the same release of palisade on all nodes; if that does not help, restore a backup"
+        f"entry {index} of term {term} is committed and can't be read: {error}. The leader of that term was faulty, or "
+        "of another release: run the same release of palisade on all nodes; if that does not help, restore a backup"
     )

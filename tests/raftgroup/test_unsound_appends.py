@@ -55,9 +55,7 @@ def follower_of_two() -> LoneReplica:
 
 
 @pytest.mark.parametrize("how", BACKWARDS)
-def test_an_append_whose_terms_go_backwards_is_dropped_as_a_whole(
-    how: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_append_whose_terms_go_backwards_is_dropped_as_a_whole(how: str, caplog: pytest.LogCaptureFixture) -> None:
     """Seed 2027, round 941: the journal stopped the node."""
     term, prev, terms = BACKWARDS[how]
     follower = follower_of_two()
