@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
-from metastore.results import TxnResult
+from metastore.results import PutResult, TxnResult
 from tests.sim.checkers.durable import put_by
 from tests.sim.checkers.exactly_once import all_puts_of, puts_of
 from tests.sim.kv_order import written_by
@@ -120,7 +120,7 @@ def _blind(op: Op, revisions: set[Version]) -> Iterator[Span]:
             yield op.answered.kvs[-1].key + b"\0", op.asked.range_end
         case DeleteRange(prev_kv=False) if op.answered is not None:
             yield op.asked.key, op.asked.range_end
-        case Put(ignore_value=True) if op.answered is None or not op.asked.prev_kv:
+        case Put() if _keeps(op.asked) and not (isinstance(op.answered, PutResult) and op.asked.prev_kv):
             yield op.asked.key, b""
         case Txn() if isinstance(op.answered, TxnResult):
             yield from _blind_on_path(*_path_of(op.asked, op.answered), revisions)
@@ -128,6 +128,11 @@ def _blind(op: Op, revisions: set[Version]) -> Iterator[Span]:
             yield from _compared_in(op.asked)
             for part in (*op.asked.success, *op.asked.failure):
                 yield from _blind(Op(0, None, part), revisions)
+
+
+def _keeps(put: Put) -> bool:
+    """What is there goes on, so there has to be something."""
+    return put.ignore_value or put.ignore_lease
 
 
 def _compared_in(request: Txn) -> Iterator[Span]:

@@ -268,7 +268,7 @@ class Nemesis:
         """Only a vault of a follower, and one member at a time: as with a disk that is lost."""
         chance = Random(f"damage {self.world.seed} {fault}")
         part = Part.VAULT if host.follows else chance.choice(list(Part))
-        if part is not Part.VAULT and (self._removed or not self._is_whole()):
+        if part is not Part.VAULT and (self._removed or not self.is_whole()):
             return
         host.kill(power=True)
         damage = host.disk.damage = damaged(host.disk, part, chance)
@@ -289,7 +289,7 @@ class Nemesis:
 
     def _wipe(self, fault: Fault, host: Host) -> None:
         """Not while another member is without its disk: with two of three lost, what was acknowledged is gone."""
-        if host.follows or (not self._removed and self._is_whole()):
+        if host.follows or (not self._removed and self.is_whole()):
             host.wipe()
             if fault.kind is Kind.WIPE:
                 self.struck(fault)
@@ -315,13 +315,14 @@ class Nemesis:
 
         at_a_piece(self.world, host.id, 1 + int(fault.amount * 2 * PIECES_MAX) % PIECES_MAX, trouble)
 
-    def _is_whole(self) -> bool:
-        """Whether every member is a voter with the disk that it has now, as the leader sees it."""
-        for leader in self.world.leaders():
-            members = leader.group.members if leader.group is not None else None
-            if members is not None and all(self._is_voter(members, each) for each in self.world.members):
-                return True
-        return False
+    def is_whole(self) -> bool:
+        """Whether every member is a voter with the disk that it has now, as a leader knows it to be committed."""
+        settled = [
+            group.members
+            for group in (leader.group for leader in self.world.leaders())
+            if group is not None and group._replica.membership_settled()
+        ]
+        return any(all(self._is_voter(members, each) for each in self.world.members) for members in settled)
 
     @staticmethod
     def _is_voter(members: object, host: Host) -> bool:
@@ -361,7 +362,7 @@ class Nemesis:
         self._at(leader, lambda leader: leader.group.transfer(target), struck)  # type: ignore[union-attr]
 
     def _remove(self, fault: Fault, host: Host) -> None:
-        if self._removed or not self._is_whole():
+        if self._removed or not self.is_whole():
             return
         for leader in self.world.leaders():
             self._at(leader, lambda leader: leader.group.remove(host.id), lambda: self.struck(fault))  # type: ignore[union-attr]

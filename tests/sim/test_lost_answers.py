@@ -35,6 +35,7 @@ def rows(*kvs: KeyValue) -> RangeResult:
 
 SAME = Compare(A, CompareTarget.VALUE, CompareResult.EQUAL, b"1")
 SECOND = Compare(A, CompareTarget.MOD, CompareResult.EQUAL, 2)
+SAME_B = Compare(B, CompareTarget.VALUE, CompareResult.EQUAL, b"1")
 LATER = Compare(A, CompareTarget.MOD, CompareResult.GREATER, 1)
 NEW_B, DONE = Put(B, b"2"), PutResult(3)
 STAYS = {
@@ -46,6 +47,13 @@ STAYS = {
     "a compare that fails and shows nothing": [txn(SECOND, NEW_B, results=(DONE,), done=False)],
     "a compare that is shown behind a write": [txn(LATER, Put(A, b"2"), Range(A), results=(DONE, rows(row())))],
     "a compare with a revision of which nobody knows": [txn(SECOND, NEW_B, results=(DONE,))],
+    "a put that keeps the lease": [Op(1, 2, Put(A, b"2", ignore_lease=True), PutResult(3))],
+    "a put that keeps the lease, in a transaction": [txn(SAME_B, Put(A, b"2", ignore_lease=True), results=(DONE,))],
+    "a lost put that kept the lease": [
+        Op(1, None, Put(A, b"2", ignore_lease=True)),
+        Op(2, 3, Range(A), rows(row(A, b"2"))),
+    ],
+    "a lost put that kept the value": [Op(1, None, Put(A, ignore_value=True, prev_kv=True))],
     "a lost compare that is not left out": [
         Op(1, None, Txn((LATER,), (Put(B, b"2"),))),
         Op(2, 3, Range(B, count_only=True), RangeResult(2, (), False, 0)),
@@ -57,6 +65,9 @@ GOES = {
     "a compare that is read as well": [txn(LATER, Range(A), Put(A, b"2"), results=(rows(row()), DONE))],
     "a compare of what is replaced and shown": [
         txn(LATER, Put(A, b"2", prev_kv=True), results=(PutResult(3, row()),)),
+    ],
+    "a put that keeps the lease of what it shows": [
+        Op(1, 2, Put(A, b"2", prev_kv=True, ignore_lease=True), PutResult(3, row())),
     ],
     "a compare with a revision that was shown": [
         Op(1, 2, Range(A), rows(row())),

@@ -126,3 +126,35 @@ def test_a_link_that_is_mended_before_anything_was_sent_is_no_fault() -> None:
     assert not world.network.passes("n2", "f1")
     assert world.coverage["fault: cut"] == 1
     world.close()
+
+
+def test_a_disk_is_lost_only_once_all_members_are_voters_and_a_majority_has_that() -> None:
+    """A leader that has only appended the promotion of the one before may be alone with it (restores 200256)."""
+    world = World(1, Settings(followers=0))
+    nemesis = Nemesis(world, ())
+
+    def promoted() -> Host | None:
+        """By whom, as far as that one has it in its log."""
+        return next((each for each in world.leaders() if all(map(is_voter(each), world.members))), None)
+
+    with ambient(1, lambda: world.now):
+        world.start()
+        world.simulation.run_until(lambda: world.all_serve() and nemesis.is_whole(), within_s=30.0)
+        wiped = next(each for each in world.members if each is not world.leader())
+        wiped.wipe()
+        nemesis.start_at(wiped)
+        assert not nemesis.is_whole()
+        world.simulation.run_until(lambda: promoted() is not None, within_s=30.0)
+        assert not nemesis.is_whole()
+        world.simulation.run_until(nemesis.is_whole, within_s=1.0)
+        world.close()
+
+
+def is_voter(at: Host) -> Callable[[Host], bool]:
+    def known(host: Host) -> bool:
+        assert at.group is not None
+        members, found = at.group.members, at.group.members.get(host.id)
+        own = host.group.incarnation if host.group is not None else None
+        return host.id in members.voters and found is not None and found.incarnation == own
+
+    return known
