@@ -1,8 +1,9 @@
 """`palisade recover-quorum`: one stopped node goes on alone, because the majority of its cluster is lost for ever.
 
 What is decided and written is `raftgroup/forced_cluster.py`; here the folder of the node is opened, and the state
-machine's part is added: the command that raises the generation of its state, so that old vaults notice. Nothing is
-written without the confirmation, which is the name of the cluster.
+machine's part is added: the command that raises the generation of its state, so that old vaults notice, and the record
+that makes the first leader wait for leases of before (`fencing/former_holders.py`). Nothing is written without the
+confirmation, which is the name of the cluster.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from metastore.codec import encode_command
-from metastore.requests import BeginGeneration
+from metastore.requests import BeginGeneration, Command
 from metastore.state import State
 from metastore.store import LmdbStore
+from metastore.system_records import SystemRecords
 from node.data_dir import MARKER
+from node.fencing.former_holders import waiting_for_former
 from node.folder import FolderError, Marker
 from raftgroup.forced_cluster import Survivor, force_new_cluster, survey
 from raftgroup.lmdb_journal import LmdbJournal
@@ -66,18 +69,25 @@ async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
         store = LmdbStore(data_dir / "store")
         try:
             applied, state = store.applied, State(store)
+            records = SystemRecords(store, state)
         finally:
             store.close()
         survivor = survey(journal, applied, random.SystemRandom())
         generation = max(survivor.generation, state.lineage.generation) + 1
         if confirm is not None:
             vault = _vault_of(data_dir)
-            command = encode_command(BeginGeneration(generation))
-            await force_new_cluster(journal, survivor, generation, NO_TIME, [command])
+            await force_new_cluster(journal, survivor, generation, NO_TIME, told_of_the_break(records, generation))
             _put_aside(vault, survivor.member)
         return QuorumRecovery(survivor, state.revision, generation, confirm is not None)
     finally:
         journal.close()
+
+
+def told_of_the_break(records: SystemRecords, generation: int) -> list[bytes]:
+    """The commands behind the survivor's log: its state is of `generation`, and leases may be out that it has never
+    heard of. `records`: as far as they are applied. Raises StoreCorrupt."""
+    commands: tuple[Command, ...] = (BeginGeneration(generation), waiting_for_former(records, generation))
+    return [encode_command(command) for command in commands]
 
 
 def _vault_of(data_dir: Path) -> VaultDirectory | None:

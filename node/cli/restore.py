@@ -111,8 +111,9 @@ def recover_quorum(data_dir: Path, confirm: str | None, as_json: bool) -> None:
     """Let one stopped node go on alone, because the majority of its cluster is lost for ever.
 
     What a majority without this node has acknowledged is lost. The generation grows by one: nodes of before are
-    refused, and come back with an empty data folder and --join. Without --confirm it is only shown what would be done:
-    of several survivors take the one with the greatest last term, then index.
+    refused, and come back with an empty data folder and --join. The first strict writes wait until leases of before
+    have run out. Without --confirm it is only shown what would be done: of several survivors take the one with the
+    greatest last term, then index.
     """
     from metastore.errors import StoreCorrupt
     from metastore.store_errors import StoreFailed

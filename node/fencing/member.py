@@ -13,6 +13,7 @@ from fencing.verdict import Outcome
 from node.fencing.asking import asks_own_cluster
 from node.fencing.commands import Prefixes
 from node.fencing.door import Door
+from node.fencing.former_holders import counted_by
 from node.fencing.grantor import Grantor
 from node.fencing.part import FAREWELL_S, HolderPart
 from node.fencing.region_book import regions_of
@@ -127,7 +128,7 @@ class MemberFencing:
 
     def _led(self, leads: bool, term: int) -> None:
         if leads:
-            self.grantor.begin_term(term, registrations(self._service.store.system))
+            self.grantor.begin_term(term, counted_by(self.timing, registrations(self._service.store.system)))
         else:
             self.grantor.end_term()
 

@@ -8,13 +8,23 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgpack
 import pytest
 from click.testing import CliRunner
 
-from metastore.requests import FoundCluster, Put
+from fencing.release import Registration, Releases
+from fencing.timing import Timing
+from metastore.machine import MetaStore
+from metastore.memory_store import MemoryStore
+from metastore.ordered_map import Table
+from metastore.requests import FoundCluster, Put, SystemWrite
+from metastore.state import State
 from metastore.store import LmdbStore
+from metastore.system_records import SystemRecords
 from node.cli.main import main
 from node.data_dir import claim_data_dir
+from node.fencing.registry import PREFIX, registrations, value_of
+from raftgroup.engine import BATCH
 from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.membership import Member, MemberRole, Membership
 from raftgroup.storage import keep_membership, open_storage
@@ -72,6 +82,24 @@ def asides(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir() if "vault" in each.name)
 
 
+def started(folder: Path) -> MetaStore:
+    """Its state behind the whole of its log, as at the beginning of its first term."""
+    disk, journal = LmdbStore(folder / "store"), LmdbJournal(folder / "raft")
+    try:
+        copy = MemoryStore("copy")
+        for table in Table:
+            copy.put_many(table, dict(disk.scan(table, b"", None)))
+        store = MetaStore(copy)
+        for entry in journal.slice(store.applied[0] + 1, journal.last.index + 1):
+            if entry.command.startswith(BATCH):
+                stamp, commands = msgpack.unpackb(entry.command[len(BATCH) :])
+                store.apply(entry.index, entry.term, stamp, commands)
+        return store
+    finally:
+        journal.close()
+        disk.close()
+
+
 def untouched(folder: Path) -> bool:
     """Whether it is still one of three, with its vault where it was."""
     shown = run(folder)
@@ -89,6 +117,40 @@ def test_the_vault_of_before_is_put_aside_whole(folder: Path) -> None:
     aside = read_vault(folder / "vault.aside-1")
     assert (aside.revision, items_of(aside)) == (4, items)
     aside.close()
+
+
+@pytest.mark.parametrize(
+    ("known", "wait_s"),
+    [
+        (None, Timing().proceed_s()),
+        (Registration("n2", "v", 1.0), Timing().proceed_s()),
+        (Registration("n2", "v", 8.0), Timing().proceed_s(8.0)),
+        (Registration("n2", "v", 1.0, proceed_s=9.0), 9.0),
+    ],
+)
+def test_its_first_leader_waits_for_leases_that_it_does_not_know_of(
+    folder: Path, known: Registration | None, wait_s: float
+) -> None:
+    """As long as for the longest that it knows, and for one of the default (F3)."""
+    if known is not None:
+        register(folder, known)
+    run(folder)
+    assert started(folder).lineage.generation == 1
+    run(folder, "--confirm", "c1")
+    store = started(folder)
+    (former,) = [each for each in registrations(store.system) if each != known]
+    core = Releases(Timing())
+    core.begin_term(9, 100.0, [former], 4)
+    assert (store.lineage.generation, former.node) == (2, "(before generation 2)")
+    assert core.advance(100.0 + wait_s - 0.01) is None
+    assert core.advance(100.0 + wait_s) == 4
+
+
+def register(folder: Path, holder: Registration) -> None:
+    disk = LmdbStore(folder / "store")
+    SystemRecords(disk, State(disk)).write(SystemWrite((), ((PREFIX + holder.node, value_of(holder)),)))
+    asyncio.run(disk.flush())
+    disk.close()
 
 
 def test_one_that_was_put_aside_before_is_not_written_over(folder: Path) -> None:

@@ -209,7 +209,7 @@ class Active:
         return incarnation > 0 and self._cluster.incarnations[node] == incarnation
 
     def is_gone(self, node: str) -> bool:
-        return self._cluster.incarnations[node] == 0
+        return not self._cluster.incarnations.get(node)
 
 
 class Tables(MemoryStore):

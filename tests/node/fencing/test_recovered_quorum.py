@@ -1,0 +1,134 @@
+"""The one survivor of a lost majority waits for leases that it has never heard of (F3, R7).
+
+In the wired world: n2 is cut off before anybody is registered as a holder, n1 grants n3 a lease, n1 and n3 are lost,
+and n2 is made the cluster as `palisade recover-quorum` does it. Who reads the vault of n3 may go on until its lease
+ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+import node.quorum_recovery
+from fencing.timing import Timing
+from metastore.requests import Put, SystemWrite
+from node.fencing import member
+from node.quorum_recovery import told_of_the_break
+from tests.support import wired_world
+from tests.support.wired_parts import Entry
+from tests.support.wired_world import Cluster
+from vault.errors import ReadRefused
+from vault.fence_page import FENCE_BYTES
+from vault.memory_backend import MemoryBackend
+from vault.reader import VaultReader
+
+Patch = pytest.MonkeyPatch
+KEY = b"palisade/test"
+LONGER = replace(wired_world.TIMING, fence_s=6.0)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: Patch) -> None:
+    """Writes have time enough for any wait here."""
+    monkeypatch.setattr(wired_world, "DEADLINE_S", 20.0)
+
+
+class Lost(Cluster):
+    """The majority is about to be lost: n3 serves, and n2 has little more than the founding of the cluster."""
+
+    def __init__(self) -> None:
+        super().__init__(1, calm=True)
+        self.simulation.run_until(lambda: self.nodes["n2"].applied > 0, within_s=1)
+        self.cut.add("n2")
+        self.simulation.run_until(lambda: self.nodes["n3"].holder.serves, within_s=5)
+        self.write("n1", b"old")
+        self.simulation.run_until(lambda: self.read_at_n3() == b"old", within_s=1)
+        assert not list(self.nodes["n2"].store.system.with_prefix("holder/"))
+
+    def write(self, name: str, value: bytes) -> float:
+        """How long it took, until it was answered."""
+        at, before = self.nodes[name], self.now
+        self.simulation.run(at.process, at.service.write(Put(KEY, value), own=True), within_s=20)
+        return self.now - before
+
+    def read_at_n3(self) -> bytes | None:
+        """By a process beside it, whether it lives or not. None: refused."""
+        lost = self.nodes["n3"]
+        reader = VaultReader.over(lost.vault, clock_ns=lambda: int(lost.process.now() * 1e9), wait_s=0)
+        try:
+            return reader.get(KEY)
+        except ReadRefused:
+            return None
+
+    def recover(self) -> None:
+        for each in self.nodes.values():
+            each.process.kill()
+        survivor = self.nodes["n2"]
+        commands = told_of_the_break(survivor.store.system, 2)
+        del self.log[survivor.applied :]
+        self.term += 1
+        self.log.append(Entry(len(self.log) + 1, self.term, [0, 0], commands, "n2"))
+        self.durable["n2"] = survivor.applied
+        self.cut, self.leader, self.votes_at = set(), None, self.now
+        self.incarnations = dict.fromkeys(self.names, 0)
+        self._boot("n2", MemoryBackend(), bytearray(FENCE_BYTES))
+        self.elect("n2")
+
+
+Recovered = Callable[[], Lost]
+
+
+@pytest.fixture
+def recovered() -> Iterator[Recovered]:
+    """Makes a cluster that goes on with n2 alone, while n3 is read still."""
+    made: list[Lost] = []
+
+    def make() -> Lost:
+        made.append(Lost())
+        made[-1].recover()
+        assert made[-1].read_at_n3() == b"old"
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.simulation.close()
+
+
+def test_a_write_of_the_survivor_waits_until_nobody_shows_what_it_replaces(recovered: Recovered) -> None:
+    lost = recovered()
+    assert lost.write("n2", b"new") < Timing().proceed_s() + 0.1
+    assert lost.read_at_n3() is None
+    assert lost.write("n2", b"newer") < 0.1
+    lost.simulation.run_for(1.0)
+    assert [each.name for each in lost.nodes["n2"].store.system.with_prefix("holder/") if each.value] == ["holder/n2"]
+    assert lost.nodes["n2"].store.lineage.generation == 2
+    lost.check()
+
+
+def test_without_the_record_an_old_value_is_read_behind_it(recovered: Recovered, monkeypatch: Patch) -> None:
+    """What the one above is for."""
+    nobody = SystemWrite((), (("nobody", b""),))
+    monkeypatch.setattr(node.quorum_recovery, "waiting_for_former", lambda records, generation: nobody)
+    lost = recovered()
+    lost.write("n2", b"new")
+    assert lost.read_at_n3() == b"old"
+
+
+def test_whoever_leads_counts_them_as_long_as_its_own(recovered: Recovered, monkeypatch: Patch) -> None:
+    """Nodes are told the same times, also where the survivor has no record of any."""
+    monkeypatch.setattr(wired_world, "TIMING", LONGER)
+    lost = recovered()
+    assert lost.write("n2", b"new") < LONGER.proceed_s() + 0.1
+    assert lost.read_at_n3() is None
+
+
+def test_by_the_record_alone_they_would_be_counted_too_short(recovered: Recovered, monkeypatch: Patch) -> None:
+    """What the one above is for."""
+    monkeypatch.setattr(wired_world, "TIMING", LONGER)
+    monkeypatch.setattr(member, "counted_by", lambda timing, registered: registered)
+    lost = recovered()
+    lost.write("n2", b"new")
+    assert lost.read_at_n3() == b"old"
