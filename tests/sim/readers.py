@@ -21,7 +21,7 @@ from tests.sim.history import History
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
 from tests.sim.schedule import TIMER_S_MIN, FastProcess
-from tests.sim.seen import Committed, Ok, Outcome, Path
+from tests.sim.seen import Committed, Ok, Outcome, Path, Refused, Why
 from tests.sim.world import World
 from vault.change import Item
 from vault.reader import VaultReader
@@ -55,6 +55,10 @@ class Way(enum.Enum):
 
 STEPS, WAYS = tuple(Step), tuple(Way)
 PREFIXES = (Way.PREFIX, Way.PREFIX_ASYNC)
+
+
+class Ambiguous(Exception):
+    """An answer that says too little to be judged."""
 
 
 class Steps:
@@ -171,6 +175,10 @@ async def read_beside(world: World, client: str, host: Host, reader: VaultReader
         history.end(number, outcome)
         world.count(f"reader: {type(error).__name__}")
         return outcome
+    except Ambiguous as error:
+        outcome = Refused(Why.UNAVAILABLE, str(error))
+        history.end(number, outcome)
+        return outcome
     outcome = Ok(result)
     history.end(number, outcome)
     world.count("reader: Ok")
@@ -181,7 +189,7 @@ async def read_beside(world: World, client: str, host: Host, reader: VaultReader
 async def _found(history: History, reader: VaultReader, way: Way, key: bytes) -> RangeResult:
     match way:
         case Way.GET:
-            return result_of(_with_revision(history, key, reader.get(key)))
+            return told_by(history, key, reader.get(key))
         case Way.AT_ONCE:
             return result_of((reader.at_once(key) or reader.read(key)).item)
         case Way.ITEM:
@@ -199,13 +207,18 @@ def _all(items: Iterable[Item]) -> RangeResult:
     return RangeResult(0, kvs, False, len(kvs))
 
 
-def _with_revision(history: History, key: bytes, value: bytes | None) -> Item | None:
-    """A value that clients put is of one request, so it tells its revision; one that nobody has put has none."""
+def told_by(history: History, key: bytes, value: bytes | None) -> RangeResult:
+    """What a value says alone: those that clients put are of one request each, so it tells its revision; one that
+    nobody has put has none. Raises Ambiguous for one that was kept by a later put."""
     if value is None:
-        return None
-    for event in reversed(history.events):
-        if isinstance(event, Committed):
-            for each in event.events.events:
-                if each.kv.key == key and each.kv.value == value and not each.delete:
-                    return Item(*each.kv)
-    return Item(key, value, 1, 0, 1, 0)
+        return result_of(None)
+    rows = [
+        each.kv
+        for event in history.events
+        if isinstance(event, Committed)
+        for each in event.events.events
+        if each.kv.key == key and each.kv.value == value and not each.delete
+    ]
+    if len(rows) > 1:
+        raise Ambiguous(f"{value!r} is what {key!r} was at the revisions {[kv.mod_revision for kv in rows]}")
+    return result_of(Item(*rows[0]) if rows else Item(key, value, 1, 0, 1, 0))

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.sim.disk import Killed
-from tests.sim.readers import STEPS, Step, Steps, reader_of
+from tests.sim.readers import STEPS, Ambiguous, Step, Steps, reader_of, told_by
 from tests.sim.schedule import FastLoop, FastProcess
+from tests.sim.stories import A, Story
 from tests.sim.world import Settings, World
 from vault.errors import Fenced
 from vault.fence_page import FENCE_BYTES, FencePage
@@ -89,3 +90,15 @@ def test_who_is_killed_in_the_middle_of_a_read_does_nothing_more() -> None:
         reading.world.simulation.after(1.0, reading.process.kill)
 
     assert Reading(Step.PAGE, kill).run() == "killed"
+
+
+def test_a_value_alone_tells_its_revision_unless_a_later_put_kept_it() -> None:
+    """Many 200817: a reader that was told the value of before was taken to have seen the put that kept it."""
+    story = Story()
+    story.put(A, b"1")
+    assert told_by(story.history, A, b"1").kvs == (story.state[A],)
+    assert told_by(story.history, A, None).kvs == ()
+    assert told_by(story.history, A, b"2").kvs[0].mod_revision == 0
+    story.put(A, b"1")
+    with pytest.raises(Ambiguous, match=r"\[2, 3\]"):
+        told_by(story.history, A, b"1")
