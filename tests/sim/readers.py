@@ -14,12 +14,13 @@ from typing import Any
 
 from metastore.requests import Range, prefix_end
 from metastore.results import KeyValue, RangeResult
-from tests.sim.asking import STRICT
+from tests.sim.asking import EVENTUAL, STRICT
 from tests.sim.clients import result_of
 from tests.sim.disk import Killed
 from tests.sim.history import History
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
+from tests.sim.restoring import acknowledged
 from tests.sim.schedule import TIMER_S_MIN, FastProcess
 from tests.sim.seen import Committed, Ok, Outcome, Path, Refused, Why
 from tests.sim.world import World
@@ -28,6 +29,8 @@ from vault.reader import VaultReader
 from vault.vault import Vault
 
 WAIT_S = 0.05
+WAITED = 0.15
+"""How many of the reads wait for a revision, and are of an eventual key."""
 TIMES_MAX = 5
 STRICT_PREFIX = b"s/"
 
@@ -158,7 +161,10 @@ class ReaderBeside:
                 reader = reader_of(vault, self.process, self.steps)
             if vault is not None and world.is_asked(vault):
                 way, key = world.chance.choice(WAYS), world.chance.choice(STRICT)
-                await read_beside(world, self.name, host, reader, way, key)
+                if world.chance.random() < WAITED:
+                    await read_what_was_told(world, host, vault, reader)
+                else:
+                    await read_beside(world, self.name, host, reader, way, key)
 
 
 async def read_beside(world: World, client: str, host: Host, reader: VaultReader, way: Way, key: bytes) -> Outcome:
@@ -184,6 +190,30 @@ async def read_beside(world: World, client: str, host: Host, reader: VaultReader
     world.count("reader: Ok")
     world.note(host.id, f"reader {number} {way.value} {[kv.mod_revision for kv in result.kvs]}")
     return outcome
+
+
+async def read_what_was_told(world: World, host: Host, vault: Vault, reader: VaultReader) -> None:
+    """An eventual key, as of the latest revision that any write was answered with, or later. A vault of before a
+    restore has other revisions. Raises Killed."""
+    history, told, key = world.history, acknowledged(world.history), world.chance.choice(EVENTUAL)
+
+    def is_of_this_history() -> bool:
+        lineage = vault.lineage
+        return history is world.history and lineage is not None and lineage.generation == world.generation
+
+    if not is_of_this_history():
+        return
+    try:
+        await reader.wait_for_async(told, WAIT_S)
+        item = reader.get_item(key)
+    except EXPECTED as error:
+        world.count(f"waited read: {type(error).__name__}")
+        return
+    if is_of_this_history():
+        world.count("waited read: Ok")
+        world.note(host.id, f"reader waited for {told}: {key!r} {item.mod_revision if item else 0}")
+        for checker in world.checkers:
+            checker.waited(host, told, key, item)
 
 
 async def _found(history: History, reader: VaultReader, way: Way, key: bytes) -> RangeResult:

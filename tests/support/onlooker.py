@@ -74,6 +74,9 @@ class Onlooker:
     def answered(self, host: Any, call: Any, since: int, answer: Any) -> None:
         """A node answers a request of the catalog, now. `since`: up to where all was committed when it began to."""
 
+    def waited(self, host: Any, revision: int, key: bytes, item: Any) -> None:
+        """A reader beside a node has waited for this revision, and is shown that."""
+
     def backed_up(self, backup: Any) -> None:
         """Somebody has taken it, and it is whole."""
 

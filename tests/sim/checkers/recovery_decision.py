@@ -45,7 +45,8 @@ class RecoveryDecision(Checker):
                 return
             if host.foreign is not RefusalReason.DIVERGED or cluster.chain_at_lv is not None:
                 self.fail(f"{options.node_id} takes {decision}, and its vault is one to refuse: {host.foreign.value}")
-            host.disk.foreign = None
+            if not isinstance(decision, Replay):
+                host.disk.foreign = None
         if isinstance(decision, Refuse):
             self.fail(f"{options.node_id} does not come back: {decision.reason.value}, {what}")
         allowed = ways(vault, cluster, options)

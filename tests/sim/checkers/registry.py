@@ -16,6 +16,7 @@ from tests.sim.checkers.procedures import Procedures
 from tests.sim.checkers.recovery_decision import RecoveryDecision
 from tests.sim.checkers.restored import RestoredState
 from tests.sim.checkers.vaults import Vaults
+from tests.sim.checkers.waited_reads import WaitedReads
 from tests.sim.world import STAYS_UP
 from tests.support.onlooker import Onlooker
 from tests.support.raft_rules import RULES
@@ -33,6 +34,7 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     RecoveryDecision,
     OfHistory,
     LeaseSafety,
+    WaitedReads,
     BackPressure,
     BoundedWait,
 )

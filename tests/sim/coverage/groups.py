@@ -273,6 +273,9 @@ GROUPS = (
         "refusal", lambda: names_of(seen.Why), "have clients ask at nodes that are cut off, and what is not possible"
     ),
     Group("way of a reader", lambda: names_of(tests.sim.readers.Way), "have the reader beside a node go it"),
+    Group(
+        "waited read", lambda: ["Ok", "NotReached", "Fenced"], "have the reader beside a node wait for what was told"
+    ),
     Group("read stops", lambda: names_of(tests.sim.readers.Step), "have a fault stop a reader in the middle of a read"),
     Group("way of a request", lambda: names_of(seen.Path), "have a client go it, and be answered"),
     Group("watch event", lambda: names_of(seen.WatchEvent), "have clients watch what others write"),

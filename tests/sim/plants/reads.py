@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import vault.reader
 from tests.sim.faults import Fault, Kind
-from tests.sim.plants.plant import Patch, Stage, caught_by
+from tests.sim.plants.plant import MEMBER_CUT_OFF, Patch, Stage, caught_by
 from tests.sim.world import Settings
 from vault.fence_page import SEQUENCE_WORD, Fence
-from vault.policies import Down
+from vault.policies import Course, Down
 from vault.reader import VaultReader
 from vault.reader_source import Source
 from vault.reading import Snapshot
@@ -46,6 +47,15 @@ def hot_reads_without_the_page(patch: Patch) -> None:
         self._hot = (sequence, deadline_ns, words, begin, entries, marks, lambda: 0)
 
     patch.setattr(VaultReader, "_trust", trusting)
+
+
+@caught_by("waited reads", on=MEMBER_CUT_OFF)
+def waits_that_wait_for_nothing(patch: Patch) -> None:
+    def at_once(revision: int, lv: Callable[[], int], now: float, timeout_s: float) -> Course[int]:
+        return revision
+        yield
+
+    patch.setattr(vault.reader, "reach", at_once)
 
 
 @caught_by("fenced reads", on=RESTARTED)
