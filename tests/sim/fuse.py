@@ -13,6 +13,8 @@ from typing import Any
 from tests.support.simulation import Process
 
 CALLS_MAX = 120
+FUSE = "fuse"
+"""Of a loop: the one that was lit last, until its process has died of it, or was paused."""
 
 
 def light_fuse(process: Process, calls: int, act: Callable[[], None]) -> None:
@@ -21,16 +23,24 @@ def light_fuse(process: Process, calls: int, act: Callable[[], None]) -> None:
     put = type(loop).call_soon
     left = calls
 
+    def burnt_down() -> None:
+        if vars(loop).get(FUSE) is counted:
+            put_out(process)
+            act()
+
     def counted(callback: Any, *arguments: Any, context: Any = None) -> Any:
         nonlocal left
         left -= 1
         if not left:
-            put_out(process)
-            put(loop, act)
+            del loop.call_soon
+            put(loop, burnt_down)
         return put(loop, callback, *arguments, context=context)
 
     loop.call_soon = counted
+    vars(loop)[FUSE] = counted
 
 
 def put_out(process: Process) -> None:
-    vars(process.loop).pop("call_soon", None)
+    """Also where it has burnt down, and what it is for has not had its turn."""
+    for name in ("call_soon", FUSE):
+        vars(process.loop).pop(name, None)

@@ -88,3 +88,27 @@ def test_what_is_synced_when_a_process_dies_is_there_or_not(lands: bool) -> None
     assert journal.last.index == int(lands)
     assert not journal.is_syncing
     simulation.close()
+
+
+def test_a_fuse_that_is_put_out_does_nothing_where_it_has_burnt_down_already() -> None:
+    """Storm 210149: it died of it when all was to be well, and nobody started it again."""
+    simulation, seen = FastSimulation(1), list[int]()
+    process = counting(simulation, seen, 1)
+    light_fuse(process, 1, process.kill)
+    process.loop.call_soon(lambda: None)
+    put_out(process)
+    simulation.run_for(1.0)
+    assert not process.dead
+    assert len(seen) == 5
+    simulation.close()
+
+
+def test_a_later_fuse_takes_the_place_of_one_that_has_burnt_down() -> None:
+    simulation, seen, died = FastSimulation(1), list[int](), list[int]()
+    process = counting(simulation, seen, 1)
+    light_fuse(process, 1, lambda: died.append(1))
+    process.loop.call_soon(lambda: None)
+    light_fuse(process, 2, lambda: died.append(2))
+    simulation.run_for(1.0)
+    assert died == [2]
+    simulation.close()
