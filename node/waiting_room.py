@@ -24,6 +24,7 @@ from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS, read_json
 from node.http.expectations import make_readable
 from node.http.front import HttpLimits
+from node.http.leftovers import LINGERING_S, leave_nothing
 from node.http.problems import errors_as_answers, problem_response
 from node.http.quiet_log import quiet_log
 from node.http.v1_keys import answer
@@ -78,7 +79,12 @@ class WaitingRoom:
             ]
         )
         self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=1.0, logger=quiet_log()
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=1.0,
+            lingering_time=LINGERING_S,
+            logger=quiet_log(),
         )
         http = Part("http", ServerPart(_Site(self._runner), config.http))
         self._life = Lifecycle([Part("physical", self._physical), http])
@@ -231,6 +237,7 @@ class _Site:
     async def start(self, host: str, port: int) -> None:
         await self._runner.setup()
         make_readable(self._runner.server)
+        leave_nothing(self._runner.server)
         await web.TCPSite(self._runner, host, port).start()
 
     async def close(self) -> None:

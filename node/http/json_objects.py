@@ -1,15 +1,19 @@
 """A stream of JSON objects, cut where each of them ends. Pure.
 
 Every byte is looked at once, in whatever pieces it arrives: a client that sends a message byte by byte costs no more
-than one that sends it whole. Whether what was cut out is JSON is for whoever reads it to say.
+than one that sends it whole. Whether what was cut out is JSON is for whoever reads it to say; but what is nested deeper
+than any message is refused where it begins: to count 200 KB of braces takes 80 ms.
 """
 
 from __future__ import annotations
 
 import re
 
+from node.http.go_json import BadJson
+
 MARKS = re.compile(rb'["\\{}]')
 QUOTE, BACKSLASH, OPENING = b'"\\{'
+DEPTH_MAX = 100
 
 
 class ObjectCutter:
@@ -22,7 +26,8 @@ class ObjectCutter:
         self._in_text = False
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The objects that end in this piece, each with whatever stands in front of it."""
+        """The objects that end in this piece, each with whatever stands in front of it. Raises BadJson for one that is
+        nested too deeply."""
         self.rest += piece
         found: list[bytes] = []
         while (end := self._next_end()) is not None:
@@ -44,6 +49,8 @@ class ObjectCutter:
                 self._in_text = True
             elif mark == OPENING:
                 self._depth += 1
+                if self._depth > DEPTH_MAX:
+                    raise BadJson("invalid JSON: nested too deeply")
             elif mark != BACKSLASH:
                 self._depth -= 1
                 if self._depth <= 0:

@@ -25,6 +25,7 @@ from node.http.feed import Feed
 from node.http.front import FrontServer, HttpLimits
 from node.http.head import Unary
 from node.http.health import Health
+from node.http.leftovers import LINGERING_S, leave_nothing
 from node.http.openapi import Kind
 from node.http.problems import errors_as_answers
 from node.http.quiet_log import quiet_log
@@ -46,8 +47,6 @@ from node.scenarios.hosted import ScenarioHost
 from node.service import Service
 
 CLOSE_S = 2.0
-LINGERING_S = 2.0
-"""How long the rest of a refused body is read for, so that the client comes to read why it was refused."""
 ETCD_PROGRESS_S = 60.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -98,6 +97,7 @@ class HttpServer:
         await self._runner.setup()
         server = cast(Any, self._runner.server)
         make_readable(server)
+        leave_nothing(server)
         gets, unary = (self._fenced.gets, self.api.unary) if self._gate.is_open else ({}, {})
         self._front = FrontServer(unary, server, self._limits, self._service.metrics, self._room, gets)
         await self._front.start(host, port)

@@ -17,6 +17,7 @@ from node.http.expectations import make_readable
 from node.http.front import FrontServer, HttpLimits
 from node.http.head import Unary
 from node.http.health import Health
+from node.http.leftovers import LINGERING_S, leave_nothing
 from node.http.problems import Handler, errors_as_answers
 from node.http.quiet_log import quiet_log
 from node.http.v1_keys import answer
@@ -57,7 +58,12 @@ class VaultServer:
         self.app.add_routes([*recovery, *routes])
         self.app.add_routes([web.route("*", f"/{api}/{{rest:.*}}", self._refuse) for api in ("v1", "v3")])
         self._runner = web.AppRunner(
-            self.app, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_S, logger=quiet_log()
+            self.app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=CLOSE_S,
+            lingering_time=LINGERING_S,
+            logger=quiet_log(),
         )
 
     async def start(self, host: str, port: int) -> None:
@@ -65,6 +71,7 @@ class VaultServer:
         await self._runner.setup()
         server, metrics, limits = cast(Any, self._runner.server), Metrics(), self.app[HTTP_LIMITS]
         make_readable(server)
+        leave_nothing(server)
         self._front = FrontServer({}, server, limits, metrics, ConnectionRoom(metrics), self._gets)
         await self._front.start(host, port)
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.http import json_objects
-from node.http.json_objects import ObjectCutter
+from node.http.go_json import BadJson
+from node.http.json_objects import DEPTH_MAX, ObjectCutter
 
 TEXTS = st.text(alphabet='a{}"\\ \né', max_size=12)
 OBJECTS = st.dictionaries(TEXTS, st.recursive(TEXTS | st.integers(), lambda inner: st.dictionaries(TEXTS, inner)))
@@ -58,3 +59,15 @@ def test_a_message_that_trickles_in_is_looked_at_once(monkeypatch: pytest.Monkey
     found = [each for at in range(len(message)) for each in cutter.feed(message[at : at + 1])]
     assert found == [message]
     assert counted.looked_at <= len(message)
+
+
+def test_what_is_nested_too_deeply_is_refused_where_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that sent 200 KB of braces each, twenty at a time, kept others waiting for 10 s on a busy machine."""
+    counted = Counted(json_objects.MARKS)
+    monkeypatch.setattr(json_objects, "MARKS", counted)
+    deepest = b'{"a": ' * DEPTH_MAX + b"1" + b"}" * DEPTH_MAX
+    assert ObjectCutter().feed(deepest) == [deepest]
+    counted.looked_at = 0
+    with pytest.raises(BadJson, match="nested too deeply"):
+        ObjectCutter().feed(b"{" * 200_000)
+    assert counted.looked_at <= DEPTH_MAX + 1
