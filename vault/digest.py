@@ -3,13 +3,15 @@
 leaf(version) = H(body)                                                   H is XXH3-128
 chain(r)      = chain(r - 1) * odd factor + leaf, for the events of r in order, modulo 2^128
 bucket(b)     = sum of the leaves of the live keys of b, modulo 2^128       b = crc32(key) mod 4,096
+content       = sum of all buckets, modulo 2^128
 
-They are those of `metastore/digest.py`, over the same bytes: tests/contracts/test_vault_digests.py holds both to it.
+They are those of `metastore/digest.py`, over the same bytes: tests/contracts/test_vault_digests.py holds both to it;
+the content is the vault's alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from zlib import crc32
 
 from xxhash import xxh3_64_digest, xxh3_128_intdigest
@@ -58,6 +60,17 @@ def replace_leaf(sums: Sums, key: bytes, old: int, new: int) -> int:
     number = crc32(key) & (BUCKETS - 1)
     sums[number] = (sums[number] + new - old) & SUM_MASK
     return number
+
+
+def content_of(sums: Sums) -> int:
+    return sum(sums) & SUM_MASK
+
+
+def content_after(content: int | None, before: Sums, after: Sums, buckets: Iterable[int]) -> int:
+    """`buckets`: whose sums differ. None: it is not known what it was before."""
+    if content is None:
+        return content_of(after)
+    return (content + sum(after[number] - before[number] for number in buckets)) & SUM_MASK
 
 
 def differing(one: Sums, other: Sums) -> tuple[int, ...]:

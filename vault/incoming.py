@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from vault.bucket_pages import pages_of
 from vault.change import is_body, item_of, key_of
-from vault.digest import Sums, differing, leaf_of, replace_leaf
+from vault.digest import Sums, content_after, content_of, differing, leaf_of, replace_leaf
 from vault.errors import VaultDiverged, VaultGap
 from vault.position import Position, Recovering, begun, pack_position, pack_recovering
 from vault.stored_key import stored_key
@@ -75,7 +75,8 @@ class Incoming:
                 entries[stored] = None
                 keys -= 1
                 buckets.add(replace_leaf(sums, key, leaf_of(before), 0))
-        position = Position(vault.revision, vault.chain, keys)
+        content = content_after(vault.position.content, vault.sums, sums, buckets)
+        position = Position(vault.revision, vault.chain, keys, content)
         vault.commit(
             {
                 Table.ENTRY: entries,
@@ -109,7 +110,7 @@ class Incoming:
             raise VaultDiverged(
                 f"{len(wrong)} buckets of the snapshot of revision {target} do not add up, the first is {wrong[0]}"
             )
-        position = Position(target, chain, vault.position.keys)
+        position = Position(target, chain, vault.position.keys, content_of(vault.sums))
         plan = vault.backend.get(META, PLAN) or PLAN_DUE
         superseded = vault.staging.superseded(target)
         vault.commit(

@@ -1,8 +1,8 @@
 """Which LMDB file is a vault, and of which format: made, recognised, and extended where it is an older one.
 
-Format 1 had no PENDING. It is extended in one commit when it is opened for writing; read-only it is read as it is, the
-table that is not there being empty. A format that is too new is refused: whoever does not know PENDING would apply past
-its rows and leave them lying.
+Format 1 had no PENDING, format 2 no digest of the content beside LV. An older one is extended in one commit when it is
+opened for writing; read-only it is read as it is, the table that is not there being empty. A format that is too new is
+refused: whoever does not know PENDING would apply past its rows and leave them lying.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vault.seal import seal_all, unseal
 from vault.tables import Table
 
 FORMAT_NAME = "palisade-vault"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 ABOUT, FORMAT = b"ABOUT", b"format"
 SINCE = {Table.PENDING: 2}
 """The format that a table came with; the others were there from the beginning."""

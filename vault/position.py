@@ -12,7 +12,7 @@ from typing import Any
 
 import msgpack
 
-from vault.digest import NO_DIGEST
+from vault.digest import DIGEST_BYTES, NO_DIGEST
 
 SEGMENTS_MAX = 16
 
@@ -28,11 +28,16 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`revision` is LV: all up to it is in the vault. 0: nothing was ever applied. `keys`: how many live ones."""
+    """`revision` is LV: all up to it is in the vault. 0: nothing was ever applied. `keys`: how many live ones.
+
+    `content`: the digest of what is there (`digest.py`), so that it is known of which entries this is said; None: a
+    program that knew format 2 has written it, or it is not known yet.
+    """
 
     revision: int = 0
     chain: bytes = NO_DIGEST
     keys: int = 0
+    content: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +105,16 @@ def begun(base: int, target: int) -> Recovering:
 
 
 def pack_position(position: Position) -> bytes:
-    return _pack([position.revision, position.chain, position.keys])
+    content = None if position.content is None else position.content.to_bytes(DIGEST_BYTES, "big")
+    return _pack([position.revision, position.chain, position.keys, content])
 
 
 def unpack_position(packed: bytes | None) -> Position:
-    return Position() if packed is None else Position(*msgpack.unpackb(packed))
+    if packed is None:
+        return Position()
+    revision, chain, keys, *rest = msgpack.unpackb(packed)
+    content = int.from_bytes(rest[0], "big") if rest and rest[0] is not None else None
+    return Position(revision, chain, keys, content)
 
 
 def pack_lineage(lineage: Lineage) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from vault.change import CREATE_AT, CREATE_VERSION, FIRST_REVISION, HEADER, HEADER_BYTES, Revision
-from vault.digest import BUCKETS, CHAIN_FACTOR, DIGEST_BYTES, SUM_MASK, Sums, leaf_of
+from vault.digest import BUCKETS, CHAIN_FACTOR, DIGEST_BYTES, SUM_MASK, Sums, content_after, leaf_of
 from vault.errors import RESET, VaultDiverged, VaultGap
 from vault.position import Position
 from vault.stored_key import PREFIX_BYTES, stored_key
@@ -38,9 +38,10 @@ def project(revisions: Sequence[Revision], position: Position, sums: Sums, find:
     """Raises VaultGap (not LV + 1, LV + 2 ...), VaultDiverged. Changes nothing it was given."""
     changes = _changes(revisions, position.revision)
     old = find([change[2] for change in changes if change[4] != 1])
-    entries, chain, keys, sums, buckets = _applied(changes, position, sums.copy(), old)
+    entries, chain, keys, after, buckets = _applied(changes, position, sums.copy(), old)
     revision = revisions[-1].number if revisions else position.revision
-    return Projection(Position(revision, _packed(chain), keys), entries, sums, buckets)
+    content = content_after(position.content, sums, after, buckets)
+    return Projection(Position(revision, _packed(chain), keys, content), entries, after, buckets)
 
 
 _Change = tuple[int, bytes, bytes, int, int, bytes, bytes]

@@ -11,11 +11,12 @@ One event loop owns a vault; nothing here waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 
 from vault.bucket_pages import load_sums, pages_of
 from vault.change import Event, Item, Revision, item_of, key_of
-from vault.digest import BUCKETS, Sums, pack_sums
+from vault.digest import BUCKETS, Sums, content_of, pack_sums
 from vault.errors import RESET, VaultDiverged, VaultForeign, VaultGap, VaultRecovering
 from vault.fence_page import FencePage
 from vault.position import (
@@ -210,6 +211,7 @@ class Vault:
             raise VaultGap(f"revision {position.revision} is not after revision {self.revision}, which the vault is at")
 
         superseded = self.staging.superseded(position.revision)
+        position = replace(position, content=content_of(sums))
 
         def slices() -> Iterator[Changes]:
             for rows in entries():

@@ -1,7 +1,8 @@
 """Whether a vault is sound as a whole: what the checks of single reads can't see (R1, M7).
 
 A checksum tells that a value is right, not that one is missing. The sums of the buckets tell: they are added up again
-from every entry. So a vault that passes is, bit for bit, the cluster's state at LV, if its digests are the cluster's.
+from every entry, and LV says what they come to: entries and sums that are both of an older moment add up as well. So a
+vault that passes is, bit for bit, the cluster's state at LV, if its digests are the cluster's.
 `verify` looks at one moment, in slices, while the vault goes on. `verify_at_rest` adds the structure of the pages, of a
 file that nobody has open.
 """
@@ -14,7 +15,7 @@ from pathlib import Path
 from lmdb import verify as walker
 
 from vault.change import is_body, item_of
-from vault.digest import BUCKETS, Sums, leaf_of, replace_leaf
+from vault.digest import BUCKETS, Sums, content_of, leaf_of, replace_leaf
 from vault.directory import check_head
 from vault.errors import RESET, VaultDamaged
 from vault.lmdb_backend import LmdbBackend
@@ -31,7 +32,7 @@ def verify(vault: Vault) -> Iterator[int]:
 
     Of the moment of the first step; the sums of a moment are never changed afterwards, only replaced.
     """
-    then, said = vault.sums, vault.key_count
+    then, said, position = vault.sums, vault.key_count, vault.position
     highest = vault.revision if vault.recovering is None else vault.recovering.highest
     sums: Sums = [0] * BUCKETS
     keys = 0
@@ -46,6 +47,11 @@ def verify(vault: Vault) -> Iterator[int]:
         raise VaultDamaged(
             f"{len(wrong)} buckets of the vault do not add up, the first is {wrong[0]}: a key is lost, added or "
             f"changed; {RESET}"
+        )
+    if position.content not in (None, content_of(sums)):
+        raise VaultDamaged(
+            f"the entries of the vault are not those of revision {position.revision}: a part of it is of another "
+            f"moment; {RESET}"
         )
     if keys != said:
         raise VaultDamaged(f"the vault has {keys} keys and says {said}: {RESET}")

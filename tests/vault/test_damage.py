@@ -104,8 +104,8 @@ def test_a_torn_file_is_refused_before_lmdb_sees_it(tmp_path: Path, length: int)
 
 def test_a_vault_of_a_newer_program(tmp_path: Path) -> None:
     filled(tmp_path / "v")
-    rewrite_format(tmp_path / "v", ["palisade-vault", 3, "ab"])
-    with pytest.raises(VaultNewer, match=r"has format 3, and this program knows up to 2.*" + REMEDY):
+    rewrite_format(tmp_path / "v", ["palisade-vault", 4, "ab"])
+    with pytest.raises(VaultNewer, match=r"has format 4, and this program knows up to 3.*" + REMEDY):
         open_vault(tmp_path / "v")
 
 

@@ -281,7 +281,7 @@ def test_a_vault_of_the_format_before_is_extended_when_it_is_opened(tmp_path: Pa
     vault = open_vault(path)
     vault.staging.stage(staged(driver, 4))
     vault.close()
-    assert format_of(path) == [b"palisade-vault", 2]
+    assert format_of(path) == [b"palisade-vault", 3]
     vault = open_vault(path)
     assert (vault.revision, len(vault.staging.pending)) == (3, 1)
     vault.close()

@@ -1,0 +1,89 @@
+"""A vault of which a loss of power has left some pages as they were before (issue 3, M7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import msgpack
+
+from tests.support.power_loss import PAGE_BYTES
+from tests.support.vault_feed import follow, full, items_of, revision_at
+from vault.digest import content_of, unpack_sums
+from vault.directory import DATA, UNSYNCED
+from vault.errors import VaultDamaged
+from vault.incoming import Incoming
+from vault.opening import open_vault
+from vault.tables import Table
+from vault.vault import POSITION
+from vault.verification import verify
+
+HEADS = 2
+OLDER_MAX = 3
+"""A page is used again two commits later: what it held then is whole, and of the same table."""
+
+
+def pages_of(file: bytes) -> list[bytes]:
+    return [file[at : at + PAGE_BYTES] for at in range(0, len(file), PAGE_BYTES)]
+
+
+def mixtures(before: bytes, after: bytes) -> Iterator[bytes]:
+    """The later file with each set of its pages, but for the heads, as they were in the earlier one."""
+    now = pages_of(after)
+    then = pages_of(before)
+    then += [bytes(PAGE_BYTES)] * (len(now) - len(then))
+    changed = [number for number in range(HEADS, len(now)) if then[number] != now[number]]
+    for count in range(len(changed) + 1):
+        for stale in combinations(changed, count):
+            yield b"".join(then[number] if number in stale else page for number, page in enumerate(now))
+
+
+def test_no_mixture_of_old_and_new_pages_is_taken_for_a_state_that_never_was(tmp_path: Path) -> None:
+    """Entries and bucket sums that are both of an earlier revision add up; LV is the later one's, as its chain is."""
+    path, driver = tmp_path / "v", full([(b"a", b"%d" % number) for number in range(6)])
+    vault = open_vault(path, boot_id="first")
+    states, files = {}, {}
+    for revision in range(2, 8):
+        follow(vault, driver, revision)
+        states[revision], files[revision] = items_of(vault), (path / DATA).read_bytes()
+    vault.backend.abandon()
+    seen = set[str]()
+    for older in range(1, OLDER_MAX + 1):
+        for mixture in mixtures(files[7 - older], files[7]):
+            (path / DATA).write_bytes(mixture)
+            (path / UNSYNCED).write_text("first")
+            try:
+                found = open_vault(path, boot_id="second")
+            except VaultDamaged as error:
+                seen.add(str(error).split(":")[0])
+                continue
+            assert items_of(found) == states[found.revision]
+            found.backend.abandon()
+    assert "the entries of the vault are not those of revision 7" in seen
+
+
+def test_what_the_content_comes_to_is_known_behind_each_way_to_change_it(tmp_path: Path) -> None:
+    """Also in a vault of format 2, where it was not written down, from its next change on."""
+    driver = full([(b"a", b"1"), (b"b", b"1"), (b"a", b"2")])
+    vault = open_vault(tmp_path / "v")
+    follow(vault, driver, 2)
+    vault.backend.commit({Table.META: {POSITION: msgpack.packb([2, vault.chain, 1])}})
+    vault.close()
+    vault = open_vault(tmp_path / "v")
+    assert vault.position.content is None
+    assert max(verify(vault)) == 1
+    follow(vault, driver, 3)
+    assert vault.position.content == content_of(vault.sums)
+    follow(vault, driver)
+    assert vault.position.content == content_of(vault.sums)
+    assert max(verify(vault)) == 2
+    digest = driver.store.digest()
+    incoming = Incoming(vault, 4, tell=False)
+    incoming.repair((), [b"b"])
+    assert vault.position.content == content_of(vault.sums)
+    incoming.repair([revision.bodies[0] for revision in [revision_at(driver, 3)]], ())
+    incoming.finish(digest.chain, unpack_sums(digest.buckets))
+    assert vault.position.content == content_of(vault.sums)
+    assert max(verify(vault)) == 2
+    vault.close()
