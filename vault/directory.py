@@ -81,13 +81,18 @@ class VaultDirectory:
                 os.fsync(stream.fileno())
             self.sync()
         except OSError as error:
-            raise VaultUnusable(
-                f"the vault in {self.path} can't be written: {error}. Make room or make it so"
-            ) from error
+            raise self._unwritable(error) from error
 
     def mark_synced(self) -> None:
-        (self.path / UNSYNCED).unlink(missing_ok=True)
-        self.sync()
+        """Raises VaultUnusable: then it is suspect in another boot, or not, and rightly either way."""
+        try:
+            (self.path / UNSYNCED).unlink(missing_ok=True)
+            self.sync()
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> VaultUnusable:
+        return VaultUnusable(f"the vault in {self.path} can't be written: {error}. Make room or make it so")
 
     def sync(self) -> None:
         descriptor = os.open(self.path, os.O_RDONLY)

@@ -217,9 +217,9 @@ class LmdbBackend:
     def close(self) -> None:
         """Whatever happens, the file is let go of; VaultUnusable if it could not be synced."""
         self._let_go_of_snapshot()
-        if self.fence is not None:
-            self.fence.close()
         try:
+            if self.fence is not None:
+                self.fence.close()
             if self._marked:
                 self.sync()
                 self.directory.mark_synced()

@@ -1,7 +1,9 @@
-"""A disk that is full in the middle of a snapshot or a batch: a clear error, and nothing lost (issue 3, bad input)."""
+"""A disk that is full or fails, in the middle of a snapshot, a batch or at the end: a clear error, nothing lost (issue 3)."""
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import pytest
 
 from tests.support.vault_feed import follow, full, items_of
 from vault.change import HEADER
-from vault.directory import DATA
+from vault.directory import DATA, VaultDirectory
 from vault.errors import VaultUnusable
 from vault.incoming import Incoming
 from vault.opening import open_vault
@@ -70,3 +72,37 @@ def test_a_snapshot_that_does_not_fit_keeps_its_chunks(tmp_path: Path) -> None:
     assert again.key_count == 1
     again.close()
     assert verify_at_rest(path) == 1
+
+
+@pytest.mark.parametrize("fails", ["the sync of the folder", "the fence page"])
+def test_a_vault_that_can_not_be_closed_in_good_order_is_let_go_of_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """With an error of the vault, which the command knows, and with the file free for who opens it next."""
+    vault = open_vault(tmp_path / "v")
+    follow(vault, full([(b"a", b"1")]))
+
+    def raises(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        if fails == "the fence page":
+            patch.setattr("vault.fence_file.os.pwrite", raises)
+        else:
+            patch.setattr(VaultDirectory, "sync", raises)
+        with pytest.raises(VaultUnusable, match="Input/output error"):
+            vault.close()
+    again = open_vault(tmp_path / "v")
+    assert again.revision == 2
+    again.close()
+
+
+def test_a_vault_that_was_verified_and_can_not_be_marked_so_is_refused_as_a_vault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = open_vault(tmp_path / "v", boot_id="first")
+    follow(vault, full([(b"a", b"1")]))
+    vault.backend.abandon()
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "it fails")))
+    with pytest.raises(VaultUnusable, match="it fails"):
+        open_vault(tmp_path / "v", boot_id="second")
