@@ -48,7 +48,7 @@ def verify(vault: Vault) -> Iterator[int]:
             f"{len(wrong)} buckets of the vault do not add up, the first is {wrong[0]}: a key is lost, added or "
             f"changed; {RESET}"
         )
-    if position.content not in (None, content_of(sums)):
+    if position.content is not None and position.content != content_of(sums):
         raise VaultDamaged(
             f"the entries of the vault are not those of revision {position.revision}: a part of it is of another "
             f"moment; {RESET}"

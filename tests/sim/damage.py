@@ -110,6 +110,6 @@ def _in_vault(disk: Disk, chance: Random) -> Damage | None:
 
     def read() -> None:
         value = seal.unseal(table, key, raw)
-        disk.backend.commit({table: {key: value}})
+        disk.backend.damage(table, key, value)
 
     return Damage(Part.VAULT, f"{table.name} {key!r} {how}", read)

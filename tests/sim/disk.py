@@ -2,9 +2,9 @@
 
 Killed, the process loses what it had in memory: of the journal what no sync has returned for, of the store what was not
 flushed, of a snapshot what was not committed (`incoming.py`); what was on its way to the disk at that moment is there
-or not. The vault and the fence page are pages of the system and stay. Without power the vault is what was synced last,
-or all of it, since the system writes it out by and by, and the page is of another start of the machine. A wiped disk is
-a new one.
+or not. The vault and the fence page are pages of the system and stay. Without power the vault has lost what
+`vault_disk.py` says, since the system writes it out by and by, and the page is of another start of the machine. A wiped
+disk is a new one.
 """
 
 from __future__ import annotations
@@ -21,62 +21,35 @@ from metastore.store_errors import StoreFailed
 from raftgroup.journal import MemoryJournal
 from recovery.decide import RefusalReason
 from tests.sim.incoming import Received, SimSnapshotWriter
+from tests.sim.vault_disk import Page, SimBackend, VaultDisk
 from tests.support.simulation import Simulation
-from vault.fence_page import FENCE_BYTES, FencePage
-from vault.memory_backend import MemoryBackend, MemoryTransaction
+from vault.fence_page import FENCE_BYTES
 from vault.position import Lineage, unpack_lineage
-from vault.tables import Changes
 from vault.tables import Table as VaultTable
-from vault.vault import LINEAGE, Vault
+from vault.vault import LINEAGE
 
 FLUSH_LOOK_S = 0.4
-
-
-class Killed(BaseException):
-    """The process died in the middle of a turn of its loop: what is left of it writes nothing."""
-
-
-class Hand:
-    """Whoever writes into vault and fence page: the process of the present start. `dies_at`: so many writes from now it
-    is killed, before that write, or behind it."""
-
-    def __init__(self) -> None:
-        self.dies_at = 0
-        self.behind = False
-        self.is_dead: Callable[[], bool] = lambda: False
-        self.die: Callable[[], None] = lambda: None
-
-    def write(self, work: Callable[[], None]) -> None:
-        if self.is_dead():
-            raise Killed
-        now = self.dies_at == 1
-        self.dies_at = max(0, self.dies_at - 1)
-        if not now or self.behind:
-            work()
-        if now:
-            self.die()
-            raise Killed
-
-
-class Page(bytearray):
-    """The memory that node and readers share."""
-
-    hand: Hand
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self.hand.write(lambda: super(Page, self).__setitem__(index, value))
 
 
 FSYNC_S = 0.0005
 
 
-class Disk:
-    """`fsync_s`: about how long a sync takes. `failing`: it raises; `full`: nothing can be written."""
+class Disk(VaultDisk):
+    """`fsync_s`: about how long a sync takes. `failing`: it raises; `full`: nothing can be written. `count`: hears what
+    has become of the vault."""
 
-    def __init__(self, simulation: Simulation, name: str, number: int = 1, boots: int = 1) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        name: str,
+        number: int = 1,
+        boots: int = 1,
+        count: Callable[[str], None] = lambda what: None,
+    ) -> None:
+        super().__init__(simulation, FSYNC_S, count)
         self.name, self.number = name, number
         self.fsync_s = FSYNC_S
-        self.full = False
+        self.full = self.failing = False
         self.journal = MemoryJournal(self.sync)
         self.stored: Content = [{} for _ in Table]
         self.flushes = 0
@@ -84,13 +57,13 @@ class Disk:
         self.received: Received | None = None
         self.receiving: Received | None = None
         self.replacing: Content | None = None
-        self.hand = Hand()
+        self.on_replaced: Callable[[], None] = lambda: None
+        """Called when a snapshot has become the store, and nothing else was done yet."""
         self.damage: Any = None
         """A `tests.sim.damage.Damage` that nobody has read yet."""
         self._new_vault()
         self.boots, self.vaults = boots, 1
         self._named()
-        self._simulation = simulation
 
     def _named(self) -> None:
         """`boot`: which start of the machine this is. `vault_id`: which fence page, in which start of the machine."""
@@ -100,20 +73,19 @@ class Disk:
     async def sync(self) -> None:
         """Raises OSError."""
         await self.sync_names()
-        if self.full:
-            raise OSError(28, "No space left on device")
+        self.check()
 
     async def sync_names(self) -> None:
         """Of files that are renamed: a full disk has room for that."""
-        await asyncio.sleep(self.fsync_s * (0.5 + self._simulation.random.random()))
+        await asyncio.sleep(self.sync_s())
 
     def _new_vault(self) -> None:
         self.foreign: RefusalReason | None = None
         """The vault is not the node's own, or of another history, and is to be refused for that."""
         self.wrong_chain = b""
         """A digest that was put into the vault. Where nobody can tell it stays there until a snapshot replaces it."""
-        self.backend, self.page = SnapshotBackend(), Page(FENCE_BYTES)
-        self.backend.hand = self.page.hand = self.hand
+        self.backend, self.page = SimBackend(), Page(FENCE_BYTES)
+        self.backend.disk = self.page.disk = self
 
     def read(self, part: str) -> None:
         """A start reads this part of the disk. Raises what the product says of a damage."""
@@ -137,62 +109,44 @@ class Disk:
     def take_vault(self, other: Disk) -> None:
         """Put the vault of another disk into this one."""
         self.backend, self.page = other.backend, other.page
-        self.backend.hand = self.page.hand = self.hand
+        self.backend.disk = self.page.disk = self
 
     def killed(self, *, power: bool) -> None:
-        if not self.full:
+        if not self.full and not self.failing:
             self._land()
         self._land_snapshot()
         self.flushing = self.receiving = self.replacing = None
         self.journal.crash()
         if power:
-            if self._simulation.random.random() < 0.5:
-                self.backend.lose_power()
-            self.foreign = self.foreign if self.vault_lineage is not None else None
-            self.boots += 1
-            self._named()
+            self.lose_power()
+
+    def lose_power(self) -> None:
+        """What was not synced. Nothing runs."""
+        loss = self.backend.without_power(self.chance)
+        if loss is not None:
+            self.tell(loss)
+        self.foreign = self.foreign if self.vault_lineage is not None else None
+        self.boots += 1
+        self._named()
 
     def _land(self) -> None:
         """What was being synced when the process died may be there, or not: nobody has been told."""
-        if self.journal.is_syncing and self._simulation.random.random() < 0.5:
+        if self.journal.is_syncing and self.chance.random() < 0.5:
             self.journal.land()
-        if self.flushing is not None and self._simulation.random.random() < 0.5:
+        if self.flushing is not None and self.chance.random() < 0.5:
             self.stored = self.flushing
             self.flushes += 1
 
     def _land_snapshot(self) -> None:
-        if self.receiving is not None and not self.full and self._simulation.random.random() < 0.5:
+        if self.receiving is not None and not self.full and not self.failing and self.chance.random() < 0.5:
             self.received = self.receiving
-        if self.replacing is not None and self._simulation.random.random() < 0.5:
+        if self.replacing is not None and self.chance.random() < 0.5:
             self.replace(self.replacing)
 
     def replace(self, content: Content) -> None:
         """A snapshot that was marked complete is the store."""
         self.stored, self.received = content, None
         self.flushes += 1
-
-
-class SnapshotBackend(MemoryBackend):
-    """Readers share a snapshot until the next commit."""
-
-    hand: Hand
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._shared: MemoryTransaction | None = None
-        self._shared_at = -1
-
-    def commit(self, changes: Changes, cleared: Sequence[VaultTable] = ()) -> None:
-        self.hand.write(lambda: super(SnapshotBackend, self).commit(changes, cleared))
-
-    def begin(self) -> MemoryTransaction:
-        if self._shared is None or self._shared_at != self.commits:
-            self._shared, self._shared_at = super().begin(), self.commits
-        return self._shared
-
-    def lose_power(self) -> None:
-        super().lose_power()
-        self._shared = None
 
 
 class SimStore(MemoryStore):
@@ -276,31 +230,8 @@ class SimStore(MemoryStore):
             await self.home.sync_names()
             self.home.replacing = None
             self.home.replace([dict(table) for table in content])
+            self.home.on_replaced()
             self._disk, self._flushes = self.home.stored, self.home.flushes
             self._dirty, self._flushed = set(), self._writes
             self.replace_content(content)
         self.on_replaced()
-
-
-class SimVaultHome:
-    """A `node.vault_home.VaultHome`: the vault of one start of a node."""
-
-    def __init__(self, disk: Disk, now: Callable[[], float]) -> None:
-        self._disk, self._now = disk, now
-        self.on_report: Callable[[Any], None] = lambda report: None
-        self.on_open: Callable[[Vault], None] = lambda vault: None
-
-    async def open(self) -> Vault:
-        await asyncio.sleep(0.001)
-        disk = self._disk
-        disk.read("vault")
-        page = FencePage(disk.page, disk.boot, first_sequence=int(self._now() * 1e9))
-        vault = Vault(disk.backend, page)
-        self.on_open(vault)
-        return vault
-
-    def vault_id(self) -> str:
-        return self._disk.vault_id
-
-    def keep(self, report: Any) -> None:
-        self.on_report(report)

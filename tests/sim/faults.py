@@ -67,11 +67,16 @@ class Kind(enum.Enum):
     SLOW_LINK = "slow-link"
     SLOW_DISK = "slow-disk"
     FULL_DISK = "full-disk"
+    FAILING_DISK = "failing-disk"
+    """EIO: what is synced fails, and some commits of the vault do."""
     WIPE = "wipe"
     """The disk is lost; the node enters the cluster anew after `for_s`."""
     WIPE_AND_MORE = "wipe-and-more"
     """As a wipe; and in the middle of the snapshot that the node gets then it dies, or is cut off from a leader that
     hands over."""
+    LEFT_BEHIND = "left-behind"
+    """A member is cut off until it needs a snapshot, and dies when that has become its store: its log has not heard of
+    that yet."""
     TORN_VAULT = "torn-vault"
     """Power is lost and the vault found damaged: it is put aside."""
     FOREIGN_VAULT = "foreign-vault"
@@ -108,15 +113,15 @@ class Fault:
 
 
 Plan = tuple[Fault, ...]
-SHORTEST_S = {Kind.ISOLATE_LONG: 4.5}
+SHORTEST_S = {Kind.ISOLATE_LONG: 4.5, Kind.LEFT_BEHIND: 4.0}
 LONGEST_S = {
     Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.CRASH_IN_START: 4.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0,
     Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0,
-    Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.WIPE: 2.0,
+    Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.FAILING_DISK: 2.0, Kind.WIPE: 2.0,
     Kind.WIPE_AND_MORE: 1.0, Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0, Kind.DAMAGE: 2.0,
     Kind.CRASH_IN_TURN: 2.0, Kind.STOP_SUSPECTED: 2.0, Kind.DROPPED_IN_RECOVERY: 1.0, Kind.PAUSE_BEFORE_GRANT: 1.0,
     Kind.RESTORE: 6.0, Kind.PAUSE_IN_TURN: 5.0, Kind.PAUSE_IN_READ: 4.0, Kind.RESTART_IN_READ: 4.0, Kind.SUSPEND: 5.0,
-    Kind.STOP_IN_START: 1.0, Kind.ISOLATE_LONG: 7.0,
+    Kind.STOP_IN_START: 1.0, Kind.ISOLATE_LONG: 7.0, Kind.LEFT_BEHIND: 9.0,
 }  # fmt: skip
 MANY = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP,
@@ -130,7 +135,7 @@ NETWORK = (
 )  # fmt: skip
 DISKS = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.SLOW_DISK,
-    Kind.FULL_DISK, Kind.TORN_VAULT, Kind.DAMAGE, Kind.DAMAGE, Kind.WIPE, Kind.COMPACT, Kind.STOP,
+    Kind.FULL_DISK, Kind.FAILING_DISK, Kind.TORN_VAULT, Kind.DAMAGE, Kind.DAMAGE, Kind.WIPE, Kind.COMPACT, Kind.STOP,
 )  # fmt: skip
 CLOCKS = (
     Kind.PAUSE, Kind.PAUSE, Kind.CRASH, Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.SPLIT, Kind.STORM,
@@ -141,17 +146,19 @@ STRANGE = (
     Kind.FOREIGN_VAULT, Kind.FOREIGN_VAULT, Kind.CRASH_IN_START, Kind.CRASH_IN_START, Kind.COMPACT, Kind.ISOLATE,
     Kind.PAUSE, Kind.TRANSFER, Kind.WIPE_AND_MORE, Kind.WIPE_AND_MORE, Kind.STOP_SUSPECTED, Kind.DROPPED_IN_RECOVERY,
     Kind.PAUSE_BEFORE_GRANT, Kind.RESTART_IN_READ, Kind.SUSPEND,
-    Kind.STOP_IN_START, Kind.STOP_IN_START,
+    Kind.STOP_IN_START, Kind.STOP_IN_START, Kind.LEFT_BEHIND, Kind.LEFT_BEHIND,
 )  # fmt: skip
 RESTORES = (
     Kind.BACKUP, Kind.BACKUP, Kind.BACKUP, Kind.RESTORE, Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.PAUSE,
     Kind.ISOLATE, Kind.ONE_WAY, Kind.STORM, Kind.SLOW_DISK, Kind.COMPACT, Kind.WIPE, Kind.STOP, Kind.TRANSFER,
     Kind.WALL_STEP,
 )  # fmt: skip
+OF_MEMBERS = (Kind.WIPE, Kind.WIPE_AND_MORE, Kind.LEFT_BEHIND, Kind.REMOVE, Kind.TRANSFER, Kind.BACKUP)
 LINKS = (Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SLOW_LINK)
 """Of two nodes, or of a node and clients."""
 MEMBERS = (
     Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE, Kind.STOP_IN_START,
+    Kind.LEFT_BEHIND,
 )  # fmt: skip
 
 
@@ -198,7 +205,7 @@ def plan_of(seed: int, scenario: Scenario, faults_s: float, members: tuple[str, 
 
 def _fault(chance: Random, at: float, kind: Kind, members: tuple[str, ...], nodes: tuple[str, ...]) -> Fault:
     lot = chance.random()
-    among = members if kind in (Kind.WIPE, Kind.WIPE_AND_MORE, Kind.REMOVE, Kind.TRANSFER, Kind.BACKUP) else nodes
+    among = members if kind in OF_MEMBERS else nodes
     target = "leader" if lot < 0.35 else chance.choice(among)
     if kind is Kind.POWER and lot > 0.85:
         target = "all"

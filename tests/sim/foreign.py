@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from recovery.decide import RefusalReason
 from tests.sim.node import Host
-from vault.memory_backend import MemoryBackend
 from vault.position import Lineage, pack_lineage, pack_position, unpack_lineage, unpack_position
 from vault.tables import Table
 from vault.vault import LINEAGE, POSITION
@@ -52,8 +51,7 @@ def make_foreign(host: Host, amount: float) -> bool:
     if reason is RefusalReason.DIVERGED:
         disk.wrong_chain = position.chain[::-1]
     copied = {table: dict(before.scan(table, b"", None)) for table in Table}
-    MemoryBackend.commit(disk.backend, {table: dict(rows) for table, rows in copied.items()})
-    MemoryBackend.commit(disk.backend, {Table.META: dict(changed)})
+    disk.backend.fill({**copied, Table.META: {**copied[Table.META], **changed}})
     disk.foreign, host.vault = reason, None
     return True
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-STEPS_MAX = 2_000_000
-"""Some ten seconds."""
+STEPS_MAX = 4_000_000
+"""Some twenty seconds. Half of it was too little for a history that is well (disks 400008)."""
 SHOWN = 6
 """Operations of the prefix that an explanation ends with."""
 

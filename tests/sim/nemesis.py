@@ -27,9 +27,10 @@ from tests.sim.link_faults import Links
 from tests.sim.node import Host, wall_offset_s
 from tests.sim.restoring import Restorer
 from tests.sim.snapshot_trouble import PIECES_MAX, at_a_piece
-from tests.sim.tolerance import REFUSALS, is_full
+from tests.sim.tolerance import REFUSALS, is_failing, is_full
+from tests.sim.vault_disk import Killed
 from tests.sim.world import World
-from vault.errors import VaultDiverged
+from vault.errors import VaultDamaged, VaultDiverged
 
 RESTART_S = 0.5
 """How soon a node that stopped itself is started again by whoever looks after it."""
@@ -54,7 +55,8 @@ class Nemesis:
             Kind.ISOLATE: self.links.isolate, Kind.ONE_WAY: self.links.one_way, Kind.CUT: self.links.cut,
             Kind.FLAP: self.links.flap, Kind.SPLIT: self.links.split,
             Kind.STORM: self.links.storm, Kind.SLOW_LINK: self.links.slow_link,
-            Kind.SLOW_DISK: self._slow_disk, Kind.FULL_DISK: self._full_disk, Kind.WIPE: self._wipe,
+            Kind.SLOW_DISK: self._slow_disk, Kind.FULL_DISK: self._full_disk, Kind.FAILING_DISK: self._failing_disk,
+            Kind.WIPE: self._wipe, Kind.LEFT_BEHIND: self._left_behind,
             Kind.TORN_VAULT: self._torn_vault, Kind.TRANSFER: self._transfer, Kind.REMOVE: self._remove,
             Kind.COMPACT: self._compact, Kind.FOREIGN_VAULT: self._foreign_vault, Kind.DAMAGE: self._damage,
             Kind.ISOLATE_LONG: self.links.isolate, Kind.WALL_STEP: self._wall_step,
@@ -119,7 +121,8 @@ class Nemesis:
 
     @staticmethod
     def _heal(host: Host) -> None:
-        host.disk.fsync_s, host.disk.full, host.disk.hand.dies_at = FSYNC_S, False, 0
+        disk = host.disk
+        disk.fsync_s, disk.full, disk.failing, disk.hand.dies_at = FSYNC_S, False, False, 0
         if host.runs and host.process is not None:
             put_out(host.process)
             host.process.resume()
@@ -136,7 +139,9 @@ class Nemesis:
     def _ended(self, host: Host) -> None:
         """By itself, or because it was told to."""
         foreign.reset(host)
-        if host.disk.damage is not None and is_damage(host.ended):
+        if host.disk.backend.torn and isinstance(host.ended, VaultDamaged):
+            host.disk.put_vault_aside()
+        elif host.disk.damage is not None and is_damage(host.ended):
             self._refused(host)
         self.world.simulation.after(RESTART_S, lambda: self.start_at(host))
 
@@ -149,6 +154,11 @@ class Nemesis:
             return True  # Where its revision is compacted, that is found out only behind it (strange 24).
         if (host.disk.full or host.was_full) and is_full(error):
             self.world.count(f"fault: {Kind.FULL_DISK.value}")
+            return True
+        if (host.disk.failing or host.was_failing) and is_failing(error):
+            self.world.count(f"fault: {Kind.FAILING_DISK.value}")
+            return True
+        if host.disk.backend.torn and isinstance(error, VaultDamaged):
             return True
         return host.disk.damage is not None and is_damage(error)
 
@@ -251,6 +261,15 @@ class Nemesis:
 
         self.later(fault.for_s, room)
 
+    def _failing_disk(self, fault: Fault, host: Host) -> None:
+        disk = host.disk
+        disk.failing = host.was_failing = True
+
+        def works() -> None:
+            disk.failing = False
+
+        self.later(fault.for_s, works)
+
     def _torn_vault(self, fault: Fault, host: Host) -> None:
         host.kill(power=True)
         if host.disk.vault_lineage is not None:
@@ -314,6 +333,22 @@ class Nemesis:
                 self._transfer_from(self.world.hosts[sender], None)
 
         at_a_piece(self.world, host.id, 1 + int(fault.amount * 2 * PIECES_MAX) % PIECES_MAX, trouble)
+
+    def _left_behind(self, fault: Fault, host: Host) -> None:
+        disk = host.disk
+        if host.follows:
+            return
+
+        def dies() -> None:
+            disk.on_replaced = lambda: None
+            if self.going:
+                self._kill(fault, host)
+                self.later(RESTART_S, lambda: self.start_at(host))
+                raise Killed
+
+        disk.on_replaced = dies
+        away = [(host.id, other) for other in self.world.hosts if other != host.id]
+        self.links.block([*away, *((other, own) for own, other in away)], fault.for_s)
 
     def is_whole(self) -> bool:
         """Whether every member is a voter with the disk that it has now, as a leader knows it to be committed."""

@@ -37,7 +37,7 @@ class Host:
     def __init__(self, world: World, name: str, number: int, *, follows: bool, rate: float) -> None:
         self.world, self.id, self.follows, self.rate = world, name, follows, rate
         self.address = f"127.0.0.{number}"
-        self.disk = Disk(world.simulation, name)
+        self.disk = Disk(world.simulation, name, count=world.count)
         self.disks = 1
         self.starts = 0
         self.process: Process | None = None
@@ -53,8 +53,8 @@ class Host:
         self.machine: SimMachine | None = None
         self.joins = False
         """Its disk was lost: it enters the group anew."""
-        self.was_full = False
-        """Its disk has been full since the node was started."""
+        self.was_full = self.was_failing = False
+        """So its disk has been since the node was started."""
         self._told = asyncio.Event()
         """To stop."""
         self._when_stopped: Callable[[], None] = lambda: None
@@ -136,7 +136,8 @@ class Host:
 
     def start(self) -> None:
         self.starts += 1
-        self.ended, self.was_full, self._told = None, self.disk.full, asyncio.Event()
+        self.ended, self._told = None, asyncio.Event()
+        self.was_full, self.was_failing = self.disk.full, self.disk.failing
         process = self.new_process(self.id)
         self.process = process
         self._is(None)
@@ -204,7 +205,12 @@ class Host:
     def kill(self, *, power: bool = False) -> None:
         """kill -9, or a loss of power."""
         process = self.process
-        if process is None or process.dead:
+        if process is None:
+            return
+        if process.dead:
+            if power:
+                self.disk.lose_power()
+                self._boot()
             return
         process.reset_peers = not power
         process.kill()
@@ -213,9 +219,13 @@ class Host:
         self.disk.killed(power=power)
         self._is(None)
         if power:
-            self.offset_s = 500.0 * self.world.chance.random() - self.rate * self.world.simulation.now
-            self.kill_reader()
-            self.vault = None
+            self._boot()
+
+    def _boot(self) -> None:
+        """Of the machine: another clock, and nothing of before runs any more."""
+        self.offset_s = 500.0 * self.world.chance.random() - self.rate * self.world.simulation.now
+        self.kill_reader()
+        self.vault = None
 
     def kill_reader(self) -> None:
         if self.reader is not None:
@@ -240,7 +250,7 @@ class Host:
         """In the place of the one that is lost. The machine has the boots that it had."""
         boots = self.disk.boots
         self.disks += 1
-        self.disk = Disk(self.world.simulation, self.id, self.disks, boots)
+        self.disk = Disk(self.world.simulation, self.id, self.disks, boots, self.world.count)
 
 
 def _shown(vault: Vault) -> tuple[object, ...]:

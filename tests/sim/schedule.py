@@ -131,7 +131,8 @@ class FastLoop(VirtualLoop):
 
 
 class FastProcess(Process):
-    """`place`: among all processes, in the order in which they began. `halted`: it is paused or dead."""
+    """`place`: among all processes, in the order in which they began. `halted`: it is paused or dead. `still`: it
+    stands still in a turn, and has no other one meanwhile."""
 
     simulation: FastSimulation
 
@@ -141,7 +142,9 @@ class FastProcess(Process):
         super().__init__(simulation, name, rate, offset_s, loop)
         self.place = place
         self.due_at: float | None = None
-        self.touched = self.halted = False
+        self.touched = self.halted = self.still = False
+        self.stood_s = 0.0
+        """For how long it has stood still in all."""
         self._touches = simulation.touches
         fast: Any = self.loop
         fast.own = self
@@ -149,7 +152,7 @@ class FastProcess(Process):
 
     def due(self) -> float | None:
         """The same number whenever it is asked: another rounding, at another moment, would be another run."""
-        if self.paused or self.dead:
+        if self.paused or self.dead or self.still:
             return None
         loop: Any = self.loop
         now = self.simulation.now
@@ -185,7 +188,25 @@ class FastProcess(Process):
         """In the middle of what it is doing, until somebody resumes or kills it, and then for as long as whoever stands
         still meanwhile. To be called in a turn of its own."""
         self.pause()
-        self.simulation.go_on_without(self)
+        self._stand(self.simulation.now)
+
+    def stand_still_for(self, seconds: float) -> None:
+        """The same for so long, and until it is resumed if somebody pauses it meanwhile."""
+        simulation = self.simulation
+        until = simulation.now + seconds
+        simulation.after(seconds, lambda: None)
+        self._stand(until)
+
+    def _stand(self, until: float) -> None:
+        began = self.simulation.now
+        self.still = True
+        self.touch()
+        try:
+            self.simulation.go_on_without(self, until)
+        finally:
+            self.still = False
+            self.stood_s += self.simulation.now - began
+            self.touch()
 
 
 class FastSimulation(Simulation):
@@ -211,11 +232,12 @@ class FastSimulation(Simulation):
             pass
         self.now = max(self.now, end)
 
-    def go_on_without(self, process: FastProcess) -> None:
+    def go_on_without(self, process: FastProcess, until: float) -> None:
+        """At least until then."""
         before = events._get_running_loop()
         events._set_running_loop(None)
         try:
-            while process.paused and not process.dead and self._step(math.inf):
+            while (process.paused or self.now < until) and not process.dead and self._step(math.inf):
                 pass
         except BaseException as error:
             self._broken = error

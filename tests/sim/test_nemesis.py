@@ -6,16 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
+from node.config import Retention
 from recovery.decide import RefusalReason
 from tests.sim.ambient import ambient
 from tests.sim.clients import Client
-from tests.sim.disk import Hand
 from tests.sim.faults import CLIENTS, Fault, Kind
 from tests.sim.foreign import make_foreign
 from tests.sim.link_faults import DEAF_FROM
 from tests.sim.nemesis import Nemesis
 from tests.sim.node import Host
 from tests.sim.run import run_seed
+from tests.sim.vault_disk import Hand
 from tests.sim.world import Settings, World
 
 
@@ -58,6 +59,28 @@ def test_nothing_strikes_a_node_that_does_not_run(kind: Kind) -> None:
     world.simulation.run_for(0.5)
     assert not world.coverage
     world.close()
+
+
+def test_a_machine_whose_node_is_down_may_lose_its_power_too() -> None:
+    world = World(1, Settings())
+    host = world.hosts["n2"]
+    host.process = host.new_process("n2")
+    host.kill()
+    boot, offset_s = host.disk.boot, host.offset_s
+    Nemesis(world, (Fault(0.0, Kind.POWER, "n2", "n1", 1.0),)).start()
+    world.simulation.run_for(0.5)
+    assert (host.disk.boot, host.offset_s) != (boot, offset_s)
+    assert "fault: power" not in world.coverage
+    world.close()
+
+
+def test_a_member_that_is_left_behind_dies_when_a_snapshot_has_become_its_store() -> None:
+    """Its next start makes the log fit (`raftgroup.storage.realigned`)."""
+    settings = Settings(retention=Retention(3600, 100_000, 5))
+    outcome = run_seed(3, "calm", (Fault(5.0, Kind.LEFT_BEHIND, "n2", "n1", 9.0),), settings)
+    assert not outcome.violation, outcome.violation
+    assert outcome.coverage["fault: left-behind"]
+    assert outcome.coverage["snapshot is refused: not-ahead"]
 
 
 def test_a_hand_that_does_not_kill_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:

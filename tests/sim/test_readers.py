@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sim.disk import Killed
 from tests.sim.readers import STEPS, Ambiguous, Step, Steps, reader_of, told_by
 from tests.sim.schedule import FastLoop, FastProcess
 from tests.sim.stories import A, Story
+from tests.sim.vault_disk import Killed
 from tests.sim.world import Settings, World
 from vault.errors import Fenced
 from vault.fence_page import FENCE_BYTES, FencePage

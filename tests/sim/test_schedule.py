@@ -85,6 +85,44 @@ def test_who_stands_still_goes_on_in_the_middle_of_its_step_and_all_others_meanw
     simulation.close()
 
 
+def test_who_stands_still_has_no_other_turn_meanwhile_and_goes_on_when_its_time_is_over() -> None:
+    """Nor when it was paused and resumed, and somebody else has stood still for longer."""
+    simulation, told = FastSimulation(1), list[str]()
+    one, other = (simulation.process(name, loop=FastLoop) for name in ("one", "other"))
+    assert isinstance(one, FastProcess)
+    assert isinstance(other, FastProcess)
+
+    def stand(process: FastProcess, seconds: float) -> None:
+        process.stand_still_for(seconds)
+        told.append(f"{process.name} goes on at {simulation.now:.0f}")
+
+    one.loop.call_soon(stand, one, 2.0)
+    simulation.after(0.5, lambda: one.call(told.append, f"another turn at {simulation.now:.1f}"))
+    simulation.after(0.6, one.pause)
+    simulation.after(0.7, one.resume)
+    simulation.after(1.0, lambda: other.call(stand, other, 3.0))
+    simulation.run_for(1.0)
+    assert told == ["other goes on at 4", "one goes on at 4", "another turn at 0.5"]
+    simulation.close()
+
+
+def test_who_is_paused_while_it_stands_still_goes_on_when_it_is_resumed() -> None:
+    simulation, told = FastSimulation(1), list[float]()
+    process = simulation.process("node", loop=FastLoop)
+    assert isinstance(process, FastProcess)
+
+    def stand() -> None:
+        process.stand_still_for(1.0)
+        told.append(simulation.now)
+
+    process.loop.call_soon(stand)
+    simulation.after(0.5, process.pause)
+    simulation.after(3.0, process.resume)
+    simulation.run_for(1.0)
+    assert told == [3.0]
+    simulation.close()
+
+
 def test_who_is_killed_while_it_stands_still_is_told_so() -> None:
     told, simulation = standing(lambda simulation, process: simulation.after(1.5, process.kill))
     simulation.run_for(1.0)

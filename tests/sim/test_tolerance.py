@@ -8,9 +8,11 @@ import pytest
 
 from metastore.store_errors import StoreFailed
 from raftgroup.errors import NodeFailed
-from tests.sim.tolerance import is_full
+from tests.sim.tolerance import is_failing, is_full
+from vault.errors import VaultUnusable
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
+FAILS = OSError(errno.EIO, "Input/output error")
 
 
 def because(error: Exception, *causes: Exception) -> Exception:
@@ -33,3 +35,13 @@ def because(error: Exception, *causes: Exception) -> Exception:
 )
 def test_a_full_disk_excuses_who_says_that_it_is_full(error: Exception, excused: bool) -> None:
     assert is_full(error) is excused
+
+
+def test_a_disk_that_fails_and_one_that_is_full_do_not_excuse_each_other() -> None:
+    for full, failing in (
+        (because(NodeFailed("the journal"), FULL), because(NodeFailed("the journal"), FAILS)),
+        (because(VaultUnusable("the vault"), FULL), because(VaultUnusable("the vault"), FAILS)),
+    ):
+        assert (is_full(full), is_failing(full)) == (True, False)
+        assert (is_full(failing), is_failing(failing)) == (False, True)
+    assert not is_failing(because(ZeroDivisionError(), FAILS))

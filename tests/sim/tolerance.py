@@ -19,11 +19,20 @@ SAYS_SO = (NodeFailed, StoreFailed, VaultError)
 
 def is_full(error: BaseException) -> bool:
     """Whether a node stopped itself since its disk took no more, and says that."""
+    return _said(error) == errno.ENOSPC
+
+
+def is_failing(error: BaseException) -> bool:
+    """Whether a node stopped itself since its disk failed, and says that."""
+    return _said(error) == errno.EIO
+
+
+def _said(error: BaseException) -> int | None:
     if not isinstance(error, SAYS_SO):
-        return False
+        return None
     cause = error.__cause__
     while cause is not None:
-        if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
-            return True
+        if isinstance(cause, OSError):
+            return cause.errno
         cause = cause.__cause__
-    return False
+    return None

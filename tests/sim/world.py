@@ -258,6 +258,8 @@ class World:
 
     def opened(self, host: Host, vault: Vault) -> None:
         self.note(host.id, f"vault is open at {vault.revision}")
+        for checker in self.checkers:
+            checker.opened(host, vault)
 
     def has_ended(self, host: Host, process: Process) -> None:
         error = host.ended

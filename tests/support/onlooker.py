@@ -62,6 +62,9 @@ class Onlooker:
     def wired(self, host: Any) -> None:
         """A start of a node has been put together."""
 
+    def opened(self, host: Any, vault: Any) -> None:
+        """Its vault is open, and nothing was done with it yet."""
+
     def turned(self, host: Any) -> None:
         """A process of this node has had its turn. In the simulator: one that changed `tests.sim.node.Host.state`."""
 

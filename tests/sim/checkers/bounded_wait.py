@@ -3,7 +3,8 @@
 Whatever becomes of holders: dead, cut off, or heard of without hearing anything. T_proceed is counted here by the rule
 of its own (T_fence * (1 + 2 rho) + margin), with the longest leases that any node of the run has, by the clock of the
 leader. It need not have a quorum for that: what it has committed it may release, as long as it leads. While it is
-stopped (SIGSTOP) it can do nothing, so a wait counts from when it goes on.
+stopped (SIGSTOP) it can do nothing, so a wait counts from when it goes on; and while it stands still for its disk, so that
+time does not count (restores 400083).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from node.config import FenceTimes
 from tests.sim.backups import Base
 from tests.sim.node import Host
+from tests.sim.schedule import FastProcess
 from tests.sim.world import FENCES, Checker, World
 
 SLACK_S = 0.05
@@ -22,11 +24,12 @@ SLACK_S = 0.05
 
 @dataclass(slots=True)
 class Leading:
-    """One term of one start of a leader. `waiting`: (revision, since when), both rising."""
+    """One term of one start of a leader. `waiting`: (revision, since when, and how long its process had stood still by
+    then), all rising."""
 
     began: tuple[int, int]
     known: int = 0
-    waiting: deque[tuple[int, float]] = field(default_factory=deque)
+    waiting: deque[tuple[int, float, float]] = field(default_factory=deque)
 
 
 class BoundedWait(Checker):
@@ -55,12 +58,12 @@ class BoundedWait(Checker):
             return
         if leading is None or leading.began != began:
             leading = self._leading[host.id] = Leading(began)
-        self._note(leading, core.lm, core.rr)
+        self._note(host, leading, core.lm, core.rr)
 
-    def _note(self, leading: Leading, committed: int, released: int | None) -> None:
+    def _note(self, host: Host, leading: Leading, committed: int, released: int | None) -> None:
         if committed > leading.known:
             leading.known = committed
-            leading.waiting.append((committed, self.world.now))
+            leading.waiting.append((committed, self.world.now, stood_s(host)))
         while leading.waiting and released is not None and leading.waiting[0][0] <= released:
             leading.waiting.popleft()
 
@@ -68,13 +71,17 @@ class BoundedWait(Checker):
         """At what has waited until now, whether it is released in this turn or not."""
         if not leading.waiting or host.process is None:
             return
-        revision, since = leading.waiting[0]
-        waited = (self.world.now - max(since, host.process.resumed_at)) * host.rate
+        revision, since, stood = leading.waiting[0]
+        waited = (self.world.now - max(since, host.process.resumed_at) - (stood_s(host) - stood)) * host.rate
         if waited > self._proceed_s + SLACK_S:
             self.fail(
                 f"revision {revision} has waited {waited:.3f} s for its release by {host.id} in term "
                 f"{leading.began[1]}, and T_proceed is {self._proceed_s:.3f} s"
             )
+
+
+def stood_s(host: Host) -> float:
+    return host.process.stood_s if isinstance(host.process, FastProcess) else 0.0
 
 
 def proceed_s(times: FenceTimes) -> float:

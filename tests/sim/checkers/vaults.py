@@ -1,12 +1,17 @@
-"""A vault is the cluster's state as of LV: with the chain digest that the stores had at that revision (R1, R7)."""
+"""A vault is the cluster's state as of LV: with the chain digest that the stores had at that revision, and, whenever it
+is opened, with every key as it was committed by then, and no other (R1, R7, M7)."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from metastore.digest import DIGEST_BYTES
+from metastore.results import KeyValue, RevisionEvents
+from tests.sim.backups import Base
 from tests.sim.node import Host
 from tests.sim.world import Checker, World
+from vault.vault import Vault
 
 
 class Vaults(Checker):
@@ -16,10 +21,22 @@ class Vaults(Checker):
         super().__init__(world)
         self.chains: dict[int, bytes] = {}
         self._seen: dict[str, tuple[object, int]] = {}
+        self._versions: dict[bytes, tuple[list[int], list[KeyValue | None]]] = {}
+        """Of each key: when it was changed, and what it was from then on."""
 
     def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
         state = host.store._state
         self.chains.setdefault(state.revision, state.chain.to_bytes(DIGEST_BYTES, "big"))
+
+    def committed(self, events: RevisionEvents) -> None:
+        for event in events.events:
+            revisions, versions = self._versions.setdefault(event.kv.key, ([], []))
+            revisions.append(events.revision)
+            versions.append(None if event.delete else event.kv)
+
+    def restored(self, base: Base) -> None:
+        for events in base.past:
+            self.committed(events)
 
     def turned(self, host: Host) -> None:
         vault = host.vault
@@ -32,3 +49,22 @@ class Vaults(Checker):
                 f"the vault of {host.id} has the chain digest {vault.chain.hex()} at LV {vault.revision}, "
                 f"the stores had {expected.hex()}"
             )
+
+    def opened(self, host: Host, vault: Vault) -> None:
+        lineage = vault.lineage
+        of_before = lineage is not None and lineage.generation != self.world.generation
+        if host.foreign is not None or of_before or vault.recovering is not None:
+            return
+        found = {item.key: KeyValue(*item) for item in vault.range(b"")}
+        expected = {key: kv for key in self._versions if (kv := self._at(key, vault.revision)) is not None}
+        for key in sorted({*found, *expected}):
+            if found.get(key) != expected.get(key):
+                self.fail(
+                    f"the vault of {host.id} is opened at LV {vault.revision} with {found.get(key)} of {key!r}, and "
+                    f"{expected.get(key)} was committed"
+                )
+
+    def _at(self, key: bytes, revision: int) -> KeyValue | None:
+        revisions, versions = self._versions[key]
+        place = bisect_right(revisions, revision)
+        return versions[place - 1] if place else None

@@ -35,6 +35,7 @@ EXEMPT: dict[str, str] = {
 
 IN_FLIGHT = "under way while its reader begins anew, on a connection that keeps the order; tests/fencing explores it"
 NOT_TOLD = "who is removed hears no more of the log: only a later start finds it there, for a moment"
+HAS_IT = "its receiver has installed it, and was killed before it said so (the fault left-behind)"
 TWO_LEADERS = "takes two leaders in turn over one transfer, and what the first has sent late; tests/raftgroup"
 
 BEYOND = (
@@ -56,8 +57,8 @@ SELDOM: dict[str, str] = {
     "leader hears hello: old-incarnation": IN_FLIGHT,
     "swim change: left -> suspect": "who is back is suspected, and a node hears of that before it hears the first",
     "append is answered: drop": "an answer of a term that is over, to one who leads again meanwhile; tests/raftgroup",
-    "snapshot is sent: not-needed": TWO_LEADERS,
-    "snapshot is refused: not-ahead": TWO_LEADERS,
+    "snapshot is sent: not-needed": HAS_IT,
+    "snapshot is refused: not-ahead": HAS_IT,
     "snapshot is refused: old-term": TWO_LEADERS,
     "snapshot is refused: busy": TWO_LEADERS,
     "snapshot is refused: unknown": TWO_LEADERS,

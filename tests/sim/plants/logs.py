@@ -109,7 +109,12 @@ def disks_that_lie(patch: Patch) -> None:
     patch.setattr(MemoryJournal, "crash", lying)
 
 
-@caught_by("log matching", on=Stage("disks", 3))
+@caught_by(
+    "log matching",
+    on=with_faults(
+        *(Fault(3.0 + 3.0 * number, Kind.DAMAGE, ("n2", "n3", "n1")[number % 3], "n1", 0.3) for number in range(5))
+    ),
+)
 def damage_that_is_let_through(patch: Patch) -> None:
     """Checksums of journal, store and vault are not looked at: what is damaged on disk is what a node starts with."""
 

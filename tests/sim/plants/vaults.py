@@ -8,12 +8,15 @@ from typing import Any
 
 import recovery.recover
 import vault.vault
+import vault.verification
 from node.fencing.holder import VaultHolder
 from recovery.decide import Case, Join
-from tests.sim.disk import SimVaultHome
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import Patch, caught_by, with_faults
+from tests.sim.vault_disk import SimBackend, SimVaultHome
 from vault.change import Revision
+from vault.errors import VaultUnusable
+from vault.staging import Staging
 from vault.vault import Vault
 
 ONE_CRASH = with_faults(Fault(6.0, Kind.CRASH, "n2", "n1", 0.5))
@@ -76,3 +79,61 @@ def nodes_that_never_come_back(patch: Patch) -> None:
 
     patch.setattr(VaultHolder, "begin_recovery", begun)
     patch.setattr(VaultHolder, "wants_recovery", lambda self: not hasattr(self, "has_begun") and wants(self))
+
+
+AGAIN_WITHOUT_POWER = with_faults(
+    *(Fault(2.0 + 1.2 * number, Kind.POWER, ("f1", "n2")[number % 2], "n1", 0.2) for number in range(14))
+)
+POWER_BEHIND_STOPS = with_faults(
+    *(
+        fault
+        for number in range(7)
+        for fault in (
+            Fault(2.0 + 2.4 * number, Kind.STOP, ("f1", "n2")[number % 2], "n1", 1.0),
+            Fault(2.5 + 2.4 * number, Kind.POWER, ("f1", "n2")[number % 2], "n1", 0.2),
+        )
+    )
+)
+HOLDER_WITHOUT_ROOM = with_faults(*(Fault(2.0 + 4.0 * number, Kind.FULL_DISK, "f1", "n1", 2.0) for number in range(4)))
+
+
+@caught_by("vaults", on=AGAIN_WITHOUT_POWER)
+def vaults_that_are_believed_after_a_loss_of_power(patch: Patch) -> None:
+    """Nobody asks in which start of the machine something was written that was never synced (M7)."""
+    patch.setattr(SimBackend, "suspect", False)
+
+
+@caught_by("vaults", on=replace(AGAIN_WITHOUT_POWER, seed=11))
+def verifications_that_do_not_ask_of_which_revision(patch: Patch) -> None:
+    """Entries and sums that are both of an older moment add up."""
+    verify = vault.verification.verify
+
+    def blind(of: Vault) -> Any:
+        of.position = replace(of.position, content=None)
+        return verify(of)
+
+    patch.setattr("tests.sim.vault_disk.verify", blind)
+
+
+@caught_by("vaults", on=POWER_BEHIND_STOPS)
+def marks_that_go_before_the_sync(patch: Patch) -> None:
+    """A vault takes its commits for durable when it is closed, and they are not."""
+
+    def unmarked(self: SimBackend) -> None:
+        self.boot, self._marked = None, False
+
+    patch.setattr(SimBackend, "sync", unmarked)
+
+
+@caught_by("lease safety", on=HOLDER_WITHOUT_ROOM)
+def stages_that_are_acknowledged_without_a_commit(patch: Patch) -> None:
+    """There was no room for it, and the leader is told that the keys are marked (F5)."""
+    stage = Staging.stage
+
+    def staged(self: Staging, rows: Any, *, anew: bool = False) -> Any:
+        try:
+            return stage(self, rows, anew=anew)
+        except VaultUnusable:
+            return []
+
+    patch.setattr(Staging, "stage", staged)
