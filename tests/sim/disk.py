@@ -3,8 +3,8 @@
 Killed, the process loses what it had in memory: of the journal what no sync has returned for, of the store what was not
 flushed, of a snapshot what was not committed (`incoming.py`); what was on its way to the disk at that moment is there
 or not. The vault and the fence page are pages of the system and stay. Without power the vault has lost what
-`vault_disk.py` says, since the system writes it out by and by, and the page is of another start of the machine. A wiped
-disk is a new one.
+`vault_backend.py` says, since the system writes it out by and by, and the page is of another start of the machine. A
+wiped disk is a new one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from metastore.store_errors import StoreFailed
 from raftgroup.journal import MemoryJournal
 from recovery.decide import RefusalReason
 from tests.sim.incoming import Received, SimSnapshotWriter
-from tests.sim.vault_disk import Page, SimBackend, VaultDisk
+from tests.sim.vault_backend import SimBackend
+from tests.sim.vault_disk import Page, VaultDisk
 from tests.support.simulation import Simulation
 from vault.fence_page import FENCE_BYTES
 from vault.position import Lineage, unpack_lineage

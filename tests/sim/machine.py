@@ -29,7 +29,7 @@ from raftgroup.group import Group
 from raftgroup.membership import Member, MemberRole
 from raftgroup.ports import Clock, Journal, Peers
 from tests.sim.disk import Disk, SimStore
-from tests.sim.vault_disk import SimVaultHome
+from tests.sim.vault_home import SimVaultHome
 from tests.support.raft_network import SimPeers
 from tests.support.simulation import Process
 

@@ -1,4 +1,4 @@
-"""A disk that is full or fails, in the middle of a snapshot, a batch or at the end: a clear error, nothing lost (issue 3)."""
+"""A disk that is full or fails, in the middle of a snapshot, a batch or at the end: a clear error, nothing lost."""
 
 from __future__ import annotations
 

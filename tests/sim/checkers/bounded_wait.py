@@ -3,8 +3,8 @@
 Whatever becomes of holders: dead, cut off, or heard of without hearing anything. T_proceed is counted here by the rule
 of its own (T_fence * (1 + 2 rho) + margin), with the longest leases that any node of the run has, by the clock of the
 leader. It need not have a quorum for that: what it has committed it may release, as long as it leads. While it is
-stopped (SIGSTOP) it can do nothing, so a wait counts from when it goes on; and while it stands still for its disk, so that
-time does not count (restores 400083).
+stopped (SIGSTOP) it can do nothing, so a wait counts from when it goes on; and while it stands still for its disk, so
+that time does not count (restores 400083).
 """
 
 from __future__ import annotations

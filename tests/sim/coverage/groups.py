@@ -214,7 +214,9 @@ GROUPS = (
     Group("snapshot trouble", lambda: ["receiver", "sender"], "wipe members that get a snapshot of several pieces"),
     Group("beyond the bound", lambda: sorted(EXCUSED), "clocks that are wrong by more than the product allows"),
     Group("vault disk", lambda: names_of(tests.sim.vault_disk.Trouble), "slow, full and failing disks"),
-    Group("vault without power", lambda: names_of(tests.sim.vault_disk.Loss), "losses of power in the middle of writes"),
+    Group(
+        "vault without power", lambda: names_of(tests.sim.vault_disk.Loss), "losses of power in the middle of writes"
+    ),
     Group("vault of another boot", lambda: names_of(tests.sim.vault_disk.Found), "losses of power"),
     Group("damage refused", lambda: names_of(tests.sim.damage.Part), "have faults.py draw damage in some scenario"),
     Group("holder state", lambda: names_of(fencing.messages.State), "a start, a pause, a stop in good order"),

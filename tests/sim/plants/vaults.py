@@ -13,7 +13,8 @@ from node.fencing.holder import VaultHolder
 from recovery.decide import Case, Join
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import Patch, caught_by, with_faults
-from tests.sim.vault_disk import SimBackend, SimVaultHome
+from tests.sim.vault_backend import SimBackend
+from tests.sim.vault_home import SimVaultHome
 from vault.change import Revision
 from vault.errors import VaultUnusable
 from vault.staging import Staging
@@ -112,7 +113,7 @@ def verifications_that_do_not_ask_of_which_revision(patch: Patch) -> None:
         of.position = replace(of.position, content=None)
         return verify(of)
 
-    patch.setattr("tests.sim.vault_disk.verify", blind)
+    patch.setattr("tests.sim.vault_home.verify", blind)
 
 
 @caught_by("vaults", on=POWER_BEHIND_STOPS)
