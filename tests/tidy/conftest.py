@@ -41,14 +41,14 @@ def everything(production: list[Source]) -> list[Source]:
 
 @pytest.fixture(scope="session")
 def texts() -> dict[str, str]:
-    """Every text file that is ours, by its path: code, documents, scripts."""
+    """Every text file that is ours, by its path: code, documents, scripts. In a linked work tree `.git` is a file."""
     found: dict[str, str] = {}
     for name in (*PACKAGES, "tests", "scripts", "docs", ".ci"):
         for path in sorted((ROOT / name).rglob("*")):
             if path.is_file() and path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts:
                 found[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8", errors="replace")
     for path in sorted(ROOT.glob("*")):
-        if path.is_file() and path.suffix in TEXT_SUFFIXES:
+        if path.is_file() and path.suffix in TEXT_SUFFIXES and path.name != ".git":
             found[path.name] = path.read_text(encoding="utf-8", errors="replace")
     return found
 
