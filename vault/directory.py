@@ -92,7 +92,10 @@ class VaultDirectory:
             raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> VaultUnusable:
-        return VaultUnusable(f"the vault in {self.path} can't be written: {error}. Make room or make it so")
+        return VaultUnusable(
+            f"the vault in {self.path} can't be written: {error}. Make room on its disk, or let "
+            "the user that the node runs as write there, and start the node again"
+        )
 
     def sync(self) -> None:
         descriptor = os.open(self.path, os.O_RDONLY)
