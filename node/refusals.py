@@ -214,11 +214,20 @@ def etcd_words(error: Exception) -> tuple[str, Grpc, int]:
     return message, row.grpc, HTTP_OF_GRPC[row.grpc]
 
 
-def error_of(code: str, message: str, minimal_revision: int = 0) -> Exception:
-    """The error that a code on the stream stands for; an unknown one becomes a MetastoreError with its text."""
+def named_revision(error: Exception) -> int:
+    """MM where it was compacted, that of the write where it is committed and pending; 0 for other errors."""
+    if isinstance(error, store.Compacted):
+        return error.minimal_revision
+    return error.revision if isinstance(error, fencing.ReleasePending) else 0
+
+
+def error_of(code: str, message: str, revision: int = 0) -> Exception:
+    """The error that a code on the stream stands for; an unknown one becomes a MetastoreError with its text.
+
+    `revision`: `named_revision` of the error."""
     kind = _BY_CODE.get(code)
-    if kind is store.Compacted:
-        return store.Compacted(message, minimal_revision)
+    if kind is store.Compacted or kind is fencing.ReleasePending:
+        return kind(message, revision)
     if kind is group.NotLeader:
         return group.Unavailable(message)
     return kind(message) if kind is not None else store.MetastoreError(f"{code}: {message}")

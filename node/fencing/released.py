@@ -38,6 +38,9 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def is_reached(self, revision: int) -> bool:
+        return revision <= self._reached
+
     def when(self, revision: int, until: float, told: Told) -> None:
         """Call `told` once, at once where it is there already. `until`: by the clock `now`."""
         if revision <= self._reached:

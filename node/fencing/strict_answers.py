@@ -22,6 +22,9 @@ from node.fencing.released import Released
 from node.group_face import Done, Outcome
 from raftgroup.proposals import Applied
 
+Late = Callable[[Applied], None]
+"""What tells an outcome that was not released in time."""
+
 
 class StrictAnswers:
     """`waits_for`: for whom the oldest change waits, in words, as far as this node knows. `has_own`: whether there are
@@ -81,23 +84,38 @@ class StrictAnswers:
 
         return self.looked_at_again(prefixes, done, told, timeout_s)
 
-    def looked_at_again(self, prefixes: Prefixes, done: Done, again: Done, timeout_s: float) -> Done:
-        """`done` where what was strict when it was proposed (`prefixes`) still is, `again` where that is not known."""
+    def looked_at_again(
+        self, prefixes: Prefixes, done: Done, again: Done, timeout_s: float, late: Late | None = None
+    ) -> Done:
+        """`done` where what was strict when it was proposed (`prefixes`) still is, `again` where that is not known.
+        `late` where it is not known in time; by default all of it is pending."""
 
         def ended(outcome: Outcome) -> None:
             if not isinstance(outcome, Applied) or (self.prefixes is prefixes and self._holds_lease()):
                 done(outcome)
                 return
             revision, until = last_revision(outcome), self.released.now() + timeout_s
-            self.released.applied.when(
-                revision, until, lambda in_time: again(outcome if in_time else self.late(revision))
-            )
+
+            def told(in_time: bool) -> None:
+                if in_time:
+                    again(outcome)
+                elif late is not None:
+                    late(outcome)
+                else:
+                    done(self.late(revision))
+
+            self.released.applied.when(revision, until, told)
 
         return ended
 
-    def hold(self, done: Done, timeout_s: float) -> Done:
-        """The time for the release is what the proposal has left of it."""
-        return Held(self, done, self.released.now() + timeout_s)
+    def hold(self, done: Done, timeout_s: float, late: Late | None = None) -> Done:
+        """The time for the release is what the proposal has left of it. `late`: by default all of it is pending."""
+        return Held(self, done, self.released.now() + timeout_s, late)
+
+    def as_it_stands(self, outcome: Applied) -> Outcome:
+        """Of one write, now that its time is over: as it is, where it is released or was refused, else pending."""
+        revision = last_revision(outcome)
+        return outcome if self.released.is_reached(revision) else self.late(revision)
 
     def late(self, revision: int) -> ReleasePending:
         return ReleasePending.of(revision, self._waits_for())
@@ -125,10 +143,10 @@ class StrictAnswers:
 class Held:
     """An answer to a strict write: called with its outcome, it passes it on when that is released, or is too late."""
 
-    __slots__ = ("_answers", "_done", "_outcome", "_revision", "_until")
+    __slots__ = ("_answers", "_done", "_late", "_outcome", "_revision", "_until")
 
-    def __init__(self, answers: StrictAnswers, done: Done, until: float) -> None:
-        self._answers, self._done, self._until = answers, done, until
+    def __init__(self, answers: StrictAnswers, done: Done, until: float, late: Late | None = None) -> None:
+        self._answers, self._done, self._until, self._late = answers, done, until, late
 
     def __call__(self, outcome: Outcome) -> None:
         if not isinstance(outcome, Applied):
@@ -138,7 +156,12 @@ class Held:
         self._answers.released.when(self._revision, self._until, self._told)
 
     def _told(self, in_time: bool) -> None:
-        self._done(self._outcome if in_time else self._answers.late(self._revision))
+        if in_time:
+            self._done(self._outcome)
+        elif self._late is not None:
+            self._late(self._outcome)
+        else:
+            self._done(self._answers.late(self._revision))
 
 
 def last_revision(outcome: Applied) -> int:

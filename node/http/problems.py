@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from metastore.errors import Compacted
+from node.fencing.errors import ReleasePending
 from node.http.etcd_api import refused
 from node.http.etcd_encode import error_fields
 from node.http.go_json import BadJson
@@ -69,6 +70,8 @@ def problem_of(error: Exception) -> web.Response:
     more: dict[str, Any] = {"retry": bool(getattr(error, "retry", False))}
     if isinstance(error, Compacted):
         more["minimal_revision"] = error.minimal_revision
+    if isinstance(error, ReleasePending):
+        more["revision"] = error.revision
     if isinstance(error, JoinRejected):
         more["reason"] = error.verdict.reason.value
     detail = str(error)

@@ -44,7 +44,7 @@ class Kind(enum.IntEnum):
     RESULTS = 6
     """N [number, result, ...]: results as `metastore.result_codec` writes them, refusals of the store included."""
     FAILURES = 7
-    """N [number, [code, text, minimal revision], ...]: codes of `node.refusals`."""
+    """N [number, [code, text, revision], ...]: codes of `node.refusals`, and its `named_revision`."""
     CALL = 8
     """C [number, method, [argument, ...]]: everything that is rare."""
     ANSWER = 9

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from metastore.errors import Compacted
-from node.refusals import INTERNAL, refusal_of
+from node.refusals import INTERNAL, named_revision, refusal_of
 from node.stream.protocol import ITEMS_MAX
 
 log = logging.getLogger(__name__)
@@ -21,12 +20,12 @@ class ProtocolError(Exception):
 
 
 def told(error: Exception) -> tuple[str, str, int]:
-    """(code, text, minimal revision) of an error, as it travels; what nobody foresaw is logged, and not told."""
+    """(code, text, revision that it names) of an error, as it travels; what nobody foresaw is logged, and not told."""
     row = refusal_of(error)
     if row is INTERNAL:
         log.error("a request of the stream failed", exc_info=error)
         return row.code, "the node has a fault; its log says more", 0
-    return row.code, in_short(str(error)), error.minimal_revision if isinstance(error, Compacted) else 0
+    return row.code, in_short(str(error)), named_revision(error)
 
 
 def in_short(text: str) -> str:

@@ -1,6 +1,7 @@
 """The answers of one frame of writes, of which some touch strict regions: only those wait for their release.
 
-Which ones is looked at when the frame comes, and again when its outcome does, if it may be otherwise by then.
+Which ones is looked at when the frame comes, and again when its outcome does, if it may be otherwise by then. They wait
+together, until the last of them is released; where that is not in time, each is told for itself how it stands.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from metastore.codec import decode_fields, unpack_command
+from metastore.put_series import results_in
 from node.fencing.commands import Prefixes, fields_are_strict
-from node.fencing.strict_answers import StrictAnswers
+from node.fencing.strict_answers import Late, StrictAnswers
 from node.group_face import Done, Outcome
 from node.stream.checks import Checked
 from raftgroup.proposals import Applied
@@ -26,7 +28,7 @@ def when_released(
     def again(outcome: Outcome) -> None:
         strict_apart(strict, [_looked_at(item, strict.prefixes) for item in items], timeout_s, done)(outcome)
 
-    return strict.looked_at_again(prefixes, first, again, timeout_s)
+    return strict.looked_at_again(prefixes, first, again, timeout_s, late=each_as_it_stands(strict, items, done))
 
 
 def _looked_at(item: Checked, prefixes: Prefixes) -> Checked:
@@ -53,6 +55,21 @@ def strict_apart(
         if rest:
             part(rest)(some(outcome, rest))
         if places:
-            strict.hold(part(places), timeout_s)(some(outcome, places))
+            late = each_as_it_stands(strict, [items[place] for place in places], done)
+            strict.hold(part(places), timeout_s, late)(some(outcome, places))
 
     return both
+
+
+def each_as_it_stands(
+    strict: StrictAnswers, items: Sequence[Checked], done: Callable[[Sequence[Checked]], Done]
+) -> Late:
+    """Each write of a series, too: they have revisions of their own, and what was refused waits for no release."""
+
+    def late(outcome: Applied) -> None:
+        for item, result in zip(items, outcome.results, strict=True):
+            for number, each in enumerate(results_in(result) or [result], item.number):
+                single = item._replace(number=number, puts=1)
+                done([single])(strict.as_it_stands(outcome._replace(results=[each])))
+
+    return late

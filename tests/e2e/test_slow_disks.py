@@ -126,18 +126,19 @@ async def test_leadership_moves_away_from_a_slow_disk_when_it_is_asked_to(disks:
 
 
 async def test_a_follower_with_a_slow_disk_is_enough_for_a_majority(disks: SlowDisks) -> None:
-    """The leader dies, and every vote and every acknowledgement of the one that is left takes two seconds."""
+    """The leader dies, and of the two that are left every vote and every acknowledgement of one takes two seconds. The
+    other one is elected nearly always, but the slow one may be: a vote asks for terms and logs, not for disks."""
     cluster = disks.cluster
-    leader, (slow, quick) = await cluster.leader(), await cluster.followers()
+    leader, (slow, _) = await cluster.leader(), await cluster.followers()
     async with Load(cluster.endpoints, "majority", timeout_s=30.0) as load:
         await load.writes(50)
         disks.slow(slow)
         leader.kill()
-        await until(lambda: leads(quick), "the one with the quick disk leading", ELECTION_S)
-        term = (await quick.status())["term"]
+        elected = await cluster.leader(within_s=ELECTION_S)
+        term = (await elected.status())["term"]
         for _ in range(3):
             await load.writes_sent_after(time.monotonic())
-        assert (await quick.status())["term"] == term
+        assert (await elected.status())["term"] == term
         disks.quick(slow)
         leader.start()
         await cluster.ready()

@@ -12,10 +12,9 @@ from yarl import URL
 from metastore.errors import KeyNotFound
 from metastore.requests import Range, RequestId
 from metastore.results import RangeResult
-from node.refusals import error_of
 from tests.faults.asking import Request
 from tests.sim.http_clients import form_of, kv_from, result_from
-from tests.sim.outcomes import EXPECTED, outcome_of
+from tests.sim.outcomes import EXPECTED, outcome_of, problem_in
 from tests.sim.seen import Ok, Outcome, Path, Refused, Unknown, Why
 from tests.support.processes import NodeProcess
 
@@ -59,7 +58,7 @@ async def _exchange(
     if status == 500 or (status >= 400 and "code" not in body):
         raise NoAnswer(f"{node.id} answers {request} with {status}: {body}")
     if status >= 400:
-        raise error_of(body["code"], body["detail"], body.get("minimal_revision", 0))
+        raise problem_in(body)
     return RangeResult(0, (kv_from(body["kv"]),), False, 1) if path is Path.FENCED_API else result_from(request, body)
 
 

@@ -16,11 +16,10 @@ from typing import Any
 from metastore.errors import KeyNotFound
 from metastore.requests import Compare, CompareResult, DeleteRange, Put, Range, RequestId, Txn
 from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
-from node.refusals import error_of
 from tests.sim.asking import STRICT, Asking
 from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.node import HTTP, Host
-from tests.sim.outcomes import EXPECTED, outcome_of
+from tests.sim.outcomes import EXPECTED, outcome_of, problem_in
 from tests.sim.seen import Ok, Outcome, Path, Refused, Request, Unknown, Why
 
 END_OF_HEAD = b"\r\n\r\n"
@@ -98,7 +97,7 @@ class HttpClient:
         if path is Path.FENCED_API and status == 404 and body["code"] == KeyNotFound.code:
             return RangeResult(0, (), False, 0)
         if status >= 400:
-            raise error_of(body["code"], body["detail"], body.get("minimal_revision", 0))
+            raise problem_in(body)
         if path is Path.FENCED_API:
             return RangeResult(0, (kv_from(body["kv"]),), False, 1)
         return result_from(request, body)

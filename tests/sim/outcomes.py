@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from metastore.errors import Compacted, MetastoreError
 from node.fencing.errors import ReadPending, ReleasePending
+from node.refusals import error_of
 from raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
 from tests.sim.seen import Outcome, Refused, Unknown, Why
 from vault.errors import Denied, Fenced, Pending, ReadRefused, VaultError
@@ -21,6 +24,11 @@ REFUSALS: tuple[tuple[type[Exception], Why], ...] = (
 )
 EXPECTED = (OutcomeUnknown, NodeFailed, ReleasePending, *(kind for kind, _ in REFUSALS))
 """`except EXPECTED as error: history.end(number, outcome_of(error))`."""
+
+
+def problem_in(body: dict[str, Any]) -> Exception:
+    """What an answer of the HTTP API refuses with."""
+    return error_of(body["code"], body["detail"], body.get("minimal_revision") or body.get("revision") or 0)
 
 
 def outcome_of(error: Exception) -> Outcome:

@@ -175,7 +175,8 @@ async def check_record(record: Record, prefix: str, endpoints: Iterable[str]) ->
     assert not lost, f"{len(lost)} of {len(record.acknowledged)} acknowledged writes are lost, such as {lost[:5]}"
     for key, (value, revision) in record.acknowledged.items():
         kv = found[key]
-        assert (kv.value, kv.mod_revision, kv.version) == (value, revision, 1), f"{key!r}: {kv}"
+        shown = (kv.value, kv.mod_revision, kv.version)
+        assert shown == (value, revision, 1), f"{key!r} is {shown}, and was acknowledged as {(value, revision)}"
     for key, register in record.registers.items():
         check_register(key, register, found.get(key))
     for key in set(found) - set(record.acknowledged) - set(record.registers):

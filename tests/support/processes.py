@@ -237,7 +237,7 @@ class Cluster:
         self.nodes.remove(node)
         node.kill()
 
-    async def leader(self, among: Iterable[NodeProcess] | None = None) -> NodeProcess:
+    async def leader(self, among: Iterable[NodeProcess] | None = None, within_s: float = LONGEST_WAIT_S) -> NodeProcess:
         """The node that leads and says so itself."""
         asked = list(among) if among is not None else None
 
@@ -247,7 +247,7 @@ class Cluster:
                     return node
             return None
 
-        found: NodeProcess = await until(leading, "a leader")
+        found: NodeProcess = await until(leading, "a leader", within_s)
         return found
 
     async def followers(self) -> list[NodeProcess]:

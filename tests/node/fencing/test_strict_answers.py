@@ -9,20 +9,22 @@ from dataclasses import dataclass, field
 import pytest
 
 from metastore.codec import encode_command
+from metastore.errors import ResultEvicted
 from metastore.limits import Limits
 from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
 from metastore.requests import Put
-from metastore.result_codec import PUT
+from metastore.result_codec import EACH, PUT, refusal
 from node.fencing.errors import ReleasePending
 from node.fencing.region_book import regions_of
 from node.fencing.released import Released
 from node.fencing.strict_answers import StrictAnswers
 from node.fencing.strict_log import StrictLog
-from node.group_face import Outcome
+from node.group_face import Done, Outcome
 from node.stream.checks import Checked, checked
 from node.stream.strict import when_released
 from raftgroup.proposals import Applied
+from tests.support.waiting import until
 from vault.regions import Mode, Policy, Region, pack_region, region_key
 
 MAKES_STRICT = Put(region_key("s"), pack_region(Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED)))
@@ -148,6 +150,36 @@ async def test_a_write_that_is_not_applied_in_time_is_said_to_be_pending() -> No
     outcome(put_at(WRITE))
     await asyncio.wait_for(told.wait(), 10)
     assert isinstance(member.told[0], ReleasePending)
+
+
+async def test_of_a_frame_that_is_late_each_write_is_told_its_own_revision_and_a_refusal_as_it_is() -> None:
+    """The second put of the series was refused (M3); what was released in time is no longer pending."""
+    member = Member()
+    member.apply(MAKES_STRICT)
+    member.release(REGION)
+    series = Checked(5, 3, b"", None, strict=True)
+    single = Checked(8, 1, encode_command(Put(b"s/k", b"new"), None), None, strict=True)
+    told: dict[int, Outcome] = {}
+
+    def done(items: Sequence[Checked]) -> Done:
+        def tell(outcome: Outcome) -> None:
+            for item in items:
+                assert item.number not in told
+                told[item.number] = outcome
+
+        return tell
+
+    first, third, last = (PUT, WRITE), (PUT, WRITE + 1), (PUT, WRITE + 2)
+    refused = refusal(ResultEvicted("forgotten"))
+    tell = when_released(member.answers, [series, single], 0.0, done)
+    tell(Applied(9, 1, [(EACH, [first, refused, third]), last]))
+    assert told == {}
+    member.apply(Put(b"s/1", b""), Put(b"s/2", b""), Put(b"s/k", b""))
+    member.release(WRITE)
+    await until(lambda: len(told) == 4)
+    assert [told[number].results for number in (5, 6) if isinstance(told[number], Applied)] == [[first], [refused]]
+    pending = [told[number] for number in (7, 8)]
+    assert [each.revision for each in pending if isinstance(each, ReleasePending)] == [WRITE + 1, WRITE + 2]
 
 
 @pytest.mark.parametrize("staged", [(), (b"s/",), (b"palisade/",)])

@@ -99,7 +99,7 @@ def swim_changes() -> Changes:
         state.ALIVE: (state.SUSPECT, state.LEFT),
         state.SUSPECT: (state.ALIVE, state.DEAD, state.LEFT),
         state.DEAD: (state.ALIVE, state.SUSPECT, state.LEFT),
-        state.LEFT: (state.ALIVE, state.SUSPECT),
+        state.LEFT: (state.ALIVE, state.SUSPECT, state.DEAD),
     }
 
 
