@@ -185,12 +185,13 @@ class Grantor:
         """A backup was restored, or a new cluster forced, and that vault holds what came before: where it stands says
         nothing here, and a lease would let it show what may never have happened (R7)."""
         own = self._generation()
-        if its == own or UNKNOWN in (its, own):
+        if own in (its, UNKNOWN):
             return False
+        history = "no generation yet" if its == UNKNOWN else f"generation {its}"
         connection.send(
             Refused(
-                f"its vault is of generation {its}, and this cluster of generation {own}: restart the node; if it "
-                "refuses its vault then, put that aside (palisade vault reset)"
+                f"its vault is of {history}, and this cluster of generation {own}: restart the node; if it refuses its "
+                "vault then, put that aside (palisade vault reset)"
             )
         )
         self.drop(connection)

@@ -155,6 +155,12 @@ class VaultHolder:
 
     # The connection to the leader
 
+    @property
+    def has_history(self) -> bool:
+        """Whether its vault is a part of one. Before, it asks for nothing: what it were told, RR most of all, might be
+        of a history that is lost by the time at which the vault is claimed, and would count in the next one (R7)."""
+        return self.vault.lineage is not None
+
     def connected(self, send: Send) -> None:
         self._send = send
         self.welcomed = False

@@ -71,7 +71,9 @@ class Link:
         ticker = asyncio.get_running_loop().create_task(self._tick(), name="fence ticks")
         try:
             while not ticker.done():
-                if self._grantor is not None and self._route.leads_here():
+                if not self._holder.has_history:
+                    self.trouble = "its vault is not a part of the cluster yet"
+                elif self._grantor is not None and self._route.leads_here():
                     await self._stay_here(self._grantor)
                 else:
                     await self._stay_at(self._next_address())

@@ -74,7 +74,7 @@ class StrictAnswers:
         """What tells `done`, at once or later."""
         prefixes = self.prefixes
         if is_strict(request, prefixes):
-            return Held(self, done, self.released.now() + timeout_s)
+            return self.hold(done, timeout_s)
 
         def told(outcome: Outcome) -> None:
             if is_strict(request, self.prefixes):
@@ -82,13 +82,11 @@ class StrictAnswers:
             else:
                 done(outcome)
 
-        return self.looked_at_again(prefixes, done, told, timeout_s)
+        return self.looked_at_again(prefixes, done, told, timeout_s, self._all_pending(done))
 
-    def looked_at_again(
-        self, prefixes: Prefixes, done: Done, again: Done, timeout_s: float, late: Late | None = None
-    ) -> Done:
-        """`done` where what was strict when it was proposed (`prefixes`) still is, `again` where that is not known.
-        `late` where it is not known in time; by default all of it is pending."""
+    def looked_at_again(self, prefixes: Prefixes, done: Done, again: Done, timeout_s: float, late: Late) -> Done:
+        """`done` where what was strict when it was proposed (`prefixes`) still is, `again` where that is not known,
+        `late` where it is not known in time."""
 
         def ended(outcome: Outcome) -> None:
             if not isinstance(outcome, Applied) or (self.prefixes is prefixes and self._holds_lease()):
@@ -96,21 +94,16 @@ class StrictAnswers:
                 return
             revision, until = last_revision(outcome), self.released.now() + timeout_s
 
-            def told(in_time: bool) -> None:
-                if in_time:
-                    again(outcome)
-                elif late is not None:
-                    late(outcome)
-                else:
-                    done(self.late(revision))
-
-            self.released.applied.when(revision, until, told)
+            self.released.applied.when(revision, until, lambda in_time: (again if in_time else late)(outcome))
 
         return ended
 
     def hold(self, done: Done, timeout_s: float, late: Late | None = None) -> Done:
         """The time for the release is what the proposal has left of it. `late`: by default all of it is pending."""
-        return Held(self, done, self.released.now() + timeout_s, late)
+        return Held(self.released, done, late or self._all_pending(done), self.released.now() + timeout_s)
+
+    def _all_pending(self, done: Done) -> Late:
+        return lambda outcome: done(self.late(last_revision(outcome)))
 
     def as_it_stands(self, outcome: Applied) -> Outcome:
         """Of one write, now that its time is over: as it is, where it is released or was refused, else pending."""
@@ -143,25 +136,20 @@ class StrictAnswers:
 class Held:
     """An answer to a strict write: called with its outcome, it passes it on when that is released, or is too late."""
 
-    __slots__ = ("_answers", "_done", "_late", "_outcome", "_revision", "_until")
+    __slots__ = ("_done", "_late", "_outcome", "_released", "_until")
 
-    def __init__(self, answers: StrictAnswers, done: Done, until: float, late: Late | None = None) -> None:
-        self._answers, self._done, self._until, self._late = answers, done, until, late
+    def __init__(self, released: Released, done: Done, late: Late, until: float) -> None:
+        self._released, self._done, self._late, self._until = released, done, late, until
 
     def __call__(self, outcome: Outcome) -> None:
         if not isinstance(outcome, Applied):
             self._done(outcome)
             return
-        self._outcome, self._revision = outcome, last_revision(outcome)
-        self._answers.released.when(self._revision, self._until, self._told)
+        self._outcome = outcome
+        self._released.when(last_revision(outcome), self._until, self._told)
 
     def _told(self, in_time: bool) -> None:
-        if in_time:
-            self._done(self._outcome)
-        elif self._late is not None:
-            self._late(self._outcome)
-        else:
-            self._done(self._answers.late(self._revision))
+        (self._done if in_time else self._late)(self._outcome)
 
 
 def last_revision(outcome: Applied) -> int:

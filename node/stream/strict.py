@@ -28,7 +28,7 @@ def when_released(
     def again(outcome: Outcome) -> None:
         strict_apart(strict, [_looked_at(item, strict.prefixes) for item in items], timeout_s, done)(outcome)
 
-    return strict.looked_at_again(prefixes, first, again, timeout_s, late=each_as_it_stands(strict, items, done))
+    return strict.looked_at_again(prefixes, first, again, timeout_s, each_as_it_stands(strict, items, done))
 
 
 def _looked_at(item: Checked, prefixes: Prefixes) -> Checked:

@@ -34,7 +34,7 @@ def problem_in(body: dict[str, Any]) -> Exception:
 def outcome_of(error: Exception) -> Outcome:
     """Raises the error itself if it is none that a client may be told."""
     text = f"{type(error).__name__}: {error}"
-    if isinstance(error, ReleasePending):
+    if isinstance(error, ReleasePending) and error.revision:
         return Unknown(text, error.revision)
     if isinstance(error, OutcomeUnknown | NodeFailed):
         return Unknown(text)

@@ -104,5 +104,7 @@ def test_errors_are_refusals_or_leave_it_open() -> None:
     assert outcome_of(Fenced("no lease")).why is Why.FENCED
     assert isinstance(outcome_of(OutcomeUnknown("late")), Unknown)
     assert outcome_of(ReleasePending("late", 9)).revision == 9
+    with pytest.raises(ReleasePending):
+        outcome_of(ReleasePending("late, and nobody knows at which revision"))
     with pytest.raises(ZeroDivisionError):
         outcome_of(ZeroDivisionError())

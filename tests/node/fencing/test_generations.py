@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fencing.messages import Hello, HolderId, Refused, Renew, State, Welcome
+from fencing.messages import UNKNOWN, Hello, HolderId, Refused, Renew, State, Welcome
 from fencing.registry import registration_of
 from fencing.timing import Timing
 from node.fencing.grantor import Connection, Grantor
 from node.fencing.holder import VaultHolder
+from node.fencing.link import RETRY_S, Link
+from tests.support.waiting import until
 from vault.memory_backend import MemoryBackend
 from vault.position import Lineage
 from vault.vault import Vault
@@ -23,14 +26,15 @@ RENEW = Renew(99.0, 100, State.ACTIVE, True, TIMING.fence_s, TIMING.proceed_s())
 
 
 class Leader:
-    """Of generation 2, at revision 80. `f1` is a holder by the record that the backup has of it."""
+    """Of `generation` (one that does not know its own welcomes all), at revision 80. `f1` is a holder by the record
+    that the backup has of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, generation: int = 2) -> None:
         log: Any = SimpleNamespace(latest=80, since=lambda after: [])
         self.grantor = Grantor(
             log, TIMING, lambda: 100.0, lease_holds=lambda: True, leader_address=lambda: None,
             is_active=lambda node, incarnation: True, on_released=lambda revision: None, on_failed=pytest.fail,
-            generation=lambda: 2,
+            generation=lambda: generation,
         )  # fmt: skip
         self.grantor._soon = lambda: None  # type: ignore[method-assign]
         self.grantor._arm = lambda now: None  # type: ignore[method-assign]
@@ -78,11 +82,40 @@ def test_it_takes_the_place_of_nobody() -> None:
     assert list(leader.grantor.connections) == [own]
 
 
-@pytest.mark.parametrize("generation", [0, 2])
-def test_a_vault_of_this_history_or_of_none_is_welcome(generation: int) -> None:
+@pytest.mark.parametrize(("generation", "answer"), [(0, Refused), (2, Welcome)])
+def test_a_vault_of_this_history_is_welcome_and_one_of_none_is_not_yet(generation: int, answer: type) -> None:
     leader = Leader()
     leader.grantor.receive(leader.connected(), replace(HELLO, generation=generation))
-    assert [type(each) for each in leader.said] == [Welcome]
+    assert [type(each) for each in leader.said] == [answer]
+
+
+class Here:
+    """Whoever asks is the leader's own node."""
+
+    def leads_here(self) -> bool:
+        return True
+
+    def leader(self) -> None:
+        return None
+
+    def candidates(self) -> tuple[str, ...]:
+        return ()
+
+
+async def test_a_node_whose_vault_is_a_part_of_no_history_yet_hears_of_no_releases() -> None:
+    """tests/sim, scenario restores, seed 501036: it ran on over a restore before it had asked for anything, and RR 43
+    of the history that was lost was to count in the restored one, which was at 34."""
+    vault = Vault(MemoryBackend())
+    holder = VaultHolder("f1", "v", vault, TIMING, lambda: 1.0, lambda revision: None)
+    link = Link(holder, Here(), "f1", Leader(UNKNOWN).grantor)
+    running = asyncio.get_running_loop().create_task(link.run())
+    await asyncio.sleep(3 * RETRY_S)
+    assert (link.at, holder.welcomed) == (None, False)
+    vault.claim(Lineage("c", 2, "f1"))
+    await until(lambda: holder.welcomed)
+    assert link.at is not None
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 def test_a_node_says_of_which_history_its_vault_is() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import metastore.backup
 import metastore.snapshot
 import node.restored_data
 import tests.sim.backups
+from fencing.messages import UNKNOWN
 from metastore.backup import BackupEnd, BackupHeader, BackupParser
 from metastore.lineage import LINEAGE_KEY, Lineage, encode_lineage
 from metastore.ordered_map import OrderedMap, Table
@@ -21,7 +23,10 @@ from node.backing_up import OpenBackup, open_backup
 from node.client.watch import Watch
 from node.feed import wire
 from node.feed.answers import FeedAnswers
+from node.feed.remote import RemoteSource
 from node.fencing.grantor import Grantor
+from node.fencing.holder import VaultHolder
+from recovery.ports import SourceState
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import Patch, Stage, caught_by, with_faults
 
@@ -31,6 +36,8 @@ RUNS_ON = replace(RESTORED, seed=29)
 """The follower does."""
 AT_ONCE = with_faults(Fault(6.0, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2"), seed=32)
 """It runs on, and its lease does, until there is a leader again."""
+NEW_AT_ONCE = replace(AT_ONCE, plan=(*(AT_ONCE.plan or ()), Fault(7.0, Kind.WIPE, "f1", "n1", 0.5)))
+"""It has just begun with nothing."""
 
 
 def left_out(patch: Patch, table: Table, last: int | None) -> None:
@@ -144,3 +151,18 @@ def leases_for_whichever_history(patch: Patch) -> None:
     """And is granted leases by the restored cluster, for as long as it finds out nothing by itself (F1, R7)."""
     revisions_of_whichever_history(patch)
     patch.setattr(Grantor, "_is_of_another_history", lambda self, connection, its: False)
+
+
+@caught_by("LV monotonic", on=NEW_AT_ONCE)
+def releases_of_whichever_history(patch: Patch) -> None:
+    """A node whose vault is nobody's yet hears RR of the history that is lost, since its feed is slow to answer, and
+    takes it into the next one (F3, R7)."""
+    refuses, state = Grantor._is_of_another_history, RemoteSource.state
+
+    async def slow_state(self: RemoteSource, chain_at: int) -> SourceState:
+        await asyncio.sleep(4.0)
+        return await state(self, chain_at)
+
+    patch.setattr(VaultHolder, "has_history", True)
+    patch.setattr(Grantor, "_is_of_another_history", lambda self, at, its: its != UNKNOWN and refuses(self, at, its))
+    patch.setattr(RemoteSource, "state", slow_state)
