@@ -86,6 +86,10 @@ class Admission:
         if left_behind is not None:
             raise DataDirectoryError(left_behind)
 
+    def lost(self, member: str) -> None:
+        """It is asked again: what it said before is outdated."""
+        self.refusals.pop(member, None)
+
     def _committed_members(self) -> Membership:
         """A change that is not committed may be undone, perhaps by the very member that it would remove."""
         return self._replica.membership_at(self._replica.engine.commit_index)

@@ -413,8 +413,8 @@ class Group:
     def on_disconnected(self, member: str) -> None:
         self._replica.disconnected(member)
         self._snapshots.disconnected(member)
-        self._calls.lost(member)
-        self._forwarding.lost(member)
+        for part in (self._calls, self._forwarding, self._admission):
+            part.lost(member)
 
     def on_refused(self, member: str, reason: str) -> None:
         try:

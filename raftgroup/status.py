@@ -37,7 +37,8 @@ class GroupStatus:
     lease_remaining_ms: int
     members: tuple[MemberStatus, ...]
     refusals: Mapping[str, str] = field(default_factory=dict)
-    """Members that do not let this node in, and why."""
+    """Members that do not let this node in, and why. None that is connected: word of a refusal before may come late,
+    over another connection."""
     missing_founders: tuple[str, ...] = ()
     """Founding members that were not seen yet; the group can't start without them."""
 
@@ -72,6 +73,6 @@ def group_status(
             )
             for member in replica.membership.members
         ),
-        refusals=dict(admission.refusals),
+        refusals={member: why for member, why in admission.refusals.items() if member not in connected},
         missing_founders=tuple(admission.missing_founders()),
     )

@@ -209,6 +209,19 @@ class TestMembership:
         cluster.run_until(cluster.converged)
         assert laggard.group.members.get("n1").incarnation == back.group.incarnation
 
+    def test_word_of_a_refusal_that_comes_late_says_nothing_of_who_has_let_the_node_in_since(
+        self, make_cluster: MakeCluster
+    ) -> None:
+        """tests/sim, scenario storm, seed 21932: a node that came back waited for ever to be let in by who had."""
+        cluster = make_cluster()
+        settled(cluster)
+        node, other = cluster.followers()
+        node.group.on_refused(other.id, f"{OTHER_STORAGE}: {node.id} is known with storage 1, not 2")
+        assert node.group.status().refusals == {}
+        cluster.crash(other.id)
+        cluster.run_until(lambda: other.id not in node.peers.connected())
+        assert node.group.status().refusals == {}
+
     def test_a_node_that_came_back_and_leads_reaches_a_laggard_that_knows_its_old_storage(
         self, make_cluster: MakeCluster
     ) -> None:

@@ -36,8 +36,8 @@ FSYNC_S = 0.0005
 
 
 class Disk(VaultDisk):
-    """`fsync_s`: about how long a sync takes. `failing`: it raises; `full`: nothing can be written. `count`: hears what
-    has become of the vault."""
+    """`fsync_s`: about how long a sync takes. `failing`: it raises; `full`: nothing can be written; `bad_vault`: it
+    fails where the vault lies, if nowhere else. `count`: hears what has become of the vault."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Disk(VaultDisk):
         super().__init__(simulation, FSYNC_S, count)
         self.name, self.number = name, number
         self.fsync_s = FSYNC_S
-        self.full = self.failing = False
+        self.full = self.failing = self.bad_vault = False
         self.journal = MemoryJournal(self.sync)
         self.stored: Content = [{} for _ in Table]
         self.flushes = 0

@@ -68,7 +68,8 @@ class Kind(enum.Enum):
     SLOW_DISK = "slow-disk"
     FULL_DISK = "full-disk"
     FAILING_DISK = "failing-disk"
-    """EIO: what is synced fails, and some commits of the vault do."""
+    """EIO: what is synced fails, and some commits of the vault do; where `amount` is high, the blocks that are bad are
+    those of the vault alone."""
     WIPE = "wipe"
     """The disk is lost; the node enters the cluster anew after `for_s`."""
     WIPE_AND_MORE = "wipe-and-more"

@@ -122,7 +122,8 @@ class Nemesis:
     @staticmethod
     def _heal(host: Host) -> None:
         disk = host.disk
-        disk.fsync_s, disk.full, disk.failing, disk.hand.dies_at = FSYNC_S, False, False, 0
+        disk.fsync_s, disk.hand.dies_at = FSYNC_S, 0
+        disk.full = disk.failing = disk.bad_vault = False
         if host.runs and host.process is not None:
             put_out(host.process)
             host.process.resume()
@@ -155,7 +156,7 @@ class Nemesis:
         if (host.disk.full or host.was_full) and is_full(error):
             self.world.count(f"fault: {Kind.FULL_DISK.value}")
             return True
-        if (host.disk.failing or host.was_failing) and is_failing(error):
+        if (host.disk.bad_vault or host.was_failing) and is_failing(error):
             self.world.count(f"fault: {Kind.FAILING_DISK.value}")
             return True
         if host.disk.backend.torn and isinstance(error, VaultDamaged):
@@ -263,10 +264,10 @@ class Nemesis:
 
     def _failing_disk(self, fault: Fault, host: Host) -> None:
         disk = host.disk
-        disk.failing = host.was_failing = True
+        disk.failing, disk.bad_vault, host.was_failing = fault.amount < 0.5, True, True
 
         def works() -> None:
-            disk.failing = False
+            disk.failing = disk.bad_vault = False
 
         self.later(fault.for_s, works)
 

@@ -137,7 +137,7 @@ class Host:
     def start(self) -> None:
         self.starts += 1
         self.ended, self._told = None, asyncio.Event()
-        self.was_full, self.was_failing = self.disk.full, self.disk.failing
+        self.was_full, self.was_failing = self.disk.full, self.disk.bad_vault
         process = self.new_process(self.id)
         self.process = process
         self._is(None)

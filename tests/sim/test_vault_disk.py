@@ -94,7 +94,7 @@ def test_on_a_slow_disk_commits_wait_now_and_then_and_others_see_them_before_the
 
 
 @pytest.mark.parametrize(
-    ("trouble", "told"), [("full", {Trouble.NO_ROOM}), ("failing", {Trouble.COMMIT_FAILS, Trouble.USELESS})]
+    ("trouble", "told"), [("full", {Trouble.NO_ROOM}), ("bad_vault", {Trouble.COMMIT_FAILS, Trouble.USELESS})]
 )
 def test_a_commit_that_is_refused_changes_nothing(trouble: str, told: set[Trouble]) -> None:
     ground = Ground()
@@ -115,11 +115,11 @@ def test_a_commit_that_is_refused_changes_nothing(trouble: str, told: set[Troubl
 def test_what_has_failed_in_the_head_of_the_file_takes_nothing_until_it_is_opened_again() -> None:
     ground = Ground()
     ground.apply(2)
-    ground.disk.failing = True
+    ground.disk.bad_vault = True
     while not ground.disk.backend._useless:
         with pytest.raises(VaultUnusable):
             ground.apply(WRITES)
-    ground.disk.failing = False
+    ground.disk.bad_vault = False
     with pytest.raises(VaultUnusable):
         ground.apply(WRITES)
     ground.process.kill()

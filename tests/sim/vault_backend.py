@@ -99,7 +99,7 @@ class SimBackend(MemoryBackend):
         disk = self.disk
         if self._useless:
             raise disk.refused(Trouble.USELESS, errno.EIO)
-        if disk.failing and disk.chance.random() < COMMITS_THAT_FAIL:
+        if disk.bad_vault and disk.chance.random() < COMMITS_THAT_FAIL:
             self._useless = disk.chance.random() < FAILURES_IN_THE_HEAD
             raise disk.refused(Trouble.USELESS if self._useless else Trouble.COMMIT_FAILS, errno.EIO)
         if disk.full and disk.chance.random() < COMMITS_WITHOUT_ROOM:

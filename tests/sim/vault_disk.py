@@ -98,7 +98,7 @@ class Page(bytearray):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         disk = self.disk
-        if disk.failing and disk.chance.random() < PAGES_THAT_FAIL:
+        if disk.bad_vault and disk.chance.random() < PAGES_THAT_FAIL:
             raise disk.refused(Trouble.PAGE_FAILS, errno.EIO)
         disk.hand.write(lambda: super(Page, self).__setitem__(index, value))
 
@@ -109,6 +109,7 @@ class VaultDisk:
     fsync_s: float
     full: bool
     failing: bool
+    bad_vault: bool
 
     def __init__(self, simulation: Any, fsync_s: float, count: Callable[[str], None]) -> None:
         self.chance: Random = simulation.random
