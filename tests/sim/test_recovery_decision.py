@@ -24,3 +24,16 @@ def test_a_vault_that_has_parted_unseen_is_still_that_until_it_is_replaced(
     RecoveryDecision(world)._judge(decision, vault, cluster, Options("n1"))
     assert host.disk.foreign is (RefusalReason.DIVERGED if stays else None)
     world.close()
+
+
+@pytest.mark.parametrize("is_down", [True, False])
+def test_a_vault_of_before_a_restore_goes_on_by_what_the_lost_cluster_has_said(is_down: bool) -> None:
+    """Restores 22650: its node was paused with that answer, and went on when all members were lost."""
+    world = World(1, Settings())
+    world.goes_on = True
+    world.is_down = is_down
+    world.hosts["n1"].disk.foreign = RefusalReason.OLDER_HISTORY
+    vault, cluster = VaultState(None, 246, b"of before"), ClusterState("sim", 1, 251, 1)
+    RecoveryDecision(world)._judge(Replay(247, 251), vault, cluster, Options("n1"))
+    assert (RecoveryDecision.name in world.told) is not is_down
+    world.close()

@@ -2,6 +2,7 @@
 
 The table is written down here once more, as plainly as it can be. What makes a vault foreign, ahead or another
 history's is a fault, which says what the node has to refuse it for; any other refusal is wrong, whatever it rests on.
+While no cluster is there, a node may still go on by what the lost one has said, of which its vault is.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class RecoveryDecision(Checker):
     def _judge(self, decision: Decision, vault: VaultState, cluster: ClusterState, options: Options) -> None:
         what = f"with LV {vault.revision}, LM {cluster.latest}, MM {cluster.minimal}"
         host = self.world.hosts[options.node_id]
-        if host.foreign is not None:
+        if host.foreign is not None and not self.world.is_down:
             if isinstance(decision, Refuse) and decision.reason is host.foreign:
                 return
             if host.foreign is not RefusalReason.DIVERGED or cluster.chain_at_lv is not None:
