@@ -25,7 +25,8 @@ class Kind(enum.Enum):
     CRASH_IN_WRITE = "crash-in-write"
     """As a crash, in the middle of a turn: at one of the next writes of vault or fence page, before it or behind it."""
     CRASH_IN_START = "crash-in-start"
-    """A crash, and another one at one of the first writes of the start that follows."""
+    """A crash, and another one at one of the first writes of the start that follows, which is sometimes one without the
+    vault of before (`palisade vault reset`)."""
     CRASH_IN_TURN = "crash-in-turn"
     """As a crash, in the middle of a turn: between any two steps of tasks, where it awaits something."""
     POWER = "power"

@@ -34,6 +34,8 @@ from vault.errors import VaultDamaged, VaultDiverged
 
 RESTART_S = 0.5
 """How soon a node that stopped itself is started again by whoever looks after it."""
+WITHOUT_VAULT = 0.3
+"""So many starts of those that are interrupted."""
 
 
 class Nemesis:
@@ -185,6 +187,8 @@ class Nemesis:
 
         def start() -> None:
             if not host.runs:
+                if fault.amount * 4 % 1 < WITHOUT_VAULT:
+                    host.disk.put_vault_aside()
                 self.start_at(host)
                 self._crash_in_write(fault, host)
 

@@ -12,7 +12,8 @@ from raftgroup.messages import Kind
 from raftgroup.snapshot_transfer import Message
 from tests.sim.world import World
 
-PIECES_MAX = 6
+PIECES_MAX = 3
+"""More than that few snapshots have."""
 
 
 def at_a_piece(world: World, receiver: str, number: int, act: Callable[[str], None]) -> None:
