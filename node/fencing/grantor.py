@@ -190,8 +190,8 @@ class Grantor:
         history = "no generation yet" if its == UNKNOWN else f"generation {its}"
         connection.send(
             Refused(
-                f"its vault is of {history}, and this cluster of generation {own}: restart the node; if it refuses its "
-                "vault then, put that aside (palisade vault reset)"
+                f"its vault is of {history}, and this cluster of generation {own}: restart the node, with the release "
+                "that the members run; if it refuses its vault then, put that aside (palisade vault reset)"
             )
         )
         self.drop(connection)

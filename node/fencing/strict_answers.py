@@ -93,7 +93,6 @@ class StrictAnswers:
                 done(outcome)
                 return
             revision, until = last_revision(outcome), self.released.now() + timeout_s
-
             self.released.applied.when(revision, until, lambda in_time: (again if in_time else late)(outcome))
 
         return ended
