@@ -232,6 +232,7 @@ class Ground:
         self.log: list[str] = []
         self._began = now()
         self.clusters: list[GroundCluster] = []
+        self._is_whole = True
         self._held: Path | None = None
         """The file of the latest history, if nothing is wrong with it."""
 
@@ -265,6 +266,7 @@ class Ground:
     def become(self, *rules: Rule) -> float:
         """These rules count from the moment that is returned."""
         self.network.become(rules)
+        self._is_whole = not rules
         self.note("the network: " + ("; ".join(str(rule.shown()) for rule in rules) or "as it should be"))
         return now()
 
@@ -272,12 +274,15 @@ class Ground:
     async def mixed(
         self, cluster: GroundCluster, name: str = "mixed", pause_s: float = 0.01
     ) -> AsyncIterator[MixedClients]:
-        """Clients of every kind meanwhile; at the end it is said what of their history can't be. Of the last one, and
+        """Clients of every kind meanwhile; at the end it is said who was not told of everything (unless links are
+        broken still), and what of their history can't be. Of the last one, and
         of each that can't be, the history stays as a file."""
         clients = MixedClients(cluster.members, self.chance, name, pause_s=pause_s, vaults=cluster.nodes)
         try:
             async with clients:
                 yield clients
+                if self._is_whole:
+                    await clients.hear_everything()
         finally:
             await self._judge(clients)
 
@@ -291,6 +296,8 @@ class Ground:
         self.seen["history"] = str(file)
         for what, count in clients.counts().items():
             self.seen[what] = self.seen.get(what, 0) + count
+        if clients.told_s is not None:
+            self.seen["told_s"] = max(self.seen.get("told_s", 0.0), clients.told_s)
 
     async def fenced(self, history: History, node: NodeProcess, since: float) -> None:
         """Its lease runs out. A node with a planted fault need not: the checker has to see it, not this."""

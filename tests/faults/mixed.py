@@ -1,8 +1,8 @@
 """Clients of every kind, through every member: what they see is recorded, and judged by the checkers of the simulator.
 
 Over HTTP and over the stream they put, swap, delete, change several keys at once, and read: the present, the past, what
-a node has itself, and out of its vault. Some watch, one after the other at different members. One has a key that lives
-as long as its lease. Who does not hear what became of a write sends it again, with the same id, to somebody else.
+a node has itself, and out of its vault. Some watch (`watchers.py`). One has a key that lives as long as its lease. Who
+does not hear what became of a write sends it again, with the same id, to somebody else.
 
 What is committed comes from `witnesses.py`; what is asked for, from `asking.py`.
 """
@@ -18,7 +18,6 @@ from typing import Any
 
 import aiohttp
 
-from metastore.errors import Compacted
 from metastore.requests import (
     LeaseGrant,
     LeaseKeepAlive,
@@ -26,19 +25,18 @@ from metastore.requests import (
     Put,
     Range,
     RequestId,
-    WatchRequest,
-    prefix_end,
 )
 from metastore.results import RangeResult, RevisionEvents
 from node.client import Client
 from tests.faults.asked_by_http import outcome_at
 from tests.faults.asking import Asking, Request
 from tests.faults.judge import judged, woven
+from tests.faults.watchers import Watcher
 from tests.faults.witnesses import Witnesses
 from tests.sim.history import History
 from tests.sim.history_file import dump
 from tests.sim.outcomes import EXPECTED, outcome_of
-from tests.sim.seen import Ending, Ok, Outcome, Why
+from tests.sim.seen import Ok, Outcome, Why
 from tests.sim.seen import Path as Way
 from tests.sim.streaming import AT, sent
 from tests.support.fencing_cluster import now
@@ -48,12 +46,12 @@ PATIENCE_S = 2.0
 STREAM_PATIENCE_S = 5.0
 TRIES = 3
 ASKED_AGAIN_S = 0.1
-WATCH_S = 6.0
-"""So long one client watches."""
-PROGRESS_S = 1.0
 LEASE_S = 2
-TOLD_S = 20.0
-"""By when members tell of everything that clients were told."""
+LAST_WRITES = 3
+TOLD_S = 8.0
+"""By when everybody who watches is told of everything, where nothing is broken any more: who hears nothing leaves a
+connection after 5 s, and has another one within 2.75 s."""
+LOOK_S = 0.05
 
 
 class MixedClients:
@@ -75,6 +73,12 @@ class MixedClients:
         self._chance = Random(chance.random())
         self._asking = Asking(name, self._chance)
         self._witnesses = Witnesses(nodes)
+        self._watchers = [
+            Watcher(f"{name}-w{number}", number, prefix, nodes, self.history)
+            for number, prefix in enumerate(self._asking.prefixes)
+        ]
+        self.told_s: float | None = None
+        """How long it took in the end until everybody who watches was told of everything."""
         self._tasks: list[asyncio.Task[None]] = []
         self._wrong: list[str] = []
 
@@ -85,7 +89,7 @@ class MixedClients:
         self._start(*(self._by_http(f"{self.name}-h{number}") for number in range(3)))
         self._start(*(self._of_vaults(f"{self.name}-v{number}") for number in range(3)))
         self._start(*(self._by_stream(f"{self.name}-s{number}") for number in range(2)))
-        self._start(*(self._watch(f"{self.name}-w{number}", each) for number, each in enumerate(self._asking.prefixes)))
+        self._start(*(each.run(self._witnesses.first + 1) for each in self._watchers))
         self._start(self._lease(f"{self.name}-l0"))
         return self
 
@@ -106,6 +110,40 @@ class MixedClients:
         for found in ended:
             if isinstance(found, Exception):
                 raise found
+
+    async def hear_everything(self) -> None:
+        """Where nothing is broken any more: every member and every client that watches is told, in time, of all that
+        is committed by now. Those that watch see something new: who was told of all before might have been let go."""
+        for watcher in self._watchers:
+            watcher.stay()
+        last = await self._last_writes()
+        began, newest = now(), max(newest_of(self.history), self._witnesses.newest)
+
+        def silent() -> list[str]:
+            of_watchers = [watcher.silent(revision) for watcher, revision in zip(self._watchers, last, strict=True)]
+            return [*self._witnesses.silent(newest), *filter(None, of_watchers)]
+
+        while (found := silent()) and now() < began + TOLD_S:
+            await asyncio.sleep(LOOK_S)
+        self._wrong += [f"{each}, {TOLD_S:g} s later" for each in found]
+        self.told_s = now() - began
+
+    async def _last_writes(self) -> list[int]:
+        """The revision of the last put in each range that is watched."""
+        client = f"{self.name}-last"
+        async with self._connected(client) as stream:
+            return [await self._last_write(client, stream, watcher.prefix + b"last") for watcher in self._watchers]
+
+    async def _last_write(self, client: str, stream: Client, key: bytes) -> int:
+        revision = 0
+        for _ in range(LAST_WRITES):
+            value = self._asking.value()
+            outcome = await self._send(client, Put(key, value), stream.put(key, value))
+            if isinstance(outcome, Ok):
+                revision = outcome.result.revision
+            else:
+                self._wrong.append(f"{key!r} can't be written where nothing is broken any more: {outcome}")
+        return revision
 
     def counts(self) -> dict[str, int]:
         """What was heard, for people."""
@@ -207,41 +245,6 @@ class MixedClients:
                     await self._send(client, LeaseRevoke(lease), stream.lease_revoke(lease))
                 await self._send(client, Range(key), stream.range(key))
                 await asyncio.sleep(LEASE_S * self._chance.random())
-
-    # Watches
-
-    async def _watch(self, client: str, prefix: bytes) -> None:
-        """One client after the other, each from where the one before has come to."""
-        start, before, lives = self._witnesses.first + 1, 0, 0
-        while True:
-            lives += 1
-            request = WatchRequest(prefix, prefix_end(prefix), start, True)
-            number = self.history.watch(client, AT, request, before)
-            async with self._connected(f"{client}-{lives}") as stream:
-                start, before = await self._look(stream, number, request), number
-
-    async def _look(self, stream: Client, number: int, request: WatchRequest) -> int:
-        """Where the next one goes on."""
-        history, ending, minimal = self.history, Ending.CANCELLED, 0
-        watch = stream.watch(
-            request.key, request.range_end, start_revision=request.start_revision, prev_kv=True, progress_s=PROGRESS_S
-        )
-        start = request.start_revision
-        try:
-            async with asyncio.timeout(WATCH_S), watch:
-                async for events in watch:
-                    if events.events:
-                        history.delivered(number, (events,))
-                    else:
-                        history.progressed(number, events.revision)
-                    start = watch.next_revision
-        except TimeoutError:
-            pass
-        except Compacted as error:
-            ending, minimal = Ending.COMPACTED, error.minimal_revision
-            start = minimal
-        history.watch_ended(number, ending, minimal)
-        return start
 
 
 def newest_of(history: History) -> int:

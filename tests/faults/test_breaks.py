@@ -28,3 +28,12 @@ async def test_nothing_is_lost_and_nobody_is_told_anything_old(
     assert report["failed"] is None, shown(report)
     assert report["violations"] == [], shown(report)
     assert report["acknowledged"] > 100, shown(report)
+    assert report["watched"] > 50, shown(report)
+
+
+async def test_members_that_fall_silent_are_named_and_so_are_watches(tmp_path: Path) -> None:
+    """n1 tells everything: neither it nor the clients that come to it hide the others."""
+    report = await played("rolling_restarts", "--times=1", "--plant=silent_watches", "--folder", str(tmp_path))
+    members = [each.split()[0] for each in report["violations"] if "tells its watch of nothing behind" in each]
+    assert members == ["n2", "n3"], shown(report)
+    assert any(", was told of nothing behind revision " in each for each in report["violations"]), shown(report)

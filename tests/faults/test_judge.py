@@ -3,6 +3,7 @@ does not pass. No process is needed."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from metastore.results import KeyValue, PutResult, RangeResult, RevisionEvents
 from tests.faults import judge
 from tests.faults.asking import ROUND, STRICT, Asking
 from tests.faults.judge import judged, woven
+from tests.faults.watchers import Watcher
 from tests.faults.witnesses import Witnesses
 from tests.sim.checkers import linearizable
 from tests.sim.history import History
@@ -24,6 +26,7 @@ from tests.sim.history_file import dump
 from tests.sim.seen import Begun, Committed, Ended, Event, Moment, Ok, Unknown, WatchDelivered
 from tests.sim.seen import Path as Way
 from tests.support.meta_driver import Driver
+from tests.support.processes import NodeProcess, until
 
 KEY = STRICT + b"mixed/0/a"
 CLIENTS = 6
@@ -194,6 +197,33 @@ def test_after_a_round_other_keys_are_asked_for() -> None:
     asking = Asking("mixed", Random(1))
     rounds = [{asking.fenced().key for _ in range(ROUND - 1)}, {asking.fenced().key for _ in range(ROUND)}]
     assert [{key.split(b"/")[3] for key in keys} for keys in rounds] == [{b"0"}, {b"1"}]
+
+
+def test_a_member_that_stops_to_tell_is_named_though_others_go_on() -> None:
+    _, (first, second) = two_puts()
+    witnesses = Witnesses([])
+    witnesses.first = 2
+    for by, events in (("n1", first), ("n2", first), ("n1", second)):
+        witnesses.tell(by, events)
+    assert witnesses.silent(first.revision) == []
+    assert witnesses.silent(second.revision) == [
+        "n2 tells its watch of nothing behind revision 2, and 3 is the newest",
+    ]
+
+
+async def test_a_watch_that_was_told_of_nothing_is_named_and_where_it_stopped(tmp_path: Path) -> None:
+    """Nobody listens at its members: it begins, and is told of nothing."""
+    history, nodes = History(), [NodeProcess(tmp_path, name) for name in ("n1", "n2")]
+    watcher = Watcher("w", 0, KEY, nodes, history)
+    running = asyncio.create_task(watcher.run(5))
+    await until(history.watches, "a watch")
+    watcher.stay()
+    assert watcher.silent(4) is None
+    assert watcher.silent(7) == (
+        "watch 1 of w, which began at n2, was told of nothing behind revision 4, and 7 is in its range"
+    )
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 def test_members_have_to_agree_and_to_leave_nothing_out() -> None:

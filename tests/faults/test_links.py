@@ -13,6 +13,8 @@ from tests.faults.running import played, shown
 from tests.sim.history_file import load
 
 pytestmark = pytest.mark.e2e
+WITHOUT_MIXED = ("late", "log_late")
+"""Scenarios in which readers alone ask."""
 
 
 @pytest.mark.parametrize("scenario", [each.__name__ for each in SCENARIOS])
@@ -21,6 +23,7 @@ async def test_no_read_is_old_whatever_a_link_does(scenario: str, tmp_path: Path
     assert report["failed"] is None, shown(report)
     assert report["violations"] == [], shown(report)
     assert report["reads"] > 1000, shown(report)
+    assert scenario in WITHOUT_MIXED or report["watched"] > 50, shown(report)
 
 
 @pytest.mark.parametrize("fault", [each for each in FAULTS_SHOWN if each != "release_without_stage"])

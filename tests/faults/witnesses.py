@@ -1,5 +1,5 @@
 """What is committed, as the members tell it: a watch of everything at each of them. They have to agree, revision by
-revision, and none may leave one out."""
+revision, none may leave one out, and where nothing is broken none may stop to tell."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Witnesses:
     async def __aenter__(self) -> Witnesses:
         async with Client([node.stream for node in self._members], timeout_s=TIMEOUT_S) as client:
             self.first = (await client.range(EVERYTHING, EVERYTHING, count_only=True)).revision
+        self._next = {node.id: self.first for node in self._members}
         self._tasks = [asyncio.create_task(self._listen(node)) for node in self._members]
         return self
 
@@ -43,15 +44,18 @@ class Witnesses:
                 raise found
 
     async def _listen(self, node: NodeProcess) -> None:
-        """Until it is cancelled, or is behind what the node still has of the past."""
-        self._next[node.id] = self.first
+        """Until it is cancelled. Who is behind what the node still has of the past goes on where that begins."""
         async with Client([node.stream], follow_leader=False, timeout_s=TIMEOUT_S) as client:
-            try:
-                async with client.watch(EVERYTHING, EVERYTHING, start_revision=self.first) as watch:
-                    async for events in watch:
-                        self.tell(node.id, events)
-            except Compacted:
-                return
+            while True:
+                try:
+                    async with client.watch(EVERYTHING, EVERYTHING, start_revision=self._next[node.id]) as watch:
+                        async for events in watch:
+                            self.tell(node.id, events)
+                except Compacted as error:
+                    if error.minimal_revision <= self._next[node.id]:
+                        self.disagreement.append(f"{node.id} has {self._next[node.id]}, and refuses it: {error}")
+                        return
+                    self._next[node.id] = error.minimal_revision
 
     def tell(self, by: str, events: RevisionEvents) -> None:
         expected, revision = self._next.setdefault(by, self.first), events.revision
@@ -62,6 +66,19 @@ class Witnesses:
         teller = self._tellers.setdefault(revision, by)
         if known != events:
             self.disagreement.append(f"revision {revision} is {known} at {teller}, and {events} at {by}")
+
+    @property
+    def newest(self) -> int:
+        """The newest revision of which anybody has told."""
+        return max(self.revisions, default=self.first)
+
+    def silent(self, revision: int) -> list[str]:
+        """Who has not told of all up to there, in words."""
+        return [
+            f"{member} tells its watch of nothing behind revision {behind - 1}, and {revision} is the newest"
+            for member, behind in self._next.items()
+            if behind <= revision
+        ]
 
     async def have_told(self, revision: int, within_s: float) -> bool:
         """Whether somebody has told of all up to there, in time."""

@@ -1,11 +1,13 @@
-"""`python -m tests.support.planted_fence FAULT MODULE ...`: runs MODULE (a node) with a fault planted in its fencing.
+"""`python -m tests.support.planted_fence FAULT MODULE ...`: runs MODULE (a node) with a fault planted in its fencing,
+or in its watches.
 
-They prove that the checker over the history of reads sees what it is for. `stages_lost` and `deaf_leader` are no faults
-of ours but of the world, and must do no harm.
+They prove that the checkers over what clients were told see what they are for. `stages_lost` and `deaf_leader` are no
+faults of ours but of the world, and must do no harm.
 """
 
 from __future__ import annotations
 
+import asyncio
 import runpy
 import sys
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from fencing.messages import Grant, Stage
 from fencing.release import Releases
 from node.fencing.holder import VaultHolder
 from node.fencing.strict_answers import StrictAnswers
+from node.stream.watches import Pump
 
 
 def release_without_stage() -> None:
@@ -94,6 +97,23 @@ def ignore_required() -> None:
     lease._judge = lambda self, grant, now, staged: judge(self, grant, now, grant.required)
 
 
+def silent_watches() -> None:
+    """A watch of the stream is told of something once, and then of nothing, progress neither. n1 is sound: one member
+    that tells everything must not be enough."""
+    if "--id=n1" in sys.argv:
+        return
+    pump: Any = Pump
+    room = pump._room
+
+    async def once(self: Any, writable: asyncio.Event) -> None:
+        if hasattr(self, "told"):
+            await asyncio.Event().wait()
+        self.told = True
+        await room(self, writable)
+
+    pump._room = once
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     each.__name__: each
     for each in (
@@ -104,6 +124,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         lease_from_receipt,
         grant_without_quorum,
         ignore_required,
+        silent_watches,
     )
 }
 
