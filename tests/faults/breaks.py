@@ -12,10 +12,10 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 
 from node.client import Client, OutcomeUnknown, Unavailable
 from tests.faults import kernel
+from tests.faults.flipping import flip_bits
 from tests.faults.ground import SETTLED_S, Ground, GroundCluster
 from tests.faults.network import CLIENT
 from tests.faults.rules import ANY, Rule, partition
@@ -30,6 +30,9 @@ ROOM_BYTES = 24 << 20
 VALUE_BYTES = 64 << 10
 REFUSED, FAILED = 2, 1
 FILES = ("raft", "store", "vault")
+WHOLE = ("raft", "store")
+"""Of these every value is read at the start, unless they are large."""
+CAME_BACK = "it came back"
 
 
 async def whole_again(ground: Ground, cluster: GroundCluster, load: Load) -> None:
@@ -195,8 +198,10 @@ def limited(before: Callable[[], None] | None) -> Callable[[], None]:
 
 async def damage(ground: Ground) -> None:
     """Bits flip in the journal, the store or the vault of a node that is stopped. It refuses to start and says what to
-    do, or it comes back: never with anything else than what the others have."""
+    do, or it comes back: never with anything else than what the others have. Every second time one of them is in a
+    value that a start of it reads, so that there is something to be noticed."""
     cluster = await ground.serving()
+    ground.seen |= {"damaged": 0, "noticed": 0}
     found: dict[str, int] = {}
     for number in range(ground.times):
         name = f"damage{number}"
@@ -205,33 +210,22 @@ async def damage(ground: Ground) -> None:
                 await load.writes(200)
                 victim, part = ground.chance.choice(cluster.members), FILES[number % len(FILES)]
                 assert await victim.stop() == 0
-                bits = flip_bits(ground, victim.data_dir / part)
+                bits = flip_bits(ground.chance, victim.data_dir / part, sure=number % 2 == 0 and part in WHOLE)
                 became = await comes_back(ground, cluster, victim)
                 ground.note(f"{bits} bits of {part} of {victim.id} flipped: {became}")
                 await whole_again(ground, cluster, load)
             found[f"{part}: {became}"] = found.get(f"{part}: {became}", 0) + 1
+            ground.seen["damaged"] += 1
+            ground.seen["noticed"] += became != CAME_BACK
             await nothing_is_lost(ground, cluster, load)
     ground.seen["outcomes"] = found
-
-
-def flip_bits(ground: Ground, folder: Path) -> int:
-    """Some, somewhere in what is written; returns how many."""
-    (path,) = folder.glob("**/data.mdb")
-    content = bytearray(path.read_bytes())
-    written = [at for at in range(0, len(content), 512) if any(content[at : at + 512])]
-    bits = ground.chance.choice((1, 1, 8, 64))
-    for _ in range(bits):
-        at = ground.chance.choice(written) + ground.chance.randrange(512)
-        content[min(at, len(content) - 1)] ^= 1 << ground.chance.randrange(8)
-    path.write_bytes(content)
-    return bits
 
 
 async def comes_back(ground: Ground, cluster: GroundCluster, victim: NodeProcess) -> str:
     """What it did; it is ready when this returns."""
     victim.start()
     if await until(lambda: ready_or_ended(victim), f"{victim.id} being ready, or saying why not", SETTLED_S) == "ready":
-        return "it came back"
+        return CAME_BACK
     code, line = await victim.ended(), victim.log().strip().splitlines()[-1]
     assert code in (FAILED, REFUSED), f"{victim.id} ended with {code}: {victim.log()[-1500:]}"
     assert line.startswith("palisade node: "), f"{victim.id} ended with {code} and says: {victim.log()[-1500:]}"

@@ -29,6 +29,7 @@ async def test_nothing_is_lost_and_nobody_is_told_anything_old(
     assert report["violations"] == [], shown(report)
     assert report["acknowledged"] > 100, shown(report)
     assert report["watched"] > 50, shown(report)
+    assert scenario != "damage" or report["noticed"] > 0, shown(report)
 
 
 async def test_members_that_fall_silent_are_named_and_so_are_watches(tmp_path: Path) -> None:
