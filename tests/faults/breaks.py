@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
@@ -33,6 +34,14 @@ FILES = ("raft", "store", "vault")
 WHOLE = ("raft", "store")
 """Of these every value is read at the start, unless they are large."""
 CAME_BACK = "it came back"
+NO_ROOM = (
+    r"ERROR (node\.parts: component \w+ failed|node\.fencing\.link: {id} can't take what the leader stages): "
+    r"the (journal|store|vault) in {folder}/\S+ can't be (written|used): \w+: "
+    r"(No space left on device|Input/output error|File too large)\. [^\n]*"
+)
+"""Who can't write says so, and ends. LMDB has no other word than I/O error for half a page that was written."""
+NOT_AS_WRITTEN = r"ERROR node\.parts: component \w+ failed: [^\n]* is (not what was written|damaged)\b[^\n]*"
+"""What a start does not read may be found later: the node stops then."""
 
 
 async def whole_again(ground: Ground, cluster: GroundCluster, load: Load) -> None:
@@ -150,6 +159,7 @@ async def disk_full(ground: Ground) -> None:
         kernel.mount_memory(victim.data_dir, ROOM_BYTES)
     else:
         victim.before_exec = limited(victim.before_exec)
+    ground.explains(victim, NO_ROOM.format(id=victim.id, folder=re.escape(str(victim.data_dir))))
     cluster.start()
     await cluster.ready()
     await make_strict(cluster.members[1])
@@ -210,6 +220,7 @@ async def damage(ground: Ground) -> None:
                 await load.writes(200)
                 victim, part = ground.chance.choice(cluster.members), FILES[number % len(FILES)]
                 assert await victim.stop() == 0
+                ground.explains(victim, NOT_AS_WRITTEN)
                 bits = flip_bits(ground.chance, victim.data_dir / part, sure=number % 2 == 0 and part in WHOLE)
                 became = await comes_back(ground, cluster, victim)
                 ground.note(f"{bits} bits of {part} of {victim.id} flipped: {became}")

@@ -20,6 +20,7 @@ from tests.faults.network import PORTS, Network
 from tests.faults.rules import Rule
 from tests.support.fence_history import Told, reads_of, violations
 from tests.support.fencing_cluster import KEY, History, lease, make_strict, now, serving
+from tests.support.node_log import faults_in
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 
 PROCEED_S = 3.31
@@ -232,6 +233,7 @@ class Ground:
         self.log: list[str] = []
         self._began = now()
         self.clusters: list[GroundCluster] = []
+        self._explained: list[tuple[NodeProcess, str]] = []
         self._is_whole = True
         self._held: Path | None = None
         """The file of the latest history, if nothing is wrong with it."""
@@ -239,6 +241,17 @@ class Ground:
     def note(self, line: str) -> None:
         self.log.append(f"{now() - self._began:7.2f} s  {line}")
         print(self.log[-1], file=sys.stderr, flush=True)
+
+    def explains(self, node: NodeProcess, *entries: str) -> None:
+        """What is done to the node has it log this: patterns of whole entries without their time."""
+        self._explained += [(node, each) for each in entries]
+
+    def check_logs(self) -> None:
+        """Says which node met a fault of its own, when all are gone."""
+        for node in (node for cluster in self.clusters for node in cluster.nodes if node.log_file.exists()):
+            explained = [entry for of, entry in self._explained if of is node]
+            found = faults_in(node.log_file.read_text(encoding="utf-8", errors="replace"), explained)
+            self.violations += [f"{node.id} has logged a fault: {each}" for each in found[:5]]
 
     def cluster(self, size: int = 3, followers: int = 0, **options: str) -> GroundCluster:
         """Not started yet."""

@@ -64,6 +64,7 @@ def main() -> int:
         failed = asyncio.run(played(ground, given.scenario))
     finally:
         ground.close()
+    ground.check_logs()
     report: dict[str, Any] = {
         "scenario": given.scenario,
         "seed": given.seed,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import aiohttp
 
 from node.client import Client
 from tests.support.hostile import private_bytes
+from tests.support.node_log import faults_in
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 
 MIB = 1024 * 1024
@@ -143,12 +143,6 @@ async def watched(node: NodeProcess, member: NodeProcess, *, unchanged: bool = T
         changed = set(before.items()) ^ set((await contents(member)).items())
         assert not changed, sorted(changed)[:5]
     print(f"{len(seen.taken_s)} honest requests, {max(seen.taken_s) * 1000:.0f} ms at most; {grown / MIB:.1f} MiB more")
-
-
-def faults_in(log: str) -> list[str]:
-    """The entries of a log that tell of a fault of the node."""
-    entries = re.split(r"(?m)^(?=\d{4}-\d\d-\d\d )", log)
-    return [each[-3000:] for each in entries if ("Traceback" in each or " ERROR " in each)]
 
 
 async def contents(member: NodeProcess) -> dict[bytes, tuple[bytes, int]]:
