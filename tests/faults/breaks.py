@@ -30,7 +30,8 @@ BESIDE_PAUSE_S = 0.05
 ROOM_BYTES = 24 << 20
 VALUE_BYTES = 64 << 10
 REFUSED, FAILED = 2, 1
-FILES = ("raft", "store", "vault")
+FILES = {"raft": "group", "store": "group", "vault": "vault"}
+"""What of a node is damaged, and the component that reads it."""
 WHOLE = ("raft", "store")
 """Of these every value is read at the start, unless they are large."""
 CAME_BACK = "it came back"
@@ -40,8 +41,8 @@ NO_ROOM = (
     r"(No space left on device|Input/output error|File too large)\. [^\n]*"
 )
 """Who can't write says so, and ends. LMDB has no other word than I/O error for half a page that was written."""
-NOT_AS_WRITTEN = r"ERROR node\.parts: component \w+ failed: [^\n]* is (not what was written|damaged)\b[^\n]*"
-"""What a start does not read may be found later: the node stops then."""
+NOT_AS_WRITTEN = r"ERROR node\.parts: component {name} (could not start|failed): [^\n]*(reset|folder|directory)[^\n]*"
+"""Who reads what is damaged says what to do with it, and ends; what a start does not read may be found later."""
 
 
 async def whole_again(ground: Ground, cluster: GroundCluster, load: Load) -> None:
@@ -218,9 +219,9 @@ async def damage(ground: Ground) -> None:
         async with Load(cluster.endpoints, name, workers=2, timeout_s=20) as load:
             async with ground.mixed(cluster, name, BESIDE_PAUSE_S):
                 await load.writes(200)
-                victim, part = ground.chance.choice(cluster.members), FILES[number % len(FILES)]
+                victim, part = ground.chance.choice(cluster.members), list(FILES)[number % len(FILES)]
                 assert await victim.stop() == 0
-                ground.explains(victim, NOT_AS_WRITTEN)
+                ground.explains(victim, NOT_AS_WRITTEN.format(name=FILES[part]))
                 bits = flip_bits(ground.chance, victim.data_dir / part, sure=number % 2 == 0 and part in WHOLE)
                 became = await comes_back(ground, cluster, victim)
                 ground.note(f"{bits} bits of {part} of {victim.id} flipped: {became}")

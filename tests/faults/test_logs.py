@@ -13,6 +13,7 @@ FULL = (
     "mdb_txn_commit: No space left on device. Nothing acknowledged is lost: make room on the disk\n"
 )
 TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1\nKeyError: 7\n'
+LAST = "palisade node: the journal in /d/n1/raft can't be written\n"
 EXPLAINED = NO_ROOM.format(id="n1", folder="/d/n1")
 
 
@@ -21,6 +22,7 @@ EXPLAINED = NO_ROOM.format(id="n1", folder="/d/n1")
     [
         (INFO, 0),
         (INFO + FULL + INFO, 0),
+        (INFO + FULL + LAST + INFO, 0),
         (INFO + FULL + TRACEBACK + INFO, 1),
         (INFO + TRACEBACK + FULL, 1),
         (TRACEBACK, 1),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 SHOWN_CHARACTERS = 3000
-_ENTRY = re.compile(r"(?m)^(?=\d{4}-\d\d-\d\d )")
+_ENTRY = re.compile(r"(?m)^(?=\d{4}-\d\d-\d\d |palisade node: )")
 _TIME = re.compile(r"\S+ \S+ ")
 
 
