@@ -30,7 +30,7 @@ BESIDE_PAUSE_S = 0.05
 ROOM_BYTES = 24 << 20
 VALUE_BYTES = 64 << 10
 REFUSED, FAILED = 2, 1
-FILES = {"raft": "group", "store": "group", "vault": "vault"}
+FILES = {"raft": "group", "store": "store", "vault": "vault"}
 """What of a node is damaged, and the component that reads it."""
 WHOLE = ("raft", "store")
 """Of these every value is read at the start, unless they are large."""
@@ -41,7 +41,10 @@ NO_ROOM = (
     r"(No space left on device|Input/output error|File too large)\. [^\n]*"
 )
 """Who can't write says so, and ends. LMDB has no other word than I/O error for half a page that was written."""
-NOT_AS_WRITTEN = r"ERROR node\.parts: component {name} (could not start|failed): [^\n]*(reset|folder|directory)[^\n]*"
+NOT_AS_WRITTEN = (
+    r"ERROR (node\.parts: component {name} (could not start|failed)|"
+    r"node\.fencing\.link: {id} can't take what the leader stages): [^\n]*(reset|folder|directory)[^\n]*"
+)
 """Who reads what is damaged says what to do with it, and ends; what a start does not read may be found later."""
 
 
@@ -221,7 +224,7 @@ async def damage(ground: Ground) -> None:
                 await load.writes(200)
                 victim, part = ground.chance.choice(cluster.members), list(FILES)[number % len(FILES)]
                 assert await victim.stop() == 0
-                ground.explains(victim, NOT_AS_WRITTEN.format(name=FILES[part]))
+                ground.explains(victim, NOT_AS_WRITTEN.format(id=victim.id, name=FILES[part]))
                 bits = flip_bits(ground.chance, victim.data_dir / part, sure=number % 2 == 0 and part in WHOLE)
                 became = await comes_back(ground, cluster, victim)
                 ground.note(f"{bits} bits of {part} of {victim.id} flipped: {became}")
