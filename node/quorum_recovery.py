@@ -1,8 +1,6 @@
 """`palisade recover-quorum`: one stopped node goes on alone, because the majority of its cluster is lost for ever.
 
-What is decided and written is `raftgroup/forced_cluster.py`; here the folder of the node is opened, and the state
-machine's part is added: the command that raises the generation of its state, so that old vaults notice, and the record
-that makes the first leader wait for leases of before (`fencing/former_holders.py`). Nothing is written without the
+What becomes of its log and its state is `lone_survivor.py`; here its folder is opened. Nothing is written without the
 confirmation, which is the name of the cluster.
 """
 
@@ -13,21 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metastore.codec import encode_command
-from metastore.requests import BeginGeneration, Command
-from metastore.state import State
 from metastore.store import LmdbStore
-from metastore.system_records import SystemRecords
 from node.data_dir import MARKER
-from node.fencing.former_holders import waiting_for_former
 from node.folder import FolderError, Marker
-from raftgroup.forced_cluster import Survivor, force_new_cluster, survey
+from node.lone_survivor import foresee, go_on_alone
+from raftgroup.forced_cluster import Survivor
 from raftgroup.lmdb_journal import LmdbJournal
 from vault.directory import DATA, VaultDirectory
 from vault.errors import VaultUnusable
-
-NO_TIME = [0, 0]
-"""A stamp that moves neither clock of the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +59,16 @@ async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
     try:
         store = LmdbStore(data_dir / "store")
         try:
-            applied, state = store.applied, State(store)
-            records = SystemRecords(store, state)
+            at = foresee(journal, store, random.SystemRandom())
         finally:
             store.close()
-        survivor = survey(journal, applied, random.SystemRandom())
-        generation = max(survivor.generation, state.lineage.generation) + 1
         if confirm is not None:
             vault = _vault_of(data_dir)
-            await force_new_cluster(journal, survivor, generation, NO_TIME, told_of_the_break(records, generation))
-            _put_aside(vault, survivor.member)
-        return QuorumRecovery(survivor, state.revision, generation, confirm is not None)
+            await go_on_alone(journal, at)
+            _put_aside(vault, at.survivor.member)
+        return QuorumRecovery(at.survivor, at.revision, at.generation, confirm is not None)
     finally:
         journal.close()
-
-
-def told_of_the_break(records: SystemRecords, generation: int) -> list[bytes]:
-    """The commands behind the survivor's log: its state is of `generation`, and leases may be out that it has never
-    heard of. `records`: as far as they are applied. Raises StoreCorrupt."""
-    commands: tuple[Command, ...] = (BeginGeneration(generation), waiting_for_former(records, generation))
-    return [encode_command(command) for command in commands]
 
 
 def _vault_of(data_dir: Path) -> VaultDirectory | None:

@@ -53,7 +53,8 @@ class Kind(enum.IntEnum):
     """C [number, key, range_end, start_revision, prev_kv, [filter, ...], progress_ms, credit]"""
     WATCHING = 11
     """N [number, next_revision, [cluster id, generation] or nil]: the watch has begun; nothing below next_revision is
-    missing. A client that was told of another history before does not go on: its revisions mean something else here."""
+    missing. Again, in front of the next events or progress, when the node is of another history than it said. A client
+    that was told of another one before does not go on: its revisions mean something else here."""
     EVENTS = 12
     """N [number, [[revision, [[delete, kv, prev_kv or nil], ...]], ...]]"""
     PROGRESS = 13

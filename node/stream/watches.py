@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from metastore.errors import InvalidRequest
+from metastore.machine import MetaStore
 from metastore.requests import WatchRequest
 from node.service import Service
 from node.stream.protocol import Kind
@@ -40,19 +41,23 @@ class Pump:
         still: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Until it is cancelled. Raises Compacted, InvalidRequest, and what `still` raises, which is asked first and
-        before each thing that is told."""
+        before each thing that is told. In front of what another history brings it is told that it is another one: a
+        node that has just joined knows of none yet, and a survivor of a lost majority goes on in a newer one."""
         if still is not None:
             await still()
         watching = service.watch(request, progress_s=progress_s)
         try:
-            lineage = service.store.lineage
-            history = [lineage.cluster_id, lineage.generation] if lineage.cluster_id else None
+            history = history_of(service.store)
             write(Kind.WATCHING, [self.number, watching.next_revision, history])
             while True:
                 await self._room(writable)
+                start = watching.next_revision
                 found = await watching.next()
                 if still is not None:
                     await still()
+                told, history = history, history_of(service.store)
+                if history != told:
+                    write(Kind.WATCHING, [self.number, start, history])
                 if isinstance(found, Progress):
                     write(Kind.PROGRESS, [self.number, found.revision])
                 else:
@@ -66,6 +71,12 @@ class Pump:
         while self._credit <= 0:
             self._granted.clear()
             await self._granted.wait()
+
+
+def history_of(store: MetaStore) -> list[Any] | None:
+    """[cluster id, generation]; None of a store that is no cluster's yet."""
+    lineage = store.lineage
+    return [lineage.cluster_id, lineage.generation] if lineage.cluster_id else None
 
 
 def read_watch(body: Any) -> tuple[int, WatchRequest, float | None, int]:

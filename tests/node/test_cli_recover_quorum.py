@@ -224,7 +224,7 @@ def test_ctrl_c_before_the_end_changes_nothing(folder: Path, monkeypatch: pytest
     async def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("node.quorum_recovery.force_new_cluster", interrupted)
+    monkeypatch.setattr("node.lone_survivor.force_new_cluster", interrupted)
     result = CliRunner().invoke(main, ["recover-quorum", "--data-dir", str(folder), "--confirm", "c1"])
     assert (result.exit_code, result.output) == (130, "")
     monkeypatch.undo()

@@ -15,7 +15,18 @@ import pytest
 
 from metastore.codec import encode_command, operation_fields
 from metastore.put_series import SERIES_PUTS_MAX, encode_series
-from metastore.requests import Compact, EvictResults, LeaseExpire, Put, Range, RequestId, Tick
+from metastore.requests import (
+    BeginGeneration,
+    Command,
+    Compact,
+    EvictResults,
+    FoundCluster,
+    LeaseExpire,
+    Put,
+    Range,
+    RequestId,
+    Tick,
+)
 from node.client import Client
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
 from node.stream.server import StreamServer
@@ -382,3 +393,26 @@ async def test_a_connection_that_is_over_is_gone_at_once(stream: StreamServer, f
         await until(lambda: seen() is None)
     finally:
         gc.enable()
+
+
+async def test_a_watch_is_told_when_its_node_comes_to_be_of_another_history(
+    stream: StreamServer, group: FakeGroup
+) -> None:
+    """Restores 3 and 4: a member that had just joined knew of none, so a watch that a client had taken there from a
+    history that was lost went on in the next one. It is told in front of what that one brings."""
+
+    def apply(*commands: Command) -> None:
+        for command in commands:
+            group.apply([encode_command(command)])
+
+    async with raw(stream) as connection:
+        connection.send(Kind.WATCH, [1, b"a", b"", 0, False, [], 0, 8])
+        assert await connection.frame() == (Kind.WATCHING, [1, 2, None])
+        apply(FoundCluster("id-1"), Put(b"a", b"1"))
+        assert await connection.frame() == (Kind.WATCHING, [1, 2, ["id-1", 1]])
+        assert (await connection.frame())[0] == Kind.EVENTS
+        apply(Put(b"a", b"2"))
+        assert (await connection.frame())[0] == Kind.EVENTS
+        apply(BeginGeneration(2), Put(b"a", b"3"))
+        assert await connection.frame() == (Kind.WATCHING, [1, 4, ["id-1", 2]])
+        assert (await connection.frame())[0] == Kind.EVENTS

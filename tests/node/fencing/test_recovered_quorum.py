@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pytest
 
-import node.quorum_recovery
+import node.lone_survivor
 from fencing.timing import Timing
 from metastore.requests import Put, SystemWrite
 from node.fencing import member
-from node.quorum_recovery import told_of_the_break
+from node.lone_survivor import told_of_the_break
 from tests.support import wired_world
 from tests.support.wired_parts import Entry
 from tests.support.wired_world import Cluster
@@ -111,7 +111,7 @@ def test_a_write_of_the_survivor_waits_until_nobody_shows_what_it_replaces(recov
 def test_without_the_record_an_old_value_is_read_behind_it(recovered: Recovered, monkeypatch: Patch) -> None:
     """What the one above is for."""
     nobody = SystemWrite((), (("nobody", b""),))
-    monkeypatch.setattr(node.quorum_recovery, "waiting_for_former", lambda records, generation: nobody)
+    monkeypatch.setattr(node.lone_survivor, "waiting_for_former", lambda records, generation: nobody)
     lost = recovered()
     lost.write("n2", b"new")
     assert lost.read_at_n3() == b"old"
