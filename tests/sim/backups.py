@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from metastore.backup import BackupHeader, BackupParser
+from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
 from metastore.ordered_map import Table
 from metastore.results import RevisionEvents
@@ -39,20 +40,31 @@ class Backup:
 
     def base(self, generation: int) -> Base:
         past = (events for events in self.history.revisions() if events.revision <= self.revision)
-        return Base(self, tuple(past), generation)
+        return Base(tuple(past), self.revision, generation, self.history, self.revision, backup=self)
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a restored cluster begins with. `past`: all that is committed in it, as the history of the backup has it."""
+    """What a cluster begins with behind a disaster: a `backup`, or what is left at a `survivor`. `past`: all that is
+    committed in it, up to `revision`. `before`: the history that it is of; `kept`: up to which revision they are the
+    same."""
 
-    backup: Backup
     past: tuple[RevisionEvents, ...]
+    revision: int
     generation: int
+    before: History
+    kept: int
+    backup: Backup | None = None
+    survivor: Survivor | None = None
 
-    @property
-    def revision(self) -> int:
-        return self.backup.revision
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """`store`: what its whole log comes to, with the entry behind it that tells of the break, at `index`."""
+
+    id: str
+    index: int
+    store: MetaStore
 
 
 def taking(now_ms: Callable[[], int]) -> Callable[[Any], Awaitable[bytes]]:

@@ -96,6 +96,8 @@ class Kind(enum.Enum):
     """An administrator asks for one, and keeps it if it is whole."""
     RESTORE = "restore"
     """All members are lost, and restored from a backup that was kept before, `for_s` later at the earliest."""
+    LOSE_QUORUM = "lose-quorum"
+    """All members are lost but one, which goes on alone `for_s` later at the earliest; others join it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,9 @@ LONGEST_S = {
     Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.FAILING_DISK: 2.0,
     Kind.WIPE: 2.0, Kind.WIPE_AND_MORE: 1.0, Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0,
     Kind.DAMAGE: 2.0, Kind.CRASH_IN_TURN: 2.0, Kind.STOP_SUSPECTED: 2.0, Kind.DROPPED_IN_RECOVERY: 1.0,
-    Kind.PAUSE_BEFORE_GRANT: 1.0, Kind.RESTORE: 6.0, Kind.PAUSE_IN_TURN: 5.0, Kind.PAUSE_IN_READ: 4.0,
-    Kind.RESTART_IN_READ: 4.0, Kind.SUSPEND: 5.0, Kind.STOP_IN_START: 1.0, Kind.ISOLATE_LONG: 7.0,
-    Kind.LEFT_BEHIND: 9.0,
+    Kind.PAUSE_BEFORE_GRANT: 1.0, Kind.RESTORE: 6.0, Kind.LOSE_QUORUM: 6.0, Kind.PAUSE_IN_TURN: 5.0,
+    Kind.PAUSE_IN_READ: 4.0, Kind.RESTART_IN_READ: 4.0, Kind.SUSPEND: 5.0, Kind.STOP_IN_START: 1.0,
+    Kind.ISOLATE_LONG: 7.0, Kind.LEFT_BEHIND: 9.0,
 }  # fmt: skip
 MANY = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP,
@@ -152,9 +154,9 @@ STRANGE = (
     Kind.STOP_IN_START, Kind.STOP_IN_START, Kind.LEFT_BEHIND, Kind.LEFT_BEHIND,
 )  # fmt: skip
 RESTORES = (
-    Kind.BACKUP, Kind.BACKUP, Kind.BACKUP, Kind.RESTORE, Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.PAUSE,
-    Kind.ISOLATE, Kind.ONE_WAY, Kind.STORM, Kind.SLOW_DISK, Kind.COMPACT, Kind.WIPE, Kind.STOP, Kind.TRANSFER,
-    Kind.WALL_STEP,
+    Kind.BACKUP, Kind.BACKUP, Kind.BACKUP, Kind.RESTORE, Kind.LOSE_QUORUM, Kind.CRASH, Kind.CRASH_IN_WRITE,
+    Kind.POWER, Kind.PAUSE, Kind.ISOLATE, Kind.ONE_WAY, Kind.STORM, Kind.SLOW_DISK, Kind.COMPACT, Kind.WIPE, Kind.STOP,
+    Kind.TRANSFER, Kind.WALL_STEP,
 )  # fmt: skip
 OF_MEMBERS = (Kind.WIPE, Kind.WIPE_AND_MORE, Kind.LEFT_BEHIND, Kind.REMOVE, Kind.TRANSFER, Kind.BACKUP)
 LINKS = (Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SLOW_LINK)

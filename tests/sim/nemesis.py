@@ -12,6 +12,7 @@ from raftgroup.errors import RaftError
 from recovery.decide import RefusalReason
 from tests.sim import foreign
 from tests.sim.damage import Part, damaged, is_damage
+from tests.sim.disaster import Disaster
 from tests.sim.disk import FSYNC_S
 from tests.sim.faults import Fault, Kind, Plan
 from tests.sim.fuse import CALLS_MAX, light_fuse, put_out
@@ -27,6 +28,7 @@ from tests.sim.link_faults import Links
 from tests.sim.node import Host, wall_offset_s
 from tests.sim.restoring import Restorer
 from tests.sim.snapshot_trouble import PIECES_MAX, at_a_piece
+from tests.sim.surviving import Survivors
 from tests.sim.tolerance import REFUSALS, is_failing, is_full
 from tests.sim.vault_disk import Killed
 from tests.sim.world import World
@@ -44,7 +46,8 @@ class Nemesis:
         self.going = True
         world.on_ended = self._ended
         world.tolerated = self._tolerated
-        self.restorer, self.links = Restorer(self), Links(self)
+        self.disaster, self.links = Disaster(self), Links(self)
+        self.restorer, self.survivors = Restorer(self, self.disaster), Survivors(self, self.disaster)
         self._removed: dict[str, None] = {}
         """Members that an administrator has taken out, and not let in again yet."""
         self._acts: dict[Kind, Callable[[Fault, Host], None]] = {
@@ -74,6 +77,7 @@ class Nemesis:
             ),
             Kind.BACKUP: lambda fault, host: self.restorer.take(host, lambda: self.struck(fault)),
             Kind.RESTORE: lambda fault, host: self.restorer.restore(fault),
+            Kind.LOSE_QUORUM: lambda fault, host: self.survivors.lose_quorum(fault),
             Kind.DROPPED_IN_RECOVERY: lambda fault, host: dropped_in_recovery(
                 self, host, fault.for_s, lambda: self.struck(fault)
             ),
@@ -93,7 +97,7 @@ class Nemesis:
             self.start_at(host)
 
     def _begin(self, fault: Fault) -> None:
-        if not self.going or self.restorer.under_way:
+        if not self.going or self.disaster.under_way:
             return
         for host in self._targets(fault.target):
             self.world.note(host.id, f"fault {fault}")
@@ -135,7 +139,7 @@ class Nemesis:
     # Nodes
 
     def start_at(self, host: Host) -> None:
-        if not host.runs and not self.restorer.under_way:
+        if not host.runs and not self.disaster.under_way:
             self.world.note(host.id, "starts")
             host.start()
 

@@ -29,8 +29,8 @@ class Retrier:
 
     def __init__(self, client: Client, base: Base, ended: History) -> None:
         self._client, self._world, self._base = client, client.world, base
-        kept = {each.request_id: each for each in answered(base.backup.history) if revision_of(each) <= base.revision}
-        lost = [each for each in answered(ended) if revision_of(each) > base.revision and each.request_id not in kept]
+        kept = {each.request_id: each for each in answered(base.before) if revision_of(each) <= base.kept}
+        lost = [each for each in answered(ended) if revision_of(each) > base.kept and each.request_id not in kept]
         self._kept, self._lost = list(kept.values())[-MANY:], lost[-MANY:]
 
     async def run(self) -> None:
@@ -57,8 +57,8 @@ class Retrier:
             if result != operation.result:
                 self._world.fail(
                     NAME,
-                    f"operation {operation.number} of {operation.client} was answered {operation.result} before the "
-                    f"backup of {self._base.revision}, and is answered {result} behind it",
+                    f"operation {operation.number} of {operation.client} was answered {operation.result}, which "
+                    f"is kept with all up to {self._base.kept}, and is answered {result} behind it",
                 )
             return
 

@@ -12,11 +12,12 @@ from hashlib import blake2b
 from random import Random
 from typing import Any, TypeVar
 
-from metastore.compaction import Compactor
 from metastore.lineage import FIRST_GENERATION
-from metastore.requests import FROM_KEY, WatchRequest
+from metastore.machine import MetaStore
+from metastore.results import RevisionEvents
 from node.config import FenceTimes, Retention, Timing
 from tests.sim.backups import Base
+from tests.sim.committing import Committing
 from tests.sim.history import History
 from tests.sim.network import WINDOW_BYTES, Network
 from tests.sim.node import Host
@@ -116,7 +117,7 @@ class World:
         """The latest that any node has applied."""
         self.generation = FIRST_GENERATION
         self.epoch = 0
-        """How often a backup was restored: each time another history begins, and is recorded as one."""
+        """How many disasters there were: each time another history begins, and is recorded as one."""
         self.operations = 0
         """Of the histories before this one."""
         self._has_released = False
@@ -127,7 +128,7 @@ class World:
         self.restored: Callable[[Base], None] = lambda base: None
         """Called when no member of before is left: what was seen so far is all there is of that history."""
         self.begins_again: Callable[[], None] = lambda: None
-        """Called when the nodes of a restored cluster start."""
+        """Called when the nodes of the new cluster start."""
         self.on_ended: Callable[[Host], None] = lambda host: None
         self.callers: list[str] = []
         """Clients, by their names in the network."""
@@ -211,46 +212,29 @@ class World:
             checker.wired(host)
 
     def _watch_applied(self, host: Host, node: Any) -> None:
+        committing = self._committing(node.store)
         machine = node.group._machine
         apply = machine.apply
 
         def observed(index: int, term: int, stamp: Any, commands: Sequence[bytes]) -> Any:
             results = apply(index, term, stamp, commands)
-            self._committed(node)
+            committing.look()
             for checker in self.checkers:
                 checker.applied(host, index, term, commands)
             return results
 
         machine.apply = observed
-        self._look_before_compaction(node)
 
-    def _look_before_compaction(self, node: Any) -> None:
-        """An entry may write and compact what it wrote (many 306): behind it nothing of that is left to be seen."""
-        world, compactor = self, node.store._compactor
-
-        class Looking(Compactor):
-            __slots__ = ()
-
-            def compact(self, revision: int) -> None:
-                world._committed(node)
-                super().compact(revision)
-
-        compactor.__class__ = Looking
-
-    def _committed(self, node: Any) -> None:
+    def _committing(self, store: MetaStore) -> Committing:
         """What the first node has applied is put into the history."""
-        if node.store.revision <= self.revision:
-            return
-        watcher = node.store.watches.open(WatchRequest(b"\0", FROM_KEY, self.revision + 1), lambda: None)
-        try:
-            while events := watcher.poll(1000, 1 << 24):
-                for each in events:
-                    self.history.committed(each)
-                    for checker in self.checkers:
-                        checker.committed(each)
-        finally:
-            watcher.close()
-        self.revision = node.store.revision
+
+        def committed(events: RevisionEvents) -> None:
+            self.history.committed(events)
+            for checker in self.checkers:
+                checker.committed(events)
+            self.revision = events.revision
+
+        return Committing(store, lambda: self.revision, committed)
 
     def answered(self, host: Host, call: Call, since: int, answer: Answer) -> None:
         for checker in self.checkers:
@@ -285,7 +269,7 @@ class World:
             raise self.violations[0]
 
     def go_on_from(self, base: Base) -> None:
-        """Another history, which begins with a backup."""
+        """Another history, which begins with a backup, or with what a survivor has."""
         self.epoch += 1
         self.operations += len(self.history.operations())
         self.generation, self.revision = base.generation, base.revision

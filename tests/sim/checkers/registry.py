@@ -15,6 +15,7 @@ from tests.sim.checkers.of_history import CHECKS, OfHistory
 from tests.sim.checkers.procedures import Procedures
 from tests.sim.checkers.recovery_decision import RecoveryDecision
 from tests.sim.checkers.restored import RestoredState
+from tests.sim.checkers.survivor import SurvivorsState
 from tests.sim.checkers.vaults import Vaults
 from tests.sim.checkers.waited_reads import WaitedReads
 from tests.sim.world import STAYS_UP
@@ -31,6 +32,7 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     CatalogObjects,
     Vaults,
     RestoredState,
+    SurvivorsState,
     RecoveryDecision,
     OfHistory,
     LeaseSafety,

@@ -36,7 +36,8 @@ class RestoredState(Checker):
         self._numbers: dict[int, tuple[Any, ...]] = {}
         """By index: what replicas were at."""
         self._leases: dict[int, dict[int, int]] = {}
-        self._base: Base | None = None
+        self._backup: Backup | None = None
+        self._generation = 0
         self._unseen: set[str] = set()
 
     def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
@@ -61,31 +62,31 @@ class RestoredState(Checker):
         self._keys(what, MetaStore(tables), backup.history, backup.revision)
 
     def restored(self, base: Base) -> None:
-        self._base = base
+        self._backup, self._generation = base.backup, base.generation
         self._unseen = {host.id for host in self.world.members}
 
     def wired(self, host: Host) -> None:
-        base = self._base
-        if base is None or host.id not in self._unseen:
+        if self._backup is None or host.id not in self._unseen:
             return
         self._unseen.remove(host.id)
-        what, backup = f"{host.id}, restored from revision {base.revision},", content_of(base.backup.data)
+        header, generation = self._backup.header, self._generation
+        what, backup = f"{host.id}, restored from revision {header.revision},", content_of(self._backup.data)
         tables: OrderedMap = host.store._tables
         state = State(tables)
         if numbers_of(state) != numbers_of(State(backup)):
             self.fail(f"{what} has {numbers_of(state)}, the backup {numbers_of(State(backup))}")
-        if state.lineage.generation != base.generation or state.lineage.cluster_id != base.backup.header.cluster_id:
-            self.fail(f"{what} is of {state.lineage}, and was to be of generation {base.generation}")
+        if state.lineage.generation != generation or state.lineage.cluster_id != header.cluster_id:
+            self.fail(f"{what} is of {state.lineage}, and was to be of generation {generation}")
         whole = {lease: (ttl, state.clock_ms + ttl * 1000) for lease, (ttl, _) in leases_of(backup).items()}
         if leases_of(tables) != whole:
             self.fail(f"{what} has the leases {leases_of(tables)}, with their whole time these are {whole}")
-        added = b"system/" + record_name(base.generation).encode()
+        added = b"system/" + record_name(generation).encode()
         for table in Table:
             if table is not Table.LEASE and rows_of(tables, table, added) != rows_of(backup, table):
                 self.fail(f"{what} has other rows of {table.name} than its backup")
         if tables.get(Table.META, added) is None:
             self.fail(f"{what} waits for nobody who may hold a lease of before")
-        self._keys(what, host.store, base.backup.history, base.revision)
+        self._keys(what, host.store, self._backup.history, header.revision)
 
     def _keys(self, what: str, store: MetaStore, history: History, revision: int) -> None:
         there = {kv.key: kv for kv in store.range(EVERYTHING).kvs}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 STANDALONE = "a node without a cluster has nobody to be simulated with; tests/recovery goes through the whole table"
 ONLY_RECOVERING = "nobody asks for it but while RECOVERING, when its listeners are done (node/fencing/holder.py)"
-FORCED = "a command line on the disk of a node that is stopped, when a majority is lost for ever; tests/e2e"
 OVERTAKEN = "takes writes faster than a replay for three rounds; tests/recovery (catchup, random schedules)"
 
 ANSWERS_ITSELF = "who does not lead answers Elsewhere before it comes to that (node/fencing/grantor.py)"
@@ -21,8 +20,6 @@ EXEMPT: dict[str, str] = {
     "leader is asked for a lease: not-leading": ANSWERS_ITSELF,
     "leader hears hello: not-leading": ANSWERS_ITSELF,
     "verdict on a revision: fail": "takes a holder that knows no leases, and all nodes here know them; tests/fencing",
-    "membership: alone": FORCED,
-    "command: begin-generation": FORCED,
     "command: evict-results": "a client is forgotten after an hour, and a run lasts minutes; tests/metastore",
     "command: disarm-alarm": "a quota that is used up refuses what all other checkers wait for; tests/metastore",
     "recovery decision: join standalone": STANDALONE,

@@ -73,7 +73,7 @@ def role_changes() -> Changes:
     role = raftgroup.role.Role
     return {
         role.LEARNER: (role.FOLLOWER, role.REMOVED),
-        role.FOLLOWER: (role.CANDIDATE, role.REMOVED),
+        role.FOLLOWER: (role.CANDIDATE, role.LEADER, role.REMOVED),
         role.CANDIDATE: (role.FOLLOWER, role.LEADER),
         role.LEADER: (role.FOLLOWER,),
         role.REMOVED: (role.LEARNER,),

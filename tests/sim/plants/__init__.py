@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.sim.plants import answers, backups, fences, group, leases, logs, reads, silence, vaults, watches
+from tests.sim.plants import answers, backups, fences, group, leases, logs, reads, silence, survivors, vaults, watches
 from tests.sim.plants.plant import PLANTS, Patch, Plant, Stage
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "planted",
     "reads",
     "silence",
+    "survivors",
     "vaults",
     "watches",
 ]

@@ -1,0 +1,42 @@
+"""Each revision that a store comes to, as soon as it does, also where the same entry compacts it away (many 306)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from metastore.compaction import Compactor
+from metastore.machine import MetaStore
+from metastore.requests import FROM_KEY, WatchRequest
+from metastore.results import RevisionEvents
+
+MANY = 1000
+BYTES = 1 << 24
+
+
+class Committing:
+    """`known`: the latest revision that was told of; `tell` hears of those behind it."""
+
+    def __init__(self, store: MetaStore, known: Callable[[], int], tell: Callable[[RevisionEvents], None]) -> None:
+        self._store, self._known, self._tell = store, known, tell
+        look = self.look
+
+        class Looking(Compactor):
+            __slots__ = ()
+
+            def compact(self, revision: int) -> None:
+                look()
+                super().compact(revision)
+
+        store._compactor.__class__ = Looking
+
+    def look(self) -> None:
+        """Behind each entry."""
+        if self._store.revision <= self._known():
+            return
+        watcher = self._store.watches.open(WatchRequest(b"\0", FROM_KEY, self._known() + 1), lambda: None)
+        try:
+            while events := watcher.poll(MANY, BYTES):
+                for each in events:
+                    self._tell(each)
+        finally:
+            watcher.close()

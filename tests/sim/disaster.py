@@ -1,0 +1,88 @@
+"""What ends a history: all members are gone at once, and a cluster begins anew, as docs/cli.md says.
+
+Out of a backup (`restoring.py`) or out of one that survived (`surviving.py`); here is what both have in common. What is
+left of before, as it may be: followers that were stopped, or that never heard of it and run on, with their vaults,
+pages and leases; vaults of members that somebody has put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import TYPE_CHECKING
+
+from recovery.decide import RefusalReason
+from tests.sim import foreign
+from tests.sim.backups import Base
+from tests.sim.clients import Client
+from tests.sim.node import Host
+
+if TYPE_CHECKING:
+    from tests.sim.nemesis import Nemesis
+
+SHORTEST_S = 0.2
+"""Until there is another cluster."""
+APART_S = 0.3
+"""Between the starts of its nodes."""
+
+
+class Disaster:
+    """`under_way`: no node is to be started by anybody else."""
+
+    def __init__(self, nemesis: Nemesis) -> None:
+        self._nemesis, self._world = nemesis, nemesis.world
+        self._admin: Client | None = None
+        self.under_way = False
+
+    @property
+    def admin(self) -> Client:
+        """Who makes the other cluster, and takes the backups."""
+        if self._admin is None:
+            self._admin = Client(self._world, "administrator")
+        return self._admin
+
+    def strike(self, chance: Random) -> None:
+        """All members are dead behind this; each may have lost its power."""
+        self.under_way = True
+        self._nemesis.begin_anew()
+        for host in self._world.members:
+            host.kill(power=chance.random() < 0.5)
+
+    def ends_history(self, base: Base, what: str) -> None:
+        """What was seen so far is all there is of it: another one begins with `base`."""
+        self._world.restored(base)
+        self._world.note("-", what)
+
+    def lose(self, host: Host, chance: Random) -> None:
+        """A member: its data folder is another one; the old vault may be put back into it."""
+        before = host.disk
+        foreign.reset(host)
+        host.new_disk()
+        host.joins, host.vault = False, None
+        if chance.random() < 0.2:
+            host.disk.take_vault(before)
+            self._is_of_before(host)
+
+    def leave(self, host: Host, chance: Random) -> None:
+        """A follower, which has heard of nothing."""
+        lot = chance.random()
+        if host.foreign is not None or lot < 0.5:
+            host.kill(power=lot < 0.2)
+            foreign.reset(host)
+        elif lot < 0.6:
+            host.wipe()
+        self._world.count(f"restore: follower {'runs on' if host.runs else 'is down'}")
+        self._is_of_before(host)
+
+    def _is_of_before(self, host: Host) -> None:
+        """Its vault, if it is anybody's, has to be refused."""
+        if host.disk.vault_lineage is not None:
+            host.disk.foreign = RefusalReason.OLDER_HISTORY
+            self._world.count("restore: vault of before")
+
+    def is_over(self, hosts: Iterable[Host], chance: Random) -> None:
+        """The nodes of the other cluster start, these at any rate."""
+        self.under_way = self._world.is_down = False
+        for host in hosts:
+            self._world.simulation.after(APART_S * chance.random(), lambda host=host: self._nemesis.start_at(host))
+        self._world.begins_again()

@@ -1,0 +1,59 @@
+"""Faults of one who survived a lost majority: what it forgets, what its state is not told, who goes on regardless."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import node.lone_survivor
+import node.stream.watches
+from metastore.codec import encode_command
+from metastore.requests import SystemWrite
+from metastore.system_records import SystemRecords
+from node.fencing.former_holders import waiting_for_former
+from raftgroup.forced_cluster import force_new_cluster
+from raftgroup.ports import Journal
+from tests.sim.faults import Fault, Kind
+from tests.sim.plants.plant import Patch, Stage, caught_by, with_faults
+
+ALONE = with_faults(Fault(6.0, Kind.LOSE_QUORUM, "n1", "n2", 0.5))
+
+
+@caught_by("survivor's state", on=ALONE)
+def survivors_that_keep_what_they_have_applied(patch: Patch) -> None:
+    """And forget what is behind it in their logs, which may have been acknowledged."""
+
+    async def forgetful(journal: Journal, survivor: Any, *rest: Any) -> Any:
+        journal.truncate_from(max(journal.first.index + 1, journal.last.index - 2))
+        return await force_new_cluster(journal, survivor, *rest)
+
+    patch.setattr(node.lone_survivor, "force_new_cluster", forgetful)
+
+
+@caught_by("survivor's state", "recovery decision", on=ALONE)
+def survivors_that_keep_the_generation(patch: Patch) -> None:
+    """Of their state: the group is of a newer one, and who has a vault of before does not notice (R7)."""
+
+    def not_told(records: SystemRecords, generation: int) -> tuple[bytes, ...]:
+        return (encode_command(waiting_for_former(records, generation)),)
+
+    patch.setattr(node.lone_survivor, "told_of_the_break", not_told)
+
+
+@caught_by("survivor's state", on=ALONE)
+def survivors_that_wait_for_no_lease_of_before(patch: Patch) -> None:
+    """They know the holders on their own record only (F3)."""
+    nobody = SystemWrite((), (("nobody", b""),))
+    patch.setattr(node.lone_survivor, "waiting_for_former", lambda records, generation: nobody)
+
+
+@caught_by("watch contract", on=Stage("restores", 3))
+def watches_told_once_of_which_history(patch: Patch) -> None:
+    """Who has just joined a cluster says that it knows of none, and never what it came to know (M4)."""
+    first = node.stream.watches.history_of
+
+    def once(store: Any) -> Any:
+        if not hasattr(store, "said"):
+            store.said = first(store)
+        return store.said
+
+    patch.setattr(node.stream.watches, "history_of", once)

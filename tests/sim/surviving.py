@@ -1,0 +1,123 @@
+"""A majority is lost for ever, and one that survived goes on alone: `palisade recover-quorum`, as docs/cli.md says.
+
+What becomes of its log is `node/lone_survivor.py`; its vault is put aside. The others have new disks, and join it.
+Mostly the administrator takes the survivor that holds most, as the documentation says; another one loses more, and
+must lose nothing of what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+from metastore.machine import MetaStore
+from metastore.results import RevisionEvents
+from node.lone_survivor import NO_TIME, Break, foresee, go_on_alone
+from raftgroup.batch_entries import batch_in
+from raftgroup.errors import DataDirectoryError, MembershipRefused
+from tests.sim.backups import Base, Survivor
+from tests.sim.committing import Committing
+from tests.sim.disaster import SHORTEST_S, Disaster
+from tests.sim.disk import SimStore
+from tests.sim.faults import Fault
+from tests.sim.history import History
+from tests.sim.node import Host
+
+if TYPE_CHECKING:
+    from tests.sim.nemesis import Nemesis
+
+
+class Survivors:
+    """What the administrator does."""
+
+    def __init__(self, nemesis: Nemesis, disaster: Disaster) -> None:
+        self._nemesis, self._world, self._disaster = nemesis, nemesis.world, disaster
+
+    def lose_quorum(self, fault: Fault) -> None:
+        world, disaster = self._world, self._disaster
+        chance = Random(f"lose quorum {world.seed} {fault}")
+        disaster.strike(chance)
+        host, at = self._survivor(chance)
+        if host is None or at is None:
+            world.note("-", "no member can go on alone: all come back as they were")
+            world.simulation.after(SHORTEST_S, self._give_up)
+            return
+        self._nemesis.struck(fault)
+        base = base_of(host, at, world.history)
+        disaster.ends_history(
+            base,
+            f"all members but {host.id} are lost at {fault.at_s:.3f}, it has {base.revision}, and {base.kept} of that "
+            "was committed",
+        )
+        for other in world.hosts.values():
+            if other.follows:
+                disaster.leave(other, chance)
+            elif other is not host:
+                disaster.lose(other, chance)
+                other.joins = True
+        disaster.admin.process.start(self._go_on(host, at, SHORTEST_S + fault.for_s, chance))
+
+    def _survivor(self, chance: Random) -> tuple[Host, Break] | tuple[None, None]:
+        """One that may be it by its own log: a member, and not the only voter already."""
+        found = []
+        for host in self._world.members:
+            try:
+                at = foresee(host.disk.journal, SimStore(host.disk), chance)
+            except (DataDirectoryError, MembershipRefused) as error:
+                self._world.count(f"survivor refused: {type(error).__name__}")
+                continue
+            found.append((host, at))
+        if not found:
+            return None, None
+        if chance.random() < 0.3:
+            return chance.choice(found)
+        return max(found, key=lambda each: (each[1].survivor.last_term, each[1].survivor.last_index))
+
+    def _give_up(self) -> None:
+        self._disaster.under_way = False
+        for host in self._world.hosts.values():
+            self._nemesis.start_at(host)
+
+    async def _go_on(self, host: Host, at: Break, after_s: float, chance: Random) -> None:
+        world = self._world
+        await asyncio.sleep(after_s)
+        await go_on_alone(host.disk.journal, at)
+        host.disk.put_vault_aside()
+        host.vault = None
+        world.simulation.after(0.0, lambda: self._disaster.is_over(world.hosts.values(), chance))
+
+
+def base_of(host: Host, at: Break, before: History) -> Base:
+    """All of its log, whether it was ever committed or not: it may have been acknowledged."""
+    journal, tables = host.disk.journal, SimStore(host.disk)
+    store = MetaStore(tables)
+    committed = before.revisions()
+    known = store.revision
+    past = [events for events in committed if events.revision <= known]
+    committing = Committing(store, lambda: past[-1].revision if past else known, past.append)
+    first, last = store.applied[0] + 1, journal.last.index
+    for entry in journal.slice(first, last + 1):
+        batch = batch_in(entry.command)
+        if batch is None:
+            store.skip(entry.index, entry.term)
+        else:
+            store.apply(entry.index, entry.term, *batch)
+        committing.look()
+    store.apply(last + 1, journal.term + 1, NO_TIME, at.commands)
+    revision = store.revision
+    return Base(
+        tuple(past), revision, at.generation, before, same_until(past, committed),
+        survivor=Survivor(host.id, last + 1, store),
+    )  # fmt: skip
+
+
+def same_until(past: list[RevisionEvents], committed: tuple[RevisionEvents, ...]) -> int:
+    """Up to which revision they are the same. An entry that only the survivor has may have made others than those that
+    were committed."""
+    same = 0
+    for ours, theirs in zip(past, committed, strict=False):
+        if ours != theirs:
+            break
+        same = ours.revision
+    return same
