@@ -225,6 +225,12 @@ class Run:
         world = self.world
         began = world.now
         self._until(world.all_serve, COMES_BACK_S, lambda: f"some do not serve: {self._state()}")
+        newest = world.revision
+        self._until(
+            lambda: not self.workload.not_told(newest),
+            ANSWERS_S,
+            lambda: f"watches are not told of all up to {newest}: {self.workload.not_told(newest)}",
+        )
         self._going = False
         self.workload.stop()
         probes = Probes(self.workload)

@@ -20,12 +20,12 @@ from tests.sim.clients import Client
 from tests.sim.node import STREAM, Host
 from tests.sim.outcomes import EXPECTED, outcome_of
 from tests.sim.seen import Ending, Ok, Outcome, Path, Request
+from tests.sim.watching import EVERYTHING, Wanted, life_s
 from tests.sim.world import World
 
 AT = "stream"
 TIMEOUT_S = 5.0
 PROGRESS_S = 2.0
-LIFE_S = 8.0
 BURST = 4
 
 
@@ -134,12 +134,17 @@ class StreamWatcher:
 
     `start`: the first revision; 0: what is behind the present. It looks at `going` whenever it is told something."""
 
-    def __init__(self, client: Client, going: Callable[[], bool], start: int = 0) -> None:
-        self._client, self._going = client, going
+    def __init__(self, client: Client, going: Callable[[], bool], start: int = 0, wanted: Wanted = EVERYTHING) -> None:
+        self._client, self._going, self._wanted = client, going, wanted
         self._world = client.world
         self._from, self._before = start, 0
         self.delivered = 0
         """How often it was told of events."""
+
+    @property
+    def next_revision(self) -> int:
+        """What it has not been told of yet; 0: it does not know."""
+        return self._from
 
     async def run(self) -> None:
         lives = 0
@@ -149,19 +154,19 @@ class StreamWatcher:
                 await self.live(stream)
 
     async def live(self, stream: StreamClient) -> None:
-        """For LIFE_S at most. Its start is told: one that the node chooses is known to the client alone."""
+        """For `life_s` at most. Its start is told: one that the node chooses is known to the client alone."""
         history, name = self._world.history, self._client.name
         if not self._from:
             try:
                 self._from = (await stream.range(b"q")).revision + 1
             except RaftError:
                 return
-        request = WatchRequest(b"q", b"t", self._from, True)
+        request = self._wanted.request(self._from, prev_kv=True)
         number = history.watch(name, AT, request, self._before)
         self._before = number
         ending, minimal = Ending.CANCELLED, 0
         try:
-            async with asyncio.timeout(LIFE_S):
+            async with asyncio.timeout(life_s(self._world.chance)):
                 await self._listen(stream, number, request)
         except TimeoutError:
             pass
@@ -174,7 +179,12 @@ class StreamWatcher:
     async def _listen(self, stream: StreamClient, number: int, request: WatchRequest) -> None:
         history = self._world.history
         watch = stream.watch(
-            request.key, request.range_end, start_revision=request.start_revision, prev_kv=True, progress_s=PROGRESS_S
+            request.key,
+            request.range_end,
+            start_revision=request.start_revision,
+            prev_kv=True,
+            filters=tuple(sorted(request.filters)),
+            progress_s=PROGRESS_S,
         )
         async with watch:
             async for events in watch:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from metastore.errors import Compacted
@@ -20,18 +23,54 @@ LOOK_S = 1.0
 LIFE_S = 8.0
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody watches: everything below `q` and `s`, or less."""
+
+    key: bytes = b"q"
+    range_end: bytes = b"t"
+    filters: frozenset[str] = frozenset()
+
+    def request(self, start: int, *, prev_kv: bool = False) -> WatchRequest:
+        return WatchRequest(self.key, self.range_end, start, prev_kv, filters=self.filters)
+
+
+EVERYTHING = Wanted()
+LESS = (
+    Wanted(b"s/a", b""),
+    Wanted(b"q/a", b""),
+    Wanted(b"s/", b"s0"),
+    Wanted(filters=frozenset({"delete"})),
+    Wanted(filters=frozenset({"put"})),
+)
+
+
+def some(chance: Random) -> Wanted:
+    return EVERYTHING if chance.random() < 0.6 else chance.choice(LESS)
+
+
+def life_s(chance: Random) -> float | None:
+    """Of one watch, mostly; None: for ever, through whatever happens where it is."""
+    return None if chance.random() < 0.3 else LIFE_S
+
+
 class Watcher:
-    """Of everything below `q` and `s`. `start`: the first revision; 0: what is behind the present.
+    """`start`: the first revision; 0: what is behind the present.
 
     It looks at `going` whenever it is told something, and each LOOK_S."""
 
-    def __init__(self, client: Client, going: Callable[[], bool], start: int = 0) -> None:
-        self._client, self._going = client, going
+    def __init__(self, client: Client, going: Callable[[], bool], start: int = 0, wanted: Wanted = EVERYTHING) -> None:
+        self._client, self._going, self._wanted = client, going, wanted
         self._world = client.world
         self._from = start
         self._before = 0
         self.delivered = 0
         """How often it was told of events."""
+
+    @property
+    def next_revision(self) -> int:
+        """What it has not been told of yet; 0: it does not know."""
+        return self._from
 
     async def run(self) -> None:
         while self._going():
@@ -42,7 +81,7 @@ class Watcher:
     async def watch(self, host: Host) -> None:
         """Until it ends, there or here."""
         history = self._world.history
-        request = WatchRequest(b"q", b"t", self._from)
+        request = self._wanted.request(self._from)
         number = history.watch(self._client.name, host.id, request, self._before)
         self._before = number
         told: asyncio.Queue[Any] = asyncio.Queue()
@@ -73,7 +112,8 @@ class Watcher:
     async def _send(self, host: Host, watching: Watching, told: asyncio.Queue[Any]) -> None:
         network, own = self._world.network, self._client
         arrives = 0.0
-        until = asyncio.get_running_loop().time() + LIFE_S
+        life = life_s(self._world.chance)
+        until = math.inf if life is None else asyncio.get_running_loop().time() + life
         while asyncio.get_running_loop().time() < until:
             news: Any
             try:

@@ -19,7 +19,7 @@ from tests.sim.retrying import Retrier
 from tests.sim.seen import Ok
 from tests.sim.streaming import Streamer, StreamWatcher
 from tests.sim.visitors import DEFAULTED, Visitor
-from tests.sim.watching import Watcher
+from tests.sim.watching import Watcher, some
 from tests.sim.world import World
 from tests.support.simulation import Process
 from vault.regions import Mode, Region, pack_region, region_key
@@ -45,6 +45,7 @@ class Workload:
         self._all: list[Client] = []
         self.clients = [self._client(f"c{number}") for number in range(1, clients + 1)]
         self._slow: list[Client] = []
+        self._watchers: dict[str, Watcher | StreamWatcher] = {}
         self._tasks: list[tuple[Process, asyncio.Task[Any]]] = []
         self.readers: dict[str, int] = {}
 
@@ -78,7 +79,6 @@ class Workload:
         self._slow = [streamer, stream_watcher]
         streams = Streamer(streamer, self.asking, lambda: self.going, self.pause_s)
         self.run(streamer.process, streams.run())
-        self.run(stream_watcher.process, StreamWatcher(stream_watcher, lambda: self.going).run())
         if self.world.settings.http:
             by_http = self._client("http")
             self._slow.append(by_http)
@@ -88,7 +88,11 @@ class Workload:
         self.run(cataloguer.process, Cataloguer(cataloguer, lambda: self.going).run())
         visitor = self._client("visitor")
         self.run(visitor.process, Visitor(visitor, lambda: self.going).run())
-        self.run(watcher.process, Watcher(watcher, lambda: self.going).run())
+        kinds: tuple[tuple[Client, type[Watcher | StreamWatcher]], ...]
+        kinds = (watcher, Watcher), (stream_watcher, StreamWatcher)
+        for client, kind in kinds:
+            self._watchers[client.name] = kind(client, lambda: self.going, wanted=some(self.chance))
+            self.run(client.process, self._watchers[client.name].run())
         self._look_after_readers()
         if self.world.settings.window_bytes < WINDOW_BYTES:
             self._slow_down()
@@ -109,6 +113,11 @@ class Workload:
         for _, task in self._tasks:
             if task.done():
                 task.result()
+
+    def not_told(self, revision: int) -> dict[str, int]:
+        """Whose watch has not come to a revision, and to which it has."""
+        come = {name: watcher.next_revision - 1 for name, watcher in self._watchers.items()}
+        return {name: at for name, at in come.items() if at < revision}
 
     def under_way(self) -> list[str]:
         """Who has not come to an end, and was not killed."""

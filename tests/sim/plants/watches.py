@@ -4,6 +4,7 @@ write on where nobody reads."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from metastore.watch import Watcher, WatchHub
 from node.stream.connection import StreamConnection
 from node.stream.watches import Pump
 from node.watching import Watching
-from tests.sim.plants.plant import MEMBER_CUT_OFF, SLOW_READERS, Patch, caught_by
+from tests.sim.plants.plant import CALM, MEMBER_CUT_OFF, SLOW_READERS, Patch, caught_by
 
 
 def _polled(patch: Patch, told: Callable[[tuple[RevisionEvents, ...]], tuple[RevisionEvents, ...]]) -> None:
@@ -67,3 +68,17 @@ def watches_for_whom_everything_is_kept(patch: Patch) -> None:
         return
 
     patch.setattr(Pump, "_room", room)
+
+
+@caught_by("liveness", on=CALM, says="watches are not told")
+def watches_that_fall_silent(patch: Patch) -> None:
+    """After a dozen things that they have told, while new ones are as they should be."""
+    tells, told = Watching.next, Counter[Watching]()
+
+    async def silent(self: Watching) -> Any:
+        told[self] += 1
+        if told[self] > 12:
+            await asyncio.Future()
+        return await tells(self)
+
+    patch.setattr(Watching, "next", silent)
