@@ -15,11 +15,11 @@ from typing import Any
 from metastore.requests import Range, prefix_end
 from metastore.results import KeyValue, RangeResult
 from tests.sim.asking import EVENTUAL, STRICT
+from tests.sim.checkers.durable import acknowledged
 from tests.sim.clients import result_of
 from tests.sim.history import History
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
-from tests.sim.restoring import acknowledged
 from tests.sim.schedule import TIMER_S_MIN, FastProcess
 from tests.sim.seen import Committed, Ok, Outcome, Path, Refused, Why
 from tests.sim.vault_disk import Killed

@@ -15,12 +15,11 @@ from metastore.backup import BackupCheck
 from metastore.store_errors import BackupInvalid
 from node.restored_data import begin_log, generation_after, restore_store
 from tests.sim.backups import CLUSTER, Backup, damaged_copy, taking
-from tests.sim.checkers.durable import revisions_of
+from tests.sim.checkers.durable import acknowledged
 from tests.sim.clients import TIMEOUT_S
 from tests.sim.disaster import SHORTEST_S, Disaster
 from tests.sim.disk import Disk, SimStore
 from tests.sim.faults import Fault
-from tests.sim.history import History
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED
 
@@ -112,8 +111,3 @@ class Restorer:
     def _begin(self, chance: Random) -> None:
         self._world.count("restore: done")
         self._disaster.is_over(self._world.hosts.values(), chance)
-
-
-def acknowledged(history: History) -> int:
-    """The latest revision that any write was answered with."""
-    return max((revision for operation in history.operations() for revision in revisions_of(operation)), default=0)

@@ -88,3 +88,8 @@ def _differences(final: Final, newest: int, truth: Truth) -> Iterator[str]:
     for key in there:
         if key in truth.keys:
             yield f"{final.node} has {key!r} in the end, which was deleted"
+
+
+def acknowledged(history: History) -> int:
+    """The latest revision that any write was answered with."""
+    return max((revision for operation in history.operations() for revision in revisions_of(operation)), default=0)

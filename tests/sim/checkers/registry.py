@@ -14,6 +14,7 @@ from tests.sim.checkers.mm_monotonic import MmMonotonic
 from tests.sim.checkers.of_history import CHECKS, OfHistory
 from tests.sim.checkers.procedures import Procedures
 from tests.sim.checkers.recovery_decision import RecoveryDecision
+from tests.sim.checkers.recovery_inputs import RecoveryInputs
 from tests.sim.checkers.restored import RestoredState
 from tests.sim.checkers.survivor import SurvivorsState
 from tests.sim.checkers.vaults import Vaults
@@ -34,6 +35,7 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     RestoredState,
     SurvivorsState,
     RecoveryDecision,
+    RecoveryInputs,
     OfHistory,
     LeaseSafety,
     WaitedReads,

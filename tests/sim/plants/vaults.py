@@ -9,8 +9,11 @@ from typing import Any
 import recovery.recover
 import vault.vault
 import vault.verification
+from node.feed import wire
 from node.fencing.holder import VaultHolder
 from recovery.decide import Case, Join
+from recovery.ports import SourceState
+from recovery.store_source import StoreSource
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import Patch, caught_by, with_faults
 from tests.sim.vault_backend import SimBackend
@@ -20,6 +23,12 @@ from vault.errors import VaultUnusable
 from vault.staging import Staging
 from vault.vault import Vault
 
+AMONG_THE_CUT_OFF = with_faults(
+    Fault(5.5, Kind.ISOLATE, "n3", "f1", 4.0),
+    Fault(6.0, Kind.WIPE, "f1", "n1", 0.5),
+    Fault(7.0, Kind.ISOLATE, "n2", "f1", 4.0),
+)
+"""A follower begins anew, and asks whom it can reach."""
 ONE_CRASH = with_faults(Fault(6.0, Kind.CRASH, "n2", "n1", 0.5))
 
 
@@ -44,6 +53,30 @@ def vaults_that_open_at_an_older_revision(patch: Patch) -> None:
             self.position = replace(self.position, revision=self.position.revision - 1)
 
     patch.setattr(Vault, "__init__", older)
+
+
+@caught_by("recovery inputs", on=AMONG_THE_CUT_OFF, says="LM")
+def recoveries_by_what_a_replica_happens_to_have(patch: Patch) -> None:
+    """Without a read barrier (R3)."""
+    state = StoreSource.state
+
+    async def at_once(self: StoreSource, chain_at: int) -> SourceState:
+        barrier, self._barrier = self._barrier, no_barrier
+        try:
+            return await state(self, chain_at)
+        finally:
+            self._barrier = barrier
+
+    patch.setattr(StoreSource, "state", at_once)
+
+
+async def no_barrier() -> None: ...
+
+
+@caught_by("recovery inputs", on=ONE_CRASH, says="MM")
+def minimal_revisions_that_are_one_off(patch: Patch) -> None:
+    to_state = wire.to_state
+    patch.setattr(wire, "to_state", lambda body: (told := to_state(body)) and replace(told, minimal=told.minimal + 1))
 
 
 @caught_by("vaults")

@@ -1,0 +1,91 @@
+"""What a recovery goes by is so: LM, MM and the digest at LV as the cluster tells them, LV as the vault has it (R3).
+
+LM is by a linearizable read: at least what any write was answered with before it was asked for, at most what is
+committed when it is told. MM is at most what any member has compacted up to. Where the cluster has a digest at LV it is
+the one that the stores had there. What is decided on these is judged by `recovery_decision.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import recovery.follow
+import recovery.recover
+from metastore.digest import DIGEST_BYTES
+from node.feed.remote import RemoteSource
+from recovery.decide import VaultState
+from recovery.ports import SourceState
+from recovery.store_source import StoreSource
+from tests.sim.checkers.durable import acknowledged
+from tests.sim.node import Host
+from tests.sim.world import Checker, World
+from vault.position import unpack_position
+from vault.tables import Table
+from vault.vault import POSITION
+
+
+class RecoveryInputs(Checker):
+    name = "recovery inputs"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._chains: dict[int, bytes] = {}
+        self._minimal = 1
+        """The greatest MM that any member has had."""
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for source in (StoreSource, RemoteSource):
+                patch.setattr(source, "state", self._told(source.state))
+            for module in (recovery.recover, recovery.follow):
+                patch.setattr(module, "decide", self._decided(module.decide))  # type: ignore[attr-defined]
+            yield
+
+    def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
+        state = host.store._state
+        self._chains.setdefault(state.revision, state.chain.to_bytes(DIGEST_BYTES, "big"))
+        self._minimal = max(self._minimal, state.minimal_revision)
+
+    def wired(self, host: Host) -> None:
+        if not host.follows:
+            self._minimal = max(self._minimal, host.store.minimal_revision)
+
+    def _told(self, ask: Any) -> Any:
+        async def told(source: Any, chain_at: int) -> SourceState:
+            history, floor = self.world.history, acknowledged(self.world.history)
+            state: SourceState = await ask(source, chain_at)
+            if history is self.world.history and not self.world.is_down and state.generation == self.world.generation:
+                self._judge(state, chain_at, floor)
+            return state
+
+        return told
+
+    def _judge(self, state: SourceState, chain_at: int, floor: int) -> None:
+        if not floor <= state.latest <= self.world.revision:
+            self.fail(
+                f"LM is told to be {state.latest}: {floor} had been acknowledged when it was asked for, "
+                f"{self.world.revision} is committed"
+            )
+        if state.minimal > self._minimal:
+            self.fail(f"MM is told to be {state.minimal}, and nobody has compacted beyond {self._minimal}")
+        known = self._chains.get(chain_at)
+        if None not in (state.chain_at, known) and state.chain_at != known:
+            self.fail(f"the digest at {chain_at} is told to be {state.chain_at!r}, the stores had {known!r}")
+
+    def _decided(self, decide: Any) -> Any:
+        def decided(vault: VaultState, cluster: Any, options: Any) -> Any:
+            backend = self.world.hosts[options.node_id].disk.backend
+            held = unpack_position(backend.get(Table.META, POSITION))
+            if (vault.revision, vault.chain) != (held.revision, held.chain):
+                self.fail(
+                    f"{options.node_id} takes LV for {vault.revision} with {vault.chain!r}, and its vault has "
+                    f"{held.revision} with {held.chain!r}"
+                )
+            return decide(vault, cluster, options)
+
+        return decided
