@@ -29,7 +29,7 @@ from tests.sim.node import Host, wall_offset_s
 from tests.sim.restoring import Restorer
 from tests.sim.snapshot_trouble import PIECES_MAX, at_a_piece
 from tests.sim.surviving import Survivors
-from tests.sim.tolerance import REFUSALS, is_failing, is_full
+from tests.sim.tolerance import is_failing, is_full, is_refusal
 from tests.sim.vault_disk import Killed
 from tests.sim.world import World
 from vault.errors import VaultDamaged, VaultDiverged
@@ -155,7 +155,7 @@ class Nemesis:
     def _tolerated(self, host: Host, error: BaseException) -> bool:
         """A node may stop itself where its disk takes nothing, is damaged, or holds what is not its own."""
         self.world.count(f"stopped itself: {type(error).__name__}")
-        if host.foreign is not None and isinstance(error, REFUSALS):
+        if host.foreign is not None and is_refusal(error, host.foreign):
             return True
         if host.foreign is RefusalReason.DIVERGED and isinstance(error, VaultDiverged):
             return True  # Where its revision is compacted, that is found out only behind it (strange 24).

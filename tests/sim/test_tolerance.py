@@ -7,8 +7,12 @@ import errno
 import pytest
 
 from metastore.store_errors import StoreFailed
+from node.components.lifecycle import ComponentFailed, Phase
+from node.topology.errors import NodeRefused
 from raftgroup.errors import NodeFailed
-from tests.sim.tolerance import is_failing, is_full
+from recovery.decide import RefusalReason, Refuse
+from recovery.errors import RecoveryRefused
+from tests.sim.tolerance import is_failing, is_full, is_refusal
 from vault.errors import VaultUnusable
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -45,3 +49,23 @@ def test_a_disk_that_fails_and_one_that_is_full_do_not_excuse_each_other() -> No
         assert (is_full(full), is_failing(full)) == (True, False)
         assert (is_full(failing), is_failing(failing)) == (False, True)
     assert not is_failing(because(ZeroDivisionError(), FAILS))
+
+
+OLDER = RecoveryRefused(Refuse(RefusalReason.OLDER_HISTORY, "The vault is of generation 1", "reset it"))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "excused"),
+    [
+        (OLDER, RefusalReason.OLDER_HISTORY, True),
+        (ComponentFailed("fencing", Phase.START, OLDER), RefusalReason.OLDER_HISTORY, True),
+        (OLDER, RefusalReason.FOREIGN_NODE, False),
+        (ComponentFailed("fencing", Phase.START, TypeError("a bug")), RefusalReason.OLDER_HISTORY, False),
+        (NodeRefused("it is of another cluster"), RefusalReason.FOREIGN_CLUSTER, True),
+        (NodeRefused("another node goes by that name"), RefusalReason.OLDER_HISTORY, False),
+    ],
+)
+def test_a_vault_to_refuse_excuses_who_refuses_it_for_that(
+    error: Exception, reason: RefusalReason, excused: bool
+) -> None:
+    assert is_refusal(error, reason) is excused

@@ -8,13 +8,22 @@ from metastore.store_errors import StoreFailed
 from node.components.lifecycle import ComponentFailed
 from node.topology.errors import NodeRefused
 from raftgroup.errors import NodeFailed
+from recovery.decide import RefusalReason
 from recovery.errors import RecoveryRefused
 from vault.errors import VaultError
 
-REFUSALS = (ComponentFailed, RecoveryRefused, NodeRefused)
-"""Of a disk that holds what is not the node's own."""
+AT_THE_DOOR = (RefusalReason.FOREIGN_CLUSTER,)
+"""For these the cluster itself may not take a node."""
 SAYS_SO = (NodeFailed, StoreFailed, VaultError)
 """How journal, store and vault say that they can't be written."""
+
+
+def is_refusal(error: BaseException, reason: RefusalReason) -> bool:
+    """Whether a node stopped itself since its vault is one to refuse for that, and for nothing else."""
+    cause = error.cause if isinstance(error, ComponentFailed) else error
+    if isinstance(cause, RecoveryRefused):
+        return cause.refusal.reason is reason
+    return isinstance(cause, NodeRefused) and reason in AT_THE_DOOR
 
 
 def is_full(error: BaseException) -> bool:
