@@ -1,15 +1,15 @@
 """How fast simulated time passes: simulated seconds for each second of CPU, of three members without faults.
 
-Of CPU and not of wall time, since others may use the machine. Once idle, as a cluster that only keeps itself alive, at
-the paces of most seeds (`ambient.PACES`); once with all the clients of a seed. The checkers look on in both. What a run
-says at its end is of its seeds as they are: with clients, faults and followers.
+Of CPU and not of wall time, since others may use the machine. Idle, as a cluster that only keeps itself alive, at the
+paces of most seeds (`ambient.PACES`) and at those of production; and with all the clients of a seed. The checkers look
+on in each. What a run says at its end is of its seeds as they are: with clients, faults and followers.
 """
 
 from __future__ import annotations
 
 import time
 
-from tests.sim.ambient import ambient
+from tests.sim.ambient import PRODUCTION_PACES_EVERY, ambient
 from tests.sim.run import BEGIN_S, CHECKERS
 from tests.sim.workload import Workload
 from tests.sim.world import Settings, World
@@ -36,12 +36,18 @@ def speed(*, with_clients: bool, seed: int = 1, measured_s: float = MEASURED_S) 
 
 
 def speeds() -> dict[str, float]:
-    return {"idle": round(speed(with_clients=False), 1), "with_clients": round(speed(with_clients=True), 1)}
+    found = {
+        "idle": speed(with_clients=False),
+        "idle_at_production_paces": speed(with_clients=False, seed=PRODUCTION_PACES_EVERY),
+        "with_clients": speed(with_clients=True),
+    }
+    return {name: round(value, 1) for name, value in found.items()}
 
 
 def shown_speeds() -> str:
     found = speeds()
     return (
         f"three members without faults, simulated seconds for each second of CPU: {found['idle']:.0f} where they are "
-        f"idle, {found['with_clients']:.0f} with the clients of a seed"
+        f"idle ({found['idle_at_production_paces']:.0f} at the paces of production), {found['with_clients']:.0f} with "
+        "the clients of a seed"
     )

@@ -17,13 +17,13 @@ from tests.sim.shrink import shrink
 ROOT = Path(__file__).resolve().parents[2]
 ONE_RUN = (
     "from tests.sim.plants.backups import RESTORED; from tests.sim.run import run_seed; "
-    "o = run_seed({seed}, 'many', {plan}); print(o.digest, o.operations, o.violation)"
+    "o = run_seed({seed}, '{scenario}', {plan}); print(o.digest, o.operations, o.violation)"
 )
 
 
-def run_apart(seed: int, hash_seed: str, plan: str = "None") -> str:
+def run_apart(seed: int, hash_seed: str, plan: str = "None", scenario: str = "many") -> str:
     environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", ONE_RUN.format(seed=seed, plan=plan)]
+    command = [sys.executable, "-c", ONE_RUN.format(seed=seed, scenario=scenario, plan=plan)]
     return subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
@@ -39,6 +39,13 @@ def test_a_run_over_restores_is_the_same_under_any_hash_seed() -> None:
     outcome = run_seed(5, "many", RESTORED.plan)
     assert outcome.coverage["restore: done"]
     assert run_apart(5, "4242", "RESTORED.plan").split()[0] == outcome.digest
+
+
+@pytest.mark.parametrize(("seed", "scenario"), [(53, "storm"), (123, "network"), (8, "restores"), (33, "drift")])
+def test_it_is_the_same_with_whatever_a_seed_brings(seed: int, scenario: str) -> None:
+    """HTTP, windows and queues that are small (53), five members (123), a lost majority (8), clocks that are wrong."""
+    outcome = run_seed(seed, scenario)
+    assert run_apart(seed, "4242", scenario=scenario).split()[0] == outcome.digest
 
 
 def test_the_same_seed_is_the_same_run_however_often() -> None:
