@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,12 @@ import raftgroup.journal_format
 import raftgroup.replica
 import vault.seal
 from metastore.compaction import Compactor
+from metastore.exactly_once import RESULT
+from metastore.lease import LEASE_VALUE
 from metastore.machine import MetaStore
+from metastore.ordered_map import Table
+from metastore.snapshot import Row, SnapshotReader
+from node.config import Retention
 from raftgroup.engine import Engine
 from raftgroup.errors import NodeFailed
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, screen_append
@@ -19,7 +24,10 @@ from raftgroup.journal import MemoryJournal
 from raftgroup.ports import Entry
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import LEADERS_CUT_OFF, STORMS, Patch, Stage, caught_by, with_faults
+from tests.sim.world import Settings
 
+SHORT_LOG = Retention(3600, 100_000, 20)
+"""Who comes back with nothing is sent a snapshot."""
 Screened = StaleTerm | Missing | Matched | Extend
 
 
@@ -150,6 +158,42 @@ def replicas_that_skip_an_entry(patch: Patch) -> None:
         return apply(self, index, term, stamp, commands)
 
     patch.setattr(MetaStore, "apply", forgets)
+
+
+LATE_WIPE = Stage("calm", 3, (Fault(9.0, Kind.WIPE, "n2", "n1", 0.5),), Settings(retention=SHORT_LOG))
+
+
+@caught_by("state machine equality", on=LATE_WIPE)
+def snapshots_without_the_results_of_retries(patch: Patch) -> None:
+    """Who comes back with an empty disk and leads one day executes a second time what is sent again (M3)."""
+    _snapshots_of(patch, lambda table, row: None if table is Table.CLIENT and row[1][:1] == RESULT else row)
+
+
+@caught_by("state machine equality", on=LATE_WIPE)
+def snapshots_in_which_leases_are_longer(patch: Patch) -> None:
+    """Whoever leads with it is late to let keys go (M5)."""
+
+    def longer(table: Table, row: Row) -> Row:
+        if table is not Table.LEASE:
+            return row
+        stored, key, value = row
+        ttl_s, deadline_ms = LEASE_VALUE.unpack(value)
+        return stored, key, LEASE_VALUE.pack(ttl_s, deadline_ms + 100)
+
+    _snapshots_of(patch, longer)
+
+
+def _snapshots_of(patch: Patch, shown: Callable[[Table, Row], Row | None]) -> None:
+    """Rows as they are sent; None: not at all."""
+    begin = SnapshotReader.__init__
+
+    def begun(self: SnapshotReader, meta: Any, rows_from: Callable[[Table, bytes], Iterator[Row]], *rest: Any) -> None:
+        def sent(table: Table, start: bytes) -> Iterator[Row]:
+            return (row for each in rows_from(table, start) if (row := shown(table, each)) is not None)
+
+        begin(self, meta, sent, *rest)
+
+    patch.setattr(SnapshotReader, "__init__", begun)
 
 
 @caught_by(
