@@ -90,6 +90,18 @@ def vaults_that_keep_half_of_a_revision(patch: Patch) -> None:
     patch.setattr(vault.vault, "project", half)
 
 
+@caught_by("vaults")
+def vaults_that_book_rows_and_do_not_write_them(patch: Patch) -> None:
+    """Such as no client reads in a vault, and nobody changes: LV, chain digest and sums are right (R1)."""
+    project, lost = vault.vault.project, b"palisade/catalog/databases/"
+
+    def booked(*arguments: Any) -> Any:
+        done = project(*arguments)
+        return replace(done, entries={key: row for key, row in done.entries.items() if not key.startswith(lost)})
+
+    patch.setattr(vault.vault, "project", booked)
+
+
 @caught_by("recovery decision", on=with_faults(*(Fault(4.0 + 3 * n, Kind.CRASH, "n2", "n1", 1.0) for n in range(4))))
 def joins_of_vaults_that_lag(patch: Patch) -> None:
     decide = recovery.recover.decide  # type: ignore[attr-defined]
