@@ -10,10 +10,12 @@ says so itself (`stand_still`): all others go on from within that step, until so
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import heapq
 import math
 import threading
+import weakref
 from asyncio import events
 from collections import deque
 from collections.abc import Callable
@@ -66,6 +68,18 @@ class FastLoop(VirtualLoop):
         self._context = contextvars.copy_context()
         self._order = count()
         self._turning = threading.get_ident()
+        self._tasks = weakref.WeakSet[asyncio.Task[Any]]()
+
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        task: Any = super().create_task(coro, **options)
+        self._tasks.add(task)
+        return task
+
+    def unheard(self) -> list[BaseException]:
+        """What tasks have failed with that somebody keeps and nobody has asked, in the order of what is said of them.
+        Those that nobody keeps tell the loop."""
+        failed = [task for task in self._tasks if task.done() and not task.cancelled() and _is_unheard(task)]
+        return sorted(map(_failure_of, failed), key=repr)
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
         handle = Handle(callback, args, context or self._context)
@@ -128,6 +142,16 @@ class FastLoop(VirtualLoop):
         super().abandon()
         self.timers.clear()
         self._ready: deque[Any] = deque(maxlen=0)
+
+
+def _is_unheard(task: Any) -> bool:
+    return bool(task._log_traceback)  # what asyncio itself goes by, when the task is collected
+
+
+def _failure_of(task: asyncio.Task[Any]) -> BaseException:
+    error = task.exception()
+    assert error is not None
+    return error
 
 
 class FastProcess(Process):

@@ -9,6 +9,7 @@ from tests.sim.checkers.catalog_answers import CatalogAnswers
 from tests.sim.checkers.catalog_objects import CatalogObjects
 from tests.sim.checkers.equality import Equality
 from tests.sim.checkers.lease_safety import LeaseSafety
+from tests.sim.checkers.logged_errors import LoggedErrors
 from tests.sim.checkers.lv_monotonic import LvMonotonic
 from tests.sim.checkers.mm_monotonic import MmMonotonic
 from tests.sim.checkers.of_history import CHECKS, OfHistory
@@ -41,6 +42,7 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     WaitedReads,
     BackPressure,
     BoundedWait,
+    LoggedErrors,
 )
 BEYOND_THE_BOUND: tuple[type[Onlooker], ...] = (WritesOfHistory,)
 """Beside the others where clocks are wrong by more than the product allows."""

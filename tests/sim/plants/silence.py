@@ -1,10 +1,11 @@
-"""Faults of who does not answer any more, or not in time, each on one path; all else is well."""
+"""Faults of who does not answer any more, or not in time, each on one path, or fails and goes on; all else is well."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+from catalog.engine import Engine
 from fencing.holder import Holder
 from metastore.errors import Compacted
 from metastore.requests import Range
@@ -16,6 +17,7 @@ from node.http.front import Connection
 from node.service import Service
 from node.watching import Watching
 from raftgroup.errors import Unavailable
+from raftgroup.group import Group
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import Patch, Stage, caught_by, with_faults
 from tests.sim.world import Settings
@@ -130,3 +132,31 @@ def recoveries_that_wait_for_long(patch: Patch) -> None:
         self._retry_at = now + 40.0
 
     patch.setattr(Holder, "begin_recovery", waits)
+
+
+@caught_by("no errors logged")
+def procedures_that_stumble_once(patch: Patch) -> None:
+    """What carries them logs it, and tries again."""
+    run, stumbled = Engine.run, set[str]()
+
+    async def stumbles(self: Engine, id_: str) -> Any:
+        if id_ not in stumbled:
+            stumbled.add(id_)
+            raise ZeroDivisionError(id_)
+        return await run(self, id_)
+
+    patch.setattr(Engine, "run", stumbles)
+
+
+@caught_by("no errors logged", says="nobody asks for it")
+def tasks_that_fail_and_are_kept(patch: Patch) -> None:
+    start = Group.start
+
+    async def fails() -> None:
+        raise ZeroDivisionError
+
+    async def started(self: Group) -> None:
+        await start(self)
+        self.kept = asyncio.get_running_loop().create_task(fails())  # type: ignore[attr-defined]
+
+    patch.setattr(Group, "start", started)
