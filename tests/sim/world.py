@@ -248,8 +248,9 @@ class World:
     def has_ended(self, host: Host, process: Process) -> None:
         error = host.ended
         self.note(host.id, f"has ended: {error!r}")
-        if error is not None and (self.goes_on or not self.violations) and not self.tolerated(host, error):
-            self.fail(STAYS_UP, f"{host.id} stopped itself: {error!r} {error.__cause__!r}")
+        if (self.goes_on or not self.violations) and (error is None or not self.tolerated(host, error)):
+            why = "says nothing" if error is None else f"{error!r} {error.__cause__!r}"
+            self.fail(STAYS_UP, f"{host.id} stopped itself: {why}")
         self.simulation.after(0.0, lambda: self._reap(host, process))
 
     def _reap(self, host: Host, process: Process) -> None:

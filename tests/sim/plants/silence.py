@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 from catalog.engine import Engine
@@ -12,6 +13,7 @@ from metastore.requests import Range
 from node.client.client import Client
 from node.client.session import Session
 from node.client.watch import Watch
+from node.components.lifecycle import ComponentFailed, Lifecycle
 from node.fencing.fenced_reads import FencedReads
 from node.http.front import Connection
 from node.service import Service
@@ -160,3 +162,15 @@ def tasks_that_fail_and_are_kept(patch: Patch) -> None:
         self.kept = asyncio.get_running_loop().create_task(fails())  # type: ignore[attr-defined]
 
     patch.setattr(Group, "start", started)
+
+
+@caught_by("stays up", on=Stage("disks", 4), says="says nothing")
+def nodes_that_end_without_a_word(patch: Patch) -> None:
+    """A component of theirs has failed."""
+    wait = Lifecycle.wait
+
+    async def waits(self: Lifecycle) -> None:
+        with contextlib.suppress(ComponentFailed):
+            await wait(self)
+
+    patch.setattr(Lifecycle, "wait", waits)
