@@ -1,7 +1,8 @@
 """`scripts/sim`: runs seeds, prints what failed with the fewest faults that it takes, and what was reached.
 
 The exit status is 0 when nothing failed and everything was reached that so many seeds have to reach, else 1; 2 when it
-was not asked properly, 130 after Ctrl-C.
+was not asked properly, 130 after Ctrl-C. With a planted fault it is 1 when that is proved, as a run that fails has it,
+and 0 when it is not: whatever else is wrong then.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="print the trace of a single seed also when it is well")
     parser.add_argument("--no-shrink", action="store_true", help="do not look for the fewest faults that fail")
     parser.add_argument("--json", action="store_true", help="one line of JSON for each seed, and one for the whole")
-    parser.add_argument("--plant", choices=PLANTS, help="plant this fault in the product: the run has to fail")
+    parser.add_argument("--plant", choices=PLANTS, help="plant this fault in the product: exits 1 if it is proved")
     parser.add_argument("--plants", action="store_true", help="plant each fault: the run fails if one is not seen")
     parser.add_argument("--speed", action="store_true", help="measure how fast simulated time passes, without faults")
     return parser.parse_args(arguments)
@@ -141,10 +142,12 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def one_plant(asked: argparse.Namespace) -> int:
-    """1 if it is seen, as for any fault."""
+    """1 if it is seen by the checkers that it is for, and the same run is well without it."""
     proof = prove(asked.plant, asked.seed or 0, asked.count or SEEDS_MAX)
+    if not proof.right:
+        print(f"not proved: {shown(proof)}", file=sys.stderr)
     print(json.dumps(asdict(proof)) if asked.json else f"{shown(proof)}\n{proof.violation}")
-    return 1 if proof.seed else 0
+    return 1 if proof.right else 0
 
 
 def all_plants(asked: argparse.Namespace) -> int:

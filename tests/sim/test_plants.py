@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim import checkers, prove
+from tests.sim.__main__ import one_plant, parsed
 from tests.sim.checkers.of_history import CHECKS
 from tests.sim.checkers.registry import BEYOND_THE_BOUND, CHECKERS, NAMES
 from tests.sim.faults import SCENARIOS
@@ -97,6 +98,16 @@ def test_what_another_checker_sees_is_no_proof(monkeypatch: pytest.MonkeyPatch) 
     proof = prove.prove(PLANT)
     assert not proof.right
     assert prove.shown(proof) == f"{PLANT}: NOT SEEN BY watch contract, but by liveness"
+
+
+@pytest.mark.parametrize(("told", "status"), [(("watch contract",), 1), (("liveness",), 0), ((), 0)])
+def test_one_fault_is_red_only_where_it_is_proved(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], told: tuple[str, ...], status: int
+) -> None:
+    asked = runs(monkeypatch, dict.fromkeys(range(3, 3 + prove.SEEDS_MAX), told))
+    assert one_plant(parsed(["--plant", PLANT])) == status
+    assert asked
+    assert ("NOT SEEN" in capsys.readouterr().err) == (status == 0)
 
 
 def test_that_a_checker_of_many_things_has_seen_another_one_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
