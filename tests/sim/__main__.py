@@ -105,8 +105,8 @@ class Report:
         if outcome.failed or self.asked.trace:
             print("\n".join(outcome.trace if self.asked.trace else outcome.trace[-TRACE_LINES:]))
         if outcome.failed and not self.asked.no_shrink:
-            print("the fewest faults that still fail:")
-            fewest = shrink(outcome.plan, lambda plan: run_seed(outcome.seed, outcome.scenario, plan).failed)
+            print("the fewest faults that still fail by the same checker:")
+            fewest = shrink(outcome.plan, lambda plan: run_seed(outcome.seed, outcome.scenario, plan).fails_as(outcome))
             print("\n".join(f"  {fault}" for fault in fewest) or "  none: it fails without any")
         print(f"again: scripts/sim --seed {outcome.seed} --scenario {outcome.scenario}", flush=True)
 

@@ -73,6 +73,10 @@ class Outcome:
     def failed(self) -> bool:
         return bool(self.violation)
 
+    def fails_as(self, other: Outcome) -> bool:
+        """By what the same checker has seen first; or both break down by themselves."""
+        return self.failed and other.failed and self.told[:1] == other.told[:1]
+
 
 def run_seed(
     seed: int,

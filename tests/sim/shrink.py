@@ -1,4 +1,8 @@
-"""The smallest part of a plan that still fails: the shortest prefix, then without each fault that is not needed."""
+"""The smallest part of a plan that still fails: the shortest prefix, then without each fault that is not needed.
+
+What counts as failing is for the caller to say: a part that fails by another checker is another failure, and the faults
+that are left would be those of that one.
+"""
 
 from __future__ import annotations
 

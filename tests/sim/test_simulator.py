@@ -11,7 +11,7 @@ import pytest
 
 from tests.sim.faults import SCENARIOS, Fault, Kind, Plan, plan_of
 from tests.sim.plants.backups import RESTORED
-from tests.sim.run import run_seed
+from tests.sim.run import Outcome, run_seed
 from tests.sim.shrink import shrink
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,6 +72,20 @@ def test_a_plan_is_made_of_its_seed_and_cut_without_a_change_of_the_rest() -> No
     assert plan == plan_of(5, SCENARIOS["many"], 40.0, names[:3], names)
     assert plan != plan_of(6, SCENARIOS["many"], 40.0, names[:3], names)
     assert list(plan) == sorted(plan, key=lambda fault: fault.at_s)
+
+
+def test_only_what_the_same_checker_sees_first_is_the_same_failure() -> None:
+    """Or a plan was shrunk to the faults of a failure that nobody asked about."""
+
+    def outcome(violation: str, *told: str) -> Outcome:
+        return Outcome(1, "calm", (), violation, told)
+
+    failure = outcome("durable: ...", "durable", "answers")
+    assert outcome("durable: something else", "durable").fails_as(failure)
+    assert not outcome("answers: ...", "answers", "durable").fails_as(failure)
+    assert not outcome("Traceback ...").fails_as(failure)
+    assert not outcome("").fails_as(outcome(""))
+    assert outcome("Traceback ...").fails_as(outcome("Traceback ..."))
 
 
 def test_shrinking_finds_the_two_faults_that_it_takes() -> None:
