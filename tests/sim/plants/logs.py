@@ -22,6 +22,7 @@ from raftgroup.errors import NodeFailed
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, screen_append
 from raftgroup.journal import MemoryJournal
 from raftgroup.ports import Entry
+from tests.sim.disk import Disk, SimStore
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import LEADERS_CUT_OFF, STORMS, Patch, Stage, caught_by, with_faults
 from tests.sim.world import Settings
@@ -218,3 +219,20 @@ def compactions_to_an_older_revision(patch: Patch) -> None:
             compact(self, revision)
 
     patch.setattr(Compactor, "compact", compacted)
+
+
+@caught_by("MM monotonic", on=with_faults(*(Fault(at, Kind.CRASH, "n2", "n1", 0.5) for at in (12.0, 16.0, 20.0))))
+def stores_that_lose_their_last_flush(patch: Patch) -> None:
+    """As long as the log goes back that far, nothing else tells."""
+    keep, killed, before = SimStore._keep, Disk.killed, dict[Disk, Any]()
+
+    def kept(self: SimStore, content: Any) -> None:
+        before[self.home] = self.home.stored
+        keep(self, content)
+
+    def loses(self: Disk, *, power: bool) -> None:
+        killed(self, power=power)
+        self.stored = before.get(self, self.stored)
+
+    patch.setattr(SimStore, "_keep", kept)
+    patch.setattr(Disk, "killed", loses)
