@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from itertools import count, islice
+from platform import python_version
 from typing import Any
 
 from tests.sim.coverage.table import shown as shown_coverage
@@ -120,7 +121,8 @@ class Report:
             print("", shown_coverage(table) if not self.alone else verdict(table)[-1], sep="\n")
             print(
                 f"\n{self.seeds} seeds, {len(self.failed)} failed, {self.operations:,} operations, "
-                f"{self.simulated_s:,.0f} s simulated in {self.cpu_s:,.1f} s of CPU: {speed:.0f} times as fast"
+                f"{self.simulated_s:,.0f} s simulated in {self.cpu_s:,.1f} s of CPU: {speed:.0f} times as fast "
+                f"(Python {python_version()})"
             )
             for seed, name in self.failed:
                 print(f"failed: scripts/sim --seed {seed} --scenario {name}")
@@ -130,6 +132,7 @@ class Report:
         return {
             "seeds": self.seeds, "failed": self.failed, "operations": self.operations,
             "simulated_s": round(self.simulated_s, 3), "cpu_s": round(self.cpu_s, 3), "speed": round(speed, 1),
+            "python": python_version(),
         }  # fmt: skip
 
 
