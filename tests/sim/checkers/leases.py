@@ -26,8 +26,9 @@ from tests.sim.kv_spans import inside
 from tests.sim.seen import FENCED, Committed, Ended, Ok, Operation, Path, WatchDelivered
 from tests.sim.truth import Truth
 
+ROUNDING = 0.002
 DRIFT = 0.011
-"""Of two clocks that are each wrong by at most 1 %, with the rounding to milliseconds (`SLACK_S`)."""
+"""Of clocks that are each wrong by at most 1 %, which is what the product allows."""
 SLACK_S = 0.01
 PAUSE_S = 0.5
 """What passes between two revisions, where that is more, may have passed without a leader."""
@@ -46,8 +47,9 @@ class Lease(NamedTuple):
     unsure: bool
 
 
-def check(history: History) -> list[str]:
-    leases = _Leases(history)
+def check(history: History, drift: float = DRIFT) -> list[str]:
+    """`drift`: how much longer or shorter than it says a lease may be, as a part of it."""
+    leases = _Leases(history, drift)
     return [*leases.ends(leases.at_s.__getitem__), *leases.overdue(), *leases.revoked()]
 
 
@@ -80,9 +82,14 @@ def _told_s(history: History) -> Callable[[int], float]:
     return told_s
 
 
+def drift_of(wrong: float) -> float:
+    """Where each clock is wrong by so much at most."""
+    return wrong / (1 - wrong) + ROUNDING
+
+
 class _Leases:
-    def __init__(self, history: History) -> None:
-        self._truth, self._history = Truth(history), history
+    def __init__(self, history: History, drift: float = DRIFT) -> None:
+        self._truth, self._history, self._drift = Truth(history), history, drift
         self._requests = by_request(history)
         committed = [event for event in history.events if isinstance(event, Committed)]
         self.at_s = {event.events.revision: event.at.at_s for event in committed}
@@ -123,7 +130,7 @@ class _Leases:
             if granted is None or self._revokes.get(lease, at_s) < at_s:
                 continue
             lived_s = at_s - granted.asked_s
-            if lived_s < granted.ttl_s * (1 - DRIFT) - SLACK_S:
+            if lived_s < granted.ttl_s * (1 - self._drift) - SLACK_S:
                 yield f"lease {lease} of {granted.ttl_s} s ends {lived_s:.3f} s after it was renewed, at {revision}"
 
     def _ended(self) -> list[tuple[int, int]]:
@@ -163,7 +170,7 @@ class _Leases:
             first = bisect_left(times, granted.told_s)
             if granted.unsure or first == len(times):
                 continue
-            place = bisect_right(served, served[first] + granted.ttl_s * (1 + DRIFT) + BOUND_S)
+            place = bisect_right(served, served[first] + granted.ttl_s * (1 + self._drift) + BOUND_S)
             if place < len(revisions) and (left := self._on(lease, revisions[place])):
                 yield (
                     f"lease {lease} of {granted.ttl_s} s was renewed at {granted.told_s:.3f} s for the last time, and "

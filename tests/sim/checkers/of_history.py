@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tests.sim.checkers import (
     answers,
@@ -34,7 +35,8 @@ class OfHistory(Checker):
     name = "history"
 
     def ended(self) -> None:
-        for name, check in CHECKS.items():
+        drift = leases.drift_of(self.world.settings.drift)
+        for name, check in (CHECKS | {"leases": partial(leases.check, drift=drift)}).items():
             found = check(self.world.history)
             if found:
                 shown = "\n".join(found[:5])
