@@ -161,7 +161,9 @@ class Introductions:
 
     def judge(self, greeting: Greeting, membership: Membership, generation: int = 0) -> str | None:
         """The reason of a refusal, or None. Raises DataDirectoryError when the other knows that this one was wiped, or
-        replaced by another storage; who knows less than this node may simply not have heard of it yet.
+        replaced by another storage; who knows less than this node may simply not have heard of it yet. Neither says
+        anything while this node goes by a membership of the past, in which it had another storage: it has joined again,
+        and has not come to that place in the log.
 
         `membership`: the newest committed one; `generation`: of the newest one, since nothing undoes a generation.
 
@@ -172,8 +174,10 @@ class Introductions:
         own = replace(self._own, generation=generation or self._own.generation)
         reason = judge_greeting(greeting, own, membership) or self._judge_origin(greeting)
         known_as = greeting.knows.get(self._own.member, self._own.incarnation)
-        belongs = membership.get(self._own.member) is not None and greeting.version > membership.version
-        if reason is None and belongs and known_as != self._own.incarnation:
+        known = membership.get(self._own.member)
+        belongs = known is not None and known.incarnation in ("", self._own.incarnation)
+        newer = greeting.version > membership.version
+        if reason is None and belongs and newer and known_as != self._own.incarnation:
             raise wiped(self._own.member, self._own.incarnation, known_as)
         return reason
 

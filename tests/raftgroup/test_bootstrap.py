@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from random import Random
 
@@ -207,6 +208,16 @@ class TestGreetings:
         came_back = Introductions(greeting("n2", "new storage"), None)
         newer = Membership((), version=9)
         assert came_back.judge(greeting("n3", knows=self.KNOWN), newer) is None
+
+    def test_who_joins_again_is_not_wiped_by_who_is_further_in_the_same_past(self) -> None:
+        """Restores 168: two came back with new disks, and one, which took in the log of before faster, told the other
+        one of the storage that it had had."""
+        joins = Introductions(greeting("n2", "new storage"), None)
+        newer = Membership(self.KNOWN.members, version=self.KNOWN.version + 1)
+        assert joins.judge(greeting("n3", knows=newer), self.KNOWN) is None
+        arrived = replace(self.KNOWN, members=tuple(replace(each, incarnation="new storage") for each in newer.members))
+        with pytest.raises(DataDirectoryError, match="the cluster knows n2 with storage n2-storage, and this one is"):
+            joins.judge(greeting("n3", knows=newer), arrived)
 
     @pytest.mark.parametrize(
         ("field", "value"),

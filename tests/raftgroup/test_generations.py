@@ -123,7 +123,6 @@ def test_a_restored_group_is_founded_in_its_generation() -> None:
 def test_a_laggard_of_the_same_generation_is_no_reason_to_stop() -> None:
     own = Introductions(greeting("n3"), None)
     own.refused("n1", "two nodes are called n3", KNOWN)
+    others = tuple(replace(each, incarnation="new") for each in KNOWN.members)
     with pytest.raises(DataDirectoryError, match="lost"):
-        Introductions(greeting("n3", "new"), None).judge(
-            greeting("n1", knows=replace(KNOWN, version=9)), replace(KNOWN, version=2), 1
-        )
+        own.judge(greeting("n1", knows=replace(KNOWN, members=others, version=9)), replace(KNOWN, version=2), 1)
