@@ -229,17 +229,15 @@ class Run:
         world = self.world
         began = world.now
         self._until(world.all_serve, COMES_BACK_S, lambda: f"some do not serve: {self._state()}")
-        newest = world.revision
-        self._until(
-            lambda: not self.workload.not_told(newest),
-            ANSWERS_S,
-            lambda: f"watches are not told of all up to {newest}: {self.workload.not_told(newest)}",
-        )
         self._going = False
         self.workload.stop()
         probes = Probes(self.workload)
         probes.start()
         self._until(lambda: probes.answered, ANSWERS_S, lambda: f"there is nothing that answers: {probes}")
+        self._until(lambda: not self.workload.under_way(), ENDS_S, self._hanging)
+        newest = world.revision
+        self._until(lambda: not self.workload.not_told(newest), ANSWERS_S, lambda: self._silent(newest))
+        self.workload.hang_up()
         self._until(lambda: not self.workload.under_way(), ENDS_S, self._hanging)
         self._until(self._is_settled, COMES_BACK_S, lambda: f"not all have the same, released: {self._state()}")
         self.outcome.liveness_s = world.now - began
@@ -257,6 +255,9 @@ class Run:
 
     def _hanging(self) -> str:
         return f"clients have not come to an end: {', '.join(self.workload.under_way())}"
+
+    def _silent(self, newest: int) -> str:
+        return f"watches are not told of all up to {newest}: {self.workload.not_told(newest)}"
 
     def _stuck(self, what: str) -> NoReturn:
         """Raises Violation; Stuck where it is one already, and nothing is said of liveness."""

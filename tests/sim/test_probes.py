@@ -51,4 +51,4 @@ def test_a_path_counts_as_gone_only_where_clients_were_answered() -> None:
 def test_a_client_that_does_not_end_is_named() -> None:
     with planted("stream-clients-that-never-close"):
         outcome = run_seed(3, "calm", settings=Settings())
-    assert outcome.violation.endswith("clients have not come to an end: streamer, stream-watcher, prober")
+    assert outcome.violation.endswith("clients have not come to an end: streamer, prober")

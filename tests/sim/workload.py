@@ -40,7 +40,8 @@ class Workload:
     def __init__(self, world: World, *, clients: int = 3, pause_s: float = 1.0, asking: Asking | None = None) -> None:
         self.world, self.pause_s = world, pause_s
         self.chance = world.chance
-        self.going = True
+        self.going = self.listening = True
+        """Whether clients go on to ask, and watchers to watch."""
         self.asking = asking or Asking(world)
         self._all: list[Client] = []
         self.clients = [self._client(f"c{number}") for number in range(1, clients + 1)]
@@ -64,7 +65,7 @@ class Workload:
 
     def end(self) -> None:
         """They are gone, and hear no more of what they have asked."""
-        self.going = False
+        self.going = self.listening = False
         for client in self._all:
             client.process.kill()
         for host in self.world.hosts.values():
@@ -91,7 +92,7 @@ class Workload:
         kinds: tuple[tuple[Client, type[Watcher | StreamWatcher]], ...]
         kinds = (watcher, Watcher), (stream_watcher, StreamWatcher)
         for client, kind in kinds:
-            self._watchers[client.name] = kind(client, lambda: self.going, wanted=some(self.chance))
+            self._watchers[client.name] = kind(client, lambda: self.listening, wanted=some(self.chance))
             self.run(client.process, self._watchers[client.name].run())
         self._look_after_readers()
         if self.world.settings.window_bytes < WINDOW_BYTES:
@@ -106,7 +107,12 @@ class Workload:
         self._tasks.append((process, task))
 
     def stop(self) -> None:
+        """All but those who watch."""
         self.going = False
+
+    def hang_up(self) -> None:
+        """Those who watch, too."""
+        self.listening = False
 
     def check(self) -> None:
         """Raises what a client could not bear."""
@@ -120,9 +126,10 @@ class Workload:
         return {name: at for name, at in come.items() if at < revision}
 
     def under_way(self) -> list[str]:
-        """Who has not come to an end, and was not killed."""
+        """Who has not come to an end, was not killed, and is not to watch on."""
         running = (process.name for process, task in self._tasks if not task.done() and not process.dead)
-        return list(dict.fromkeys(running))
+        watching = self._watchers if self.listening else ()
+        return [name for name in dict.fromkeys(running) if name not in watching]
 
     async def prepare(self) -> int:
         """The strict region is agreed on before anybody counts on it: from which revision on it is."""
