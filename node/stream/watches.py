@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from metastore.errors import InvalidRequest
-from metastore.machine import MetaStore
 from metastore.requests import WatchRequest
 from node.service import Service
 from node.stream.protocol import Kind
@@ -47,7 +46,7 @@ class Pump:
             await still()
         watching = service.watch(request, progress_s=progress_s)
         try:
-            history = history_of(service.store)
+            history = history_of(service)
             write(Kind.WATCHING, [self.number, watching.next_revision, history])
             while True:
                 await self._room(writable)
@@ -55,7 +54,7 @@ class Pump:
                 found = await watching.next()
                 if still is not None:
                     await still()
-                told, history = history, history_of(service.store)
+                told, history = history, history_of(service)
                 if history != told:
                     write(Kind.WATCHING, [self.number, start, history])
                 if isinstance(found, Progress):
@@ -73,10 +72,12 @@ class Pump:
             await self._granted.wait()
 
 
-def history_of(store: MetaStore) -> list[Any] | None:
-    """[cluster id, generation]; None of a store that is no cluster's yet."""
-    lineage = store.lineage
-    return [lineage.cluster_id, lineage.generation] if lineage.cluster_id else None
+def history_of(service: Service) -> list[Any] | None:
+    """[cluster id, generation]; None of a store that is no cluster's yet. A survivor of a lost majority knows by its
+    log that it is of a newer generation, before it has applied what it alone may have had in front of that."""
+    lineage = service.store.lineage
+    generation = max(lineage.generation, service.group.members.generation)
+    return [lineage.cluster_id, generation] if lineage.cluster_id else None
 
 
 def read_watch(body: Any) -> tuple[int, WatchRequest, float | None, int]:

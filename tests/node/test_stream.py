@@ -416,3 +416,14 @@ async def test_a_watch_is_told_when_its_node_comes_to_be_of_another_history(
         apply(BeginGeneration(2), Put(b"a", b"3"))
         assert await connection.frame() == (Kind.WATCHING, [1, 4, ["id-1", 2]])
         assert (await connection.frame())[0] == Kind.EVENTS
+
+
+async def test_a_watch_at_a_survivor_is_told_of_the_break_from_the_first(
+    stream: StreamServer, group: FakeGroup
+) -> None:
+    """Its log says that it is of a newer generation; its state comes to that behind what it alone may have had."""
+    group.apply([encode_command(FoundCluster("id-1"))])
+    group.belongs_to(group.members.alone(group.member, 2))
+    async with raw(stream) as connection:
+        connection.send(Kind.WATCH, [1, b"a", b"", 0, False, [], 0, 8])
+        assert await connection.frame() == (Kind.WATCHING, [1, 2, ["id-1", 2]])

@@ -77,13 +77,14 @@ class LastingWatcher:
                     await asyncio.sleep(1.0)
 
     async def _watch(self, stream: StreamClient) -> None:
-        """What it is told first shows of which history it is."""
+        """What it is told first shows of which history it is. What both have in common it may be told by a node that
+        has not come to the break yet."""
         world, generation = self._world, 0
         async with stream.watch(b"q", b"t", progress_s=PROGRESS_S) as watch:
             async for events in watch:
                 if not self._going():
                     return
-                if not world.is_down and generation not in (0, world.generation):
+                if not world.is_down and generation not in (0, world.generation) and events.revision > world.kept:
                     world.fail(
                         "watch contract",
                         f"{self._client.name} is told of {events.revision} in generation {world.generation}, by a "
@@ -170,6 +171,8 @@ class StreamWatcher:
                 await self._listen(stream, number, request)
         except TimeoutError:
             pass
+        except HistoryBroken:
+            ending, self._from, self._before = Ending.BROKEN, 0, 0  # it began where the break was not known yet
         except Compacted as error:
             ending, minimal = Ending.COMPACTED, error.minimal_revision
             self._from, self._before = minimal, 0

@@ -118,6 +118,8 @@ class World:
         self.generation = FIRST_GENERATION
         self.epoch = 0
         """How many disasters there were: each time another history begins, and is recorded as one."""
+        self.kept = 0
+        """Up to this revision this history is the one before it."""
         self.operations = 0
         """Of the histories before this one."""
         self._has_released = False
@@ -273,7 +275,7 @@ class World:
         """Another history, which begins with a backup, or with what a survivor has."""
         self.epoch += 1
         self.operations += len(self.history.operations())
-        self.generation, self.revision = base.generation, base.revision
+        self.generation, self.revision, self.kept = base.generation, base.revision, base.kept
         self._has_released, self.is_down = False, True
         for host in self.hosts.values():
             host.looked_at = ()

@@ -51,9 +51,9 @@ def watches_told_once_of_which_history(patch: Patch) -> None:
     """Who has just joined a cluster says that it knows of none, and never what it came to know (M4)."""
     first = node.stream.watches.history_of
 
-    def once(store: Any) -> Any:
-        if not hasattr(store, "said"):
-            store.said = first(store)
-        return store.said
+    def once(service: Any) -> Any:
+        if not hasattr(service, "said"):
+            service.said = first(service)
+        return service.said
 
     patch.setattr(node.stream.watches, "history_of", once)
