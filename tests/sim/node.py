@@ -128,7 +128,8 @@ class Host:
             seeds = tuple(Address(host.address, PEER) for host in world.members)
             return replace(config, follow=True, seeds=seeds)
         if self.joins:
-            return replace(config, join=Address(world.members[0].address, HTTP))
+            at = world.hosts[world.survivor] if world.survivor else world.members[0]
+            return replace(config, join=Address(at.address, HTTP))
         founders = tuple(
             InitialMember(host.id, *(Address(host.address, p) for p in (PEER, HTTP, STREAM))) for host in world.founders
         )

@@ -118,6 +118,8 @@ class World:
         self.generation = FIRST_GENERATION
         self.epoch = 0
         """How many disasters there were: each time another history begins, and is recorded as one."""
+        self.survivor = ""
+        """Who has gone on alone behind the latest disaster, if anybody has."""
         self.kept = 0
         """Up to this revision this history is the one before it."""
         self.operations = 0
@@ -189,7 +191,9 @@ class World:
         return Random(f"fences {self.seed} {host.id} {host.starts}").choice(FENCES)
 
     def http_of_members(self, but: str) -> list[str]:
-        return [host.http for host in self.members if host.id != but]
+        """Whom a node asks to be let in: first the one who went on alone, as whoever starts it would tell it."""
+        first = sorted(self.members, key=lambda host: host.id != self.survivor)
+        return [host.http for host in first if host.id != but]
 
     def swim_addresses(self, but: str) -> list[str]:
         return [f"{host.address}:7501" for host in self.members if host.id != but]
@@ -276,6 +280,7 @@ class World:
         self.epoch += 1
         self.operations += len(self.history.operations())
         self.generation, self.revision, self.kept = base.generation, base.revision, base.kept
+        self.survivor = base.survivor.id if base.survivor is not None else ""
         self._has_released, self.is_down = False, True
         for host in self.hosts.values():
             host.looked_at = ()
