@@ -82,7 +82,8 @@ class Admission:
             log.warning("%s refuses this node: %s", member, reason)
         self.refusals[member] = reason
         self._introductions.refused(member, reason, self._replica.membership)
-        left_behind = outlived(self._replica.identity.member, self._replica.membership, self.refusals)
+        identity = self._replica.identity
+        left_behind = outlived(identity.member, identity.incarnation, self._replica.membership, self.refusals)
         if left_behind is not None:
             raise DataDirectoryError(left_behind)
 

@@ -174,8 +174,7 @@ class Introductions:
         own = replace(self._own, generation=generation or self._own.generation)
         reason = judge_greeting(greeting, own, membership) or self._judge_origin(greeting)
         known_as = greeting.knows.get(self._own.member, self._own.incarnation)
-        known = membership.get(self._own.member)
-        belongs = known is not None and known.incarnation in ("", self._own.incarnation)
+        belongs = membership.has_storage(self._own.member, self._own.incarnation)
         newer = greeting.version > membership.version
         if reason is None and belongs and newer and known_as != self._own.incarnation:
             raise wiped(self._own.member, self._own.incarnation, known_as)

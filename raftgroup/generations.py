@@ -49,11 +49,14 @@ def refusing_generation(reason: str) -> tuple[int, str] | None:
     return (int(number), incarnation) if colon and number.isascii() and number.isdigit() else None
 
 
-def outlived(own: str, membership: Membership, refusals: Mapping[str, str]) -> str | None:
+def outlived(own: str, incarnation: str, membership: Membership, refusals: Mapping[str, str]) -> str | None:
     """Why this node must stop, since newer generations go on without it; None while that is not so.
 
     `refusals`: members that do not let this node in, and why. `membership`: the newest one of this node.
+    Who has another storage in it, or is not in it, joins: it has come to the past in the log of those that refuse it.
     """
+    if not membership.has_storage(own, incarnation):
+        return None
     newer = set[str]()
     for member, reason in refusals.items():
         known, found = membership.get(member), refusing_generation(reason)

@@ -80,6 +80,12 @@ class Membership:
     def learners(self) -> frozenset[str]:
         return frozenset(member.id for member in self.members if member.role is MemberRole.LEARNER)
 
+    def has_storage(self, member_id: str, incarnation: str) -> bool:
+        """A member, with this storage or one that is not known yet. Who joins again goes by memberships in which it has
+        another one, until it has come to that place in the log."""
+        known = self.get(member_id)
+        return known is not None and known.incarnation in ("", incarnation)
+
     def is_voter(self, member_id: str) -> bool:
         return member_id in self._voters
 

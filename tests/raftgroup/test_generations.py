@@ -53,25 +53,31 @@ def test_the_greeting_of_another_generation_is_refused_before_all_else() -> None
 
 def test_a_member_whose_own_storage_went_on_in_a_newer_generation_has_left_this_one_behind() -> None:
     """The survivor of a forced new cluster; two that come back would be a majority of the old one."""
-    reason = outlived("n3", KNOWN, refusal("n1", 2))
+    reason = outlived("n3", "n3-storage", KNOWN, refusal("n1", 2))
     assert reason is not None
     assert "n3 holds generation 1" in reason
     assert "--join" in reason
 
 
 def test_one_restored_copy_at_the_address_of_a_member_stops_nobody() -> None:
-    assert outlived("n3", KNOWN, refusal("n1", 2, "a restored storage")) is None
+    assert outlived("n3", "n3-storage", KNOWN, refusal("n1", 2, "a restored storage")) is None
 
 
 def test_a_majority_that_was_restored_stops_who_was_not() -> None:
     both = refusal("n1", 2, "restored 1") | refusal("n2", 2, "restored 2")
-    assert "n3 holds generation 1" in str(outlived("n3", KNOWN, both))
+    assert "n3 holds generation 1" in str(outlived("n3", "n3-storage", KNOWN, both))
+
+
+def test_who_joins_again_is_left_behind_by_nobody_whatever_it_was_before() -> None:
+    """Restores 11038: its log had come to memberships of before the break, in which it had another storage."""
+    assert outlived("n3", "new storage", KNOWN, refusal("n1", 2)) is None
+    assert outlived("n9", "n9-storage", KNOWN, refusal("n1", 2)) is None
 
 
 def test_older_generations_and_strangers_stop_nobody() -> None:
     newer = replace(KNOWN, generation=3)
-    assert outlived("n3", newer, refusal("n1", 2) | refusal("n2", 2)) is None
-    assert outlived("n3", KNOWN, refusal("n8", 2) | refusal("n9", 2)) is None
+    assert outlived("n3", "n3-storage", newer, refusal("n1", 2) | refusal("n2", 2)) is None
+    assert outlived("n3", "n3-storage", KNOWN, refusal("n8", 2) | refusal("n9", 2)) is None
 
 
 def test_a_change_of_membership_keeps_the_generation_and_so_does_the_wire() -> None:

@@ -7,7 +7,6 @@ pages and leases; vaults of members that somebody has put back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -80,9 +79,9 @@ class Disaster:
             host.disk.foreign = RefusalReason.OLDER_HISTORY
             self._world.count("restore: vault of before")
 
-    def is_over(self, hosts: Iterable[Host], chance: Random) -> None:
-        """The nodes of the other cluster start, these at any rate."""
+    def is_over(self, chance: Random) -> None:
+        """All nodes start that do not run."""
         self.under_way = self._world.is_down = False
-        for host in hosts:
+        for host in self._world.hosts.values():
             self._world.simulation.after(APART_S * chance.random(), lambda host=host: self._nemesis.start_at(host))
         self._world.begins_again()

@@ -110,4 +110,4 @@ class Restorer:
 
     def _begin(self, chance: Random) -> None:
         self._world.count("restore: done")
-        self._disaster.is_over(self._world.hosts.values(), chance)
+        self._disaster.is_over(chance)

@@ -85,7 +85,7 @@ class Survivors:
         await go_on_alone(host.disk.journal, at)
         host.disk.put_vault_aside()
         host.vault = None
-        world.simulation.after(0.0, lambda: self._disaster.is_over(world.hosts.values(), chance))
+        world.simulation.after(0.0, lambda: self._disaster.is_over(chance))
 
 
 def base_of(host: Host, at: Break, before: History) -> Base:
