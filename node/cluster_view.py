@@ -86,7 +86,8 @@ CAUGHT_UP_ENTRIES = 1_000
 
 
 def not_ready(service: Service) -> list[str]:
-    """Why this node should not get requests now; empty when it should."""
+    """Why this node should not get requests now; empty when it should. A member that refuses it is no reason by itself:
+    it may be one of another generation that somebody has started again."""
     status = service.group.status()
     reasons = []
     if status.role is Role.REMOVED:
@@ -95,8 +96,8 @@ def not_ready(service: Service) -> list[str]:
         reasons.append(f"{status.member} is not a member of the group yet")
     if status.missing_founders:
         reasons.append(f"waiting for the founding members {', '.join(status.missing_founders)}")
-    reasons += [f"{member} refuses this node: {reason}" for member, reason in sorted(status.refusals.items())]
     if status.leader is None:
+        reasons += [f"{member} refuses this node: {reason}" for member, reason in sorted(status.refusals.items())]
         reasons.append("no leader is known: a majority of the voters has to be up and connected")
     if status.commit_index - status.applied_index > CAUGHT_UP_ENTRIES:
         reasons.append(f"catching up: entry {status.applied_index} of {status.commit_index} is applied")

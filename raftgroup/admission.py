@@ -9,13 +9,13 @@ from typing import Any
 from raftgroup.bootstrap import Founding, Greeting, Introductions
 from raftgroup.contacts import Contacts
 from raftgroup.errors import DataDirectoryError
-from raftgroup.generations import outlived
+from raftgroup.generations import UNKNOWN, may_work_together, outlived
 from raftgroup.group_config import GroupConfig
 from raftgroup.membership import FIRST_GENERATION, Membership
-from raftgroup.messages import Kind
+from raftgroup.messages import OF_LEADERS, Kind
 from raftgroup.ports import Journal, Peers
 from raftgroup.replica import Replica
-from raftgroup.storage import Stored, keep_membership, keep_pins
+from raftgroup.storage import Stored, keep_generation, keep_membership, keep_pins
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +57,20 @@ class Admission:
         self._dialled: tuple[int, dict[str, str]] = (0, {})
         self.refusals: dict[str, str] = {}
         """Members that do not let this node in, and why."""
+        self._met: dict[str, int] = {}
+        """Who was let in while this node had no generation, and of which one that was."""
+        self._of_others: set[str] = set()
+        """Those of them that are not of the one that this node took."""
 
     def missing_founders(self) -> list[str]:
         return self._introductions.missing_founders()
 
+    @property
+    def generation(self) -> int:
+        return self._introductions.generation(self._replica.membership)
+
     def greeting(self) -> dict[str, Any]:
-        return self._introductions.greeting(self._committed_members(), self._replica.membership.generation).to_wire()
+        return self._introductions.greeting(self._committed_members(), self.generation).to_wire()
 
     def judge(self, wire: Mapping[str, Any]) -> str | None:
         """The reason of a refusal, or None for who is let in. Raises DataDirectoryError when this node must stop."""
@@ -70,9 +78,12 @@ class Admission:
             peer = Greeting.from_wire(wire)
         except ValueError as error:
             return str(error)
-        reason = self._introductions.judge(peer, self._committed_members(), self._replica.membership.generation)
+        reason = self._introductions.judge(peer, self._committed_members(), self.generation)
         if reason is None:
             self._contacts.met(peer)
+            if self.generation == UNKNOWN:
+                self._met[peer.member] = peer.generation
+            self._of_others.discard(peer.member)
             self._pin(peer)
         return reason
 
@@ -82,14 +93,32 @@ class Admission:
             log.warning("%s refuses this node: %s", member, reason)
         self.refusals[member] = reason
         self._introductions.refused(member, reason, self._replica.membership)
-        identity = self._replica.identity
-        left_behind = outlived(identity.member, identity.incarnation, self._replica.membership, self.refusals)
+        own_id = self._replica.identity.member
+        left_behind = outlived(own_id, self.generation, self._replica.membership, self.refusals)
         if left_behind is not None:
             raise DataDirectoryError(left_behind)
+
+    def connected(self, member: str) -> None:
+        """Both have let each other in."""
+        self.refusals.pop(member, None)
+        self.report_pins()
 
     def lost(self, member: str) -> None:
         """It is asked again: what it said before is outdated."""
         self.refusals.pop(member, None)
+
+    def hears(self, member: str, kind: int) -> bool:
+        """Whether what it says counts, as it does not of who is of another generation. Who joins has none and lets in
+        everybody; it takes that of the first leader that has something for it, durably before what it has."""
+        if kind in OF_LEADERS and self.generation == UNKNOWN and member in self._met:
+            self._join(self._met[member])
+        return member not in self._of_others
+
+    def _join(self, generation: int) -> None:
+        self._introductions.joins(generation)
+        keep_generation(self._journal, generation)
+        self._of_others = {member for member, of in self._met.items() if not may_work_together(of, generation)}
+        self._met = {}
 
     def _committed_members(self) -> Membership:
         """A change that is not committed may be undone, perhaps by the very member that it would remove."""

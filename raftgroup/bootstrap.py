@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from raftgroup.errors import DataDirectoryError
-from raftgroup.generations import judge_generation
+from raftgroup.generations import UNKNOWN, judge_generation
 from raftgroup.membership import FIRST_GENERATION, Member, MemberRole, Membership
 
 OTHER_STORAGE = "other-storage: "
@@ -154,18 +154,27 @@ class Introductions:
         """The group can't start before they were seen."""
         return self._founding.missing() if self._founding else []
 
-    def greeting(self, membership: Membership, generation: int = 0) -> Greeting:
+    def generation(self, membership: Membership) -> int:
+        """The one that this node goes by. `membership`: its newest one, since nothing undoes a generation; while it
+        joins, that one may be of the past."""
+        return max(membership.generation, self._own.generation)
+
+    def joins(self, generation: int) -> None:
+        """Of whom it takes its log from."""
+        self._own = replace(self._own, generation=generation)
+
+    def greeting(self, membership: Membership, generation: int = UNKNOWN) -> Greeting:
         known = Membership(()) if self._founding else membership
         knows = {member.id: member.incarnation for member in known.members}
         return replace(self._own, knows=knows, version=known.version, generation=generation or self._own.generation)
 
-    def judge(self, greeting: Greeting, membership: Membership, generation: int = 0) -> str | None:
+    def judge(self, greeting: Greeting, membership: Membership, generation: int = UNKNOWN) -> str | None:
         """The reason of a refusal, or None. Raises DataDirectoryError when the other knows that this one was wiped, or
         replaced by another storage; who knows less than this node may simply not have heard of it yet. Neither says
         anything while this node goes by a membership of the past, in which it had another storage: it has joined again,
         and has not come to that place in the log.
 
-        `membership`: the newest committed one; `generation`: of the newest one, since nothing undoes a generation.
+        `membership`: the newest committed one; `generation`: what this node goes by.
 
         A founding member that was out of reach when the others agreed may hear of it from the log first.
         """

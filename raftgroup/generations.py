@@ -4,6 +4,10 @@ A *generation* is a history of the group. A restored backup and a forced new clu
 log of after do not follow from each other, though cluster, members and even storages may be the same. So every
 membership names its generation, every greeting says it, and a greeting of another one is refused, whichever is newer.
 
+Who joins has none, and takes the one of the leader whose log it takes in, before it takes anything, for as long as it
+has this storage: what it reads first in that log may be memberships of generations before, and whoever is left of those
+may know it as well. Two logs of different generations may have the same terms, and would match where they differ.
+
 What the refused one does is decided here, too. A storage that this node knows as a member and that goes by a newer
 generation now has left the group for good; and if so many voters went that the others are no majority, nobody needs
 this one any more. In both cases it stops, with the reason. A single stranger at the address of a member, perhaps a
@@ -19,12 +23,16 @@ from raftgroup.membership import Membership
 OTHER_GENERATION = "other-generation: "
 """How a refusal begins: `<generation> <incarnation>: ` of who refuses follows, then the text."""
 UNKNOWN = 0
-"""Of a node that has no history yet: it joins, and is told."""
+"""Of a node that has no history yet: it joins, and goes by that of the leader that it hears first."""
+
+
+def may_work_together(its: int, own: int) -> bool:
+    return its == own or UNKNOWN in (its, own)
 
 
 def judge_generation(member: str, its: int, own: int, incarnation: str) -> str | None:
     """The reason to refuse a member of generation `its` on a node of generation `own`, or None."""
-    if its == own or UNKNOWN in (its, own):
+    if may_work_together(its, own):
         return None
     broken = "a restored backup or a forced new cluster has broken the history in between"
     if its < own:
@@ -49,27 +57,25 @@ def refusing_generation(reason: str) -> tuple[int, str] | None:
     return (int(number), incarnation) if colon and number.isascii() and number.isdigit() else None
 
 
-def outlived(own: str, incarnation: str, membership: Membership, refusals: Mapping[str, str]) -> str | None:
+def outlived(own: str, generation: int, membership: Membership, refusals: Mapping[str, str]) -> str | None:
     """Why this node must stop, since newer generations go on without it; None while that is not so.
 
-    `refusals`: members that do not let this node in, and why. `membership`: the newest one of this node.
-    Who has another storage in it, or is not in it, joins: it has come to the past in the log of those that refuse it.
+    `refusals`: members that do not let this node in, and why. `membership`: the newest one of this node, and
+    `generation` the one that it goes by: another one than that of `membership` while it joins.
     """
-    if not membership.has_storage(own, incarnation):
-        return None
     newer = set[str]()
     for member, reason in refusals.items():
         known, found = membership.get(member), refusing_generation(reason)
-        if known is None or found is None or found[0] <= membership.generation:
+        if known is None or found is None or found[0] <= generation:
             continue
         if known.incarnation == found[1]:
-            return _left_behind(own, member, found[0], membership.generation)
+            return _left_behind(own, member, found[0], generation)
         newer.add(member)
     voters = membership.voters
     if newer and len(voters - newer) * 2 <= len(voters):
         member = min(newer)
         found = refusing_generation(refusals[member])
-        return _left_behind(own, member, found[0] if found else UNKNOWN, membership.generation)
+        return _left_behind(own, member, found[0] if found else UNKNOWN, generation)
     return None
 
 

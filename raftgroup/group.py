@@ -77,8 +77,8 @@ class Group:
         self._snapshots = Snapshots(
             self._replica, machine=machine, journal=journal, clock=clock, send=peers.send, owner=self
         )
-        introductions = Introductions(own, founding)
-        self._admission = Admission(introductions, self._replica, journal=journal, peers=peers, wake=self._wake)
+        greets = Introductions(own, founding)
+        self._admission = Admission(greets, self._replica, journal=journal, peers=peers, wake=self._wake)
         self._proposals = Proposals()
         self._forwarding = Forwarding(self._proposals, clock, peers.send, random)
         self._calls = LeaderCalls(peers.send, random)
@@ -404,10 +404,8 @@ class Group:
             return str(error)
 
     def on_connected(self, member: str, greeting: dict[str, Any]) -> None:
-        self._admission.refusals.pop(member, None)
-        self._replica.connected(member)
-        self._snapshots.connected(member)
-        self._admission.report_pins()
+        for part in (self._replica, self._snapshots, self._admission):
+            part.connected(member)
         self._wake()
 
     def on_disconnected(self, member: str) -> None:
@@ -433,6 +431,8 @@ class Group:
         self._wake()
 
     def _handle(self, member: str, kind: int, body: Any) -> None:
+        if not self._admission.hears(member, kind):
+            return
         if kind == Kind.FORWARD:
             self._forwarding.take(member, body, leads=self._replica.engine.leads)
         elif kind == Kind.FORWARD_REPLY:

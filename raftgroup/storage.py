@@ -19,8 +19,8 @@ _INCOMING, _GENERATION, _ORIGIN = "incoming", "generation", "origin"
 class Stored:
     """`membership` is None while the node has never known one: it founds a group, or joins one.
 
-    `pins`: the storages of the other founding members, as they were first seen. `generation` and `origin`: of what was
-    restored into it; 0 and empty for a storage that began empty.
+    `pins`: the storages of the other founding members, as they were first seen. `generation`: of what was restored into
+    it, or of the log that it takes in; 0 for a founder that began empty. `origin`: of what was restored, or empty.
     """
 
     incarnation: str
@@ -58,10 +58,15 @@ def open_storage(journal: Journal, cluster: str, member: str, random: Random) ->
 def keep_restored(journal: Journal, applied: tuple[int, int], generation: int, origin: str) -> None:
     """For a new storage whose state was restored and stands at `applied`; durable with the next sync."""
     index, term = applied
-    journal.set_meta(_GENERATION, str(generation).encode())
+    keep_generation(journal, generation)
     journal.set_meta(_ORIGIN, origin.encode())
     journal.reset(index, term)
     journal.set_term(term, None)
+
+
+def keep_generation(journal: Journal, generation: int) -> None:
+    """Of the log that a new storage is about to take in; durable with the next sync, as what it takes is."""
+    journal.set_meta(_GENERATION, str(generation).encode())
 
 
 def stored_names(journal: Journal) -> tuple[str, str] | None:

@@ -322,10 +322,13 @@ async def test_readiness_says_why_not(http: ClientSession, group: FakeGroup) -> 
     assert "the cluster has no id yet" in found["reasons"][0]
     group.apply([encode_command(FoundCluster("id-1"))])
     assert await ask(http, "GET", "/readyz") == (200, {"ready": True, "reasons": []})
+    group.refusals["n2"] = "other-generation: 1 abc: somebody has started an old copy of it"
+    assert await ask(http, "GET", "/readyz") == (200, {"ready": True, "reasons": []}), "one at fault is not this node"
     group.leading = False
     status, found = await ask(http, "GET", "/readyz")
     assert (status, found["ready"]) == (503, False)
-    assert "no leader is known" in found["reasons"][0]
+    assert "n2 refuses this node: other-generation" in found["reasons"][0]
+    assert "no leader is known" in found["reasons"][1]
     assert (await ask(http, "GET", "/livez"))[0] == 200
 
 

@@ -10,9 +10,12 @@ from random import Random
 
 import pytest
 
+from raftgroup import replication
 from raftgroup.errors import DataDirectoryError, MembershipRefused
 from raftgroup.forced_cluster import Survivor, force_new_cluster, survey
 from raftgroup.journal import MemoryJournal
+from raftgroup.membership import Member, MemberRole
+from raftgroup.messages import Kind
 from raftgroup.storage import keep_membership, open_storage
 from tests.support.lone_replica import LoneReplica, voters
 from tests.support.raft_cluster import Cluster, Node, settled
@@ -107,6 +110,48 @@ def test_who_comes_back_empty_gets_everything_and_votes_again(seed: int) -> None
     for member in ("n1", "n2", "n3"):
         assert cluster.read(member, "a") == "first"
         assert cluster.nodes[member].group.members.generation == 2
+
+
+def half_joined(seed: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """n1 goes on alone, and n2 joins it with a new disk. Its log has come to a membership of before the break, in which
+    it has another storage, and no further."""
+    monkeypatch.setattr(replication, "APPEND_BYTES_MAX", 1)
+    cluster = Cluster(seed)
+    group = settled(cluster).group
+    cluster.call("n1", group.add(Member("n4", MemberRole.LEARNER, "of n4", {"peer": "n4"})))
+    cluster.put("n1", "a", "first")
+    for member in ("n2", "n3", "n1"):
+        cluster.crash(member)
+    last = force(cluster, "n1").last_index
+    cluster.network.intercept = lambda _, to, kind, body: (
+        to != "n2" or kind != Kind.APPEND or body[2] < last or body[5] == []
+    )
+    cluster.start("n1")
+    cluster.leader()
+    cluster.wipe("n2")
+    cluster.start("n2")
+    n2 = cluster.nodes["n2"]
+    cluster.run_until(lambda: n2.group is not None)
+    cluster.call("n1", cluster.nodes["n1"].group.add(cluster.member(n2, becomes_voter=True)))
+    cluster.run_until(lambda: n2.disk.journal.synced_index == last)
+    assert n2.group.members.generation == 1
+    return cluster
+
+
+@pytest.mark.parametrize("restarted", ["n1", "n2"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_joins_is_let_in_again_though_its_log_is_still_of_before(
+    seed: int, restarted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Restores 11024: the connection broke, and all refused each other from then on."""
+    cluster = half_joined(seed, monkeypatch)
+    cluster.restart(restarted)
+    cluster.run_for(1.0)
+    cluster.network.intercept = lambda *_: True
+    cluster.run_until(lambda: cluster.nodes["n1"].group.members.voters == {"n1", "n2"})
+    cluster.put("n1", "b", "second")
+    assert cluster.read("n2", "a") == "first"
+    assert cluster.nodes["n2"].group.members.generation == 2
 
 
 def test_a_change_of_membership_that_nobody_is_left_to_commit_is_taken_back() -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
+from raftgroup.admission import Admission, own_introduction
 from raftgroup.bootstrap import Founding, Introductions
 from raftgroup.errors import DataDirectoryError
-from raftgroup.generations import judge_generation, outlived, refusing_generation
+from raftgroup.generations import UNKNOWN, judge_generation, outlived, refusing_generation
+from raftgroup.group_config import GroupConfig
+from raftgroup.journal import MemoryJournal
 from raftgroup.membership import Membership
+from raftgroup.messages import Kind
+from raftgroup.storage import open_storage
 from tests.raftgroup.test_bootstrap import ADDRESSES, greeting
-from tests.support.lone_replica import storage, voters
+from tests.support.lone_replica import LoneReplica, storage, voters
+from tests.support.raft_network import Network, SimPeers
+from tests.support.simulation import Simulation
 
 KNOWN = voters("n1", "n2", "n3")
 
@@ -53,31 +61,65 @@ def test_the_greeting_of_another_generation_is_refused_before_all_else() -> None
 
 def test_a_member_whose_own_storage_went_on_in_a_newer_generation_has_left_this_one_behind() -> None:
     """The survivor of a forced new cluster; two that come back would be a majority of the old one."""
-    reason = outlived("n3", "n3-storage", KNOWN, refusal("n1", 2))
+    reason = outlived("n3", 1, KNOWN, refusal("n1", 2))
     assert reason is not None
     assert "n3 holds generation 1" in reason
     assert "--join" in reason
 
 
 def test_one_restored_copy_at_the_address_of_a_member_stops_nobody() -> None:
-    assert outlived("n3", "n3-storage", KNOWN, refusal("n1", 2, "a restored storage")) is None
+    assert outlived("n3", 1, KNOWN, refusal("n1", 2, "a restored storage")) is None
 
 
 def test_a_majority_that_was_restored_stops_who_was_not() -> None:
     both = refusal("n1", 2, "restored 1") | refusal("n2", 2, "restored 2")
-    assert "n3 holds generation 1" in str(outlived("n3", "n3-storage", KNOWN, both))
+    assert "n3 holds generation 1" in str(outlived("n3", 1, KNOWN, both))
 
 
-def test_who_joins_again_is_left_behind_by_nobody_whatever_it_was_before() -> None:
-    """Restores 11038: its log had come to memberships of before the break, in which it had another storage."""
-    assert outlived("n3", "new storage", KNOWN, refusal("n1", 2)) is None
-    assert outlived("n9", "n9-storage", KNOWN, refusal("n1", 2)) is None
+def test_who_joins_goes_by_the_generation_that_it_joins_whatever_its_log_begins_with() -> None:
+    """Restores 11038 and 11024: its log had come to memberships of before the break."""
+    assert outlived("n3", 2, KNOWN, refusal("n1", 2)) is None
+    assert "n3 holds generation 2" in str(outlived("n3", 2, KNOWN, refusal("n1", 3)))
+    joining = Introductions(greeting("n3"), None)
+    assert joining.generation(Membership(())) == UNKNOWN
+    joining.joins(2)
+    assert joining.generation(KNOWN) == 2
+    assert joining.generation(replace(KNOWN, generation=3)) == 3
+
+
+def test_who_joins_takes_in_one_history_though_another_one_knows_it_too() -> None:
+    """The administrator was wrong, and both go on. They have used the same terms: where the entries of one follow those
+    of the other, nobody notices."""
+    journal = MemoryJournal()
+    stored = open_storage(journal, "c", "n1", Random(1))
+    own, _ = own_introduction(GroupConfig("c", "n1", {"peer": "n1:7501"}, {}), stored)
+    simulation = Simulation(1)
+    node = Admission(
+        Introductions(own, None),
+        LoneReplica(membership=Membership((), version=0)).replica,
+        journal=journal,
+        peers=SimPeers(Network(simulation), "n1", simulation.process("n1")),
+        wake=lambda: None,
+    )
+    of_before, of_after = (replace(greeting(by, knows=KNOWN), generation=of) for by, of in (("n2", 1), ("n3", 2)))
+    for each in (of_before, of_after):
+        assert node.judge(each.to_wire()) is None
+    assert node.hears("n2", Kind.PRE_VOTE)
+    assert node.generation == UNKNOWN, "it is no leader that speaks"
+    assert node.hears("n3", Kind.HEARTBEAT)
+    assert [node.hears("n2", kind) for kind in (Kind.APPEND, Kind.SNAPSHOT, Kind.REQUEST_VOTE)] == [False] * 3
+    assert node.hears("n3", Kind.APPEND)
+    assert refusing_generation(str(node.judge(of_before.to_wire()))) == (2, stored.incarnation)
+    assert not node.hears("n2", Kind.APPEND), "its connection is open, and no greeting comes over it"
+    assert node.judge(replace(of_before, generation=2).to_wire()) is None
+    assert node.hears("n2", Kind.APPEND), "it is another one by now"
+    assert node.greeting()["generation"] == open_storage(journal, "c", "n1", Random(1)).generation == 2
 
 
 def test_older_generations_and_strangers_stop_nobody() -> None:
     newer = replace(KNOWN, generation=3)
-    assert outlived("n3", "n3-storage", newer, refusal("n1", 2) | refusal("n2", 2)) is None
-    assert outlived("n3", "n3-storage", KNOWN, refusal("n8", 2) | refusal("n9", 2)) is None
+    assert outlived("n3", 3, newer, refusal("n1", 2) | refusal("n2", 2)) is None
+    assert outlived("n3", 1, KNOWN, refusal("n8", 2) | refusal("n9", 2)) is None
 
 
 def test_a_change_of_membership_keeps_the_generation_and_so_does_the_wire() -> None:

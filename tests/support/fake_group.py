@@ -52,6 +52,7 @@ class FakeGroup:
         self.held = False
         self.submitted = 0
         self.transfers: list[str | None] = []
+        self.refusals: dict[str, str] = {}
         self._waiting: list[tuple[Sequence[bytes], Done]] = []
         self._due = False
         addresses = {"peer": "127.0.0.1:7501", "http": "127.0.0.1:7401", "stream": "127.0.0.1:7601"}
@@ -175,6 +176,7 @@ class FakeGroup:
             synced_index=self._index,
             lease_remaining_ms=900,
             members=members,
+            refusals=self.refusals,
         )
 
 
