@@ -10,7 +10,6 @@ from metastore.codec import encode_command
 from metastore.requests import SystemWrite
 from metastore.system_records import SystemRecords
 from node.fencing.former_holders import waiting_for_former
-from raftgroup.admission import Admission
 from raftgroup.forced_cluster import force_new_cluster
 from raftgroup.ports import Journal
 from tests.sim.faults import Fault, Kind
@@ -45,12 +44,6 @@ def survivors_that_wait_for_no_lease_of_before(patch: Patch) -> None:
     """They know the holders on their own record only (F3)."""
     nobody = SystemWrite((), (("nobody", b""),))
     patch.setattr(node.lone_survivor, "waiting_for_former", lambda records, generation: nobody)
-
-
-@caught_by("liveness", on=Stage("restores", 61143))
-def joiners_of_the_past(patch: Patch) -> None:
-    """Who joins goes by the newest membership in its log, which begins before the break: it is never let in again."""
-    patch.setattr(Admission, "_join", lambda *_: None)
 
 
 @caught_by("watch contract", on=Stage("restores", 3))
