@@ -46,6 +46,7 @@ def status_view(service: Service, cluster: str) -> dict[str, Any]:
             "quorum_lease_ms": status.lease_remaining_ms,
         },
         "members": members_view(service),
+        "refused_by": dict(sorted(status.refusals.items())),
         "topology": service.topology.own_view() if service.topology is not None else None,
         "recovery": progress_view(service.vault),
         "fencing": short_view(service.fencing_view() if service.fencing_view is not None else None),

@@ -56,6 +56,7 @@ def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
         "fence": fencing.get("state"),
         "released": fencing.get("released"),
         "fencing": status.get("fencing"),
+        "refused_by": status.get("refused_by"),
     }
 
 
@@ -128,3 +129,12 @@ def waits_of(rows: Sequence[Row]) -> list[str]:
             whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "nobody any more"
             lines.append(f"revisions {wait['first']} to {wait['last']} wait since {wait['waited_ms']} ms: {whom}")
     return lines
+
+
+def refusals_of(rows: Sequence[Row]) -> list[str]:
+    """A line for each member that does not let another one connect."""
+    return [
+        f"{member} refuses {row['id']}: {reason}"
+        for row in rows
+        for member, reason in (row.get("refused_by") or {}).items()
+    ]

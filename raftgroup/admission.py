@@ -19,6 +19,8 @@ from raftgroup.storage import Stored, keep_generation, keep_membership, keep_pin
 
 log = logging.getLogger(__name__)
 
+_NOBODY: tuple[int, dict[str, str]] = (0, {})
+
 
 def own_introduction(config: GroupConfig, stored: Stored) -> tuple[Greeting, Founding | None]:
     """What this node says of itself, and how it founds the group if it has to."""
@@ -37,7 +39,7 @@ def own_introduction(config: GroupConfig, stored: Stored) -> tuple[Greeting, Fou
 
 
 class Admission:
-    """`wake` asks for a turn of the group soon."""
+    """`wake` asks for a turn of the group soon, `fail` stops it for an error."""
 
     def __init__(
         self,
@@ -47,14 +49,16 @@ class Admission:
         journal: Journal,
         peers: Peers,
         wake: Callable[[], None],
+        fail: Callable[[Exception], None],
     ) -> None:
         self._introductions = introductions
         self._replica = replica
         self._journal = journal
         self._peers = peers
         self._wake = wake
+        self._fail = fail
         self._contacts = Contacts(replica.identity.member)
-        self._dialled: tuple[int, dict[str, str]] = (0, {})
+        self._dialled = _NOBODY
         self.refusals: dict[str, str] = {}
         """Members that do not let this node in, and why."""
         self._met: dict[str, int] = {}
@@ -73,11 +77,16 @@ class Admission:
         return self._introductions.greeting(self._committed_members(), self.generation).to_wire()
 
     def judge(self, wire: Mapping[str, Any]) -> str | None:
-        """The reason of a refusal, or None for who is let in. Raises DataDirectoryError when this node must stop."""
+        """The reason of a refusal, or None for who is let in. It may be a reason for this node to stop."""
         try:
-            peer = Greeting.from_wire(wire)
+            return self._judged(Greeting.from_wire(wire))
         except ValueError as error:
             return str(error)
+        except DataDirectoryError as error:
+            self._fail(error)
+            return str(error)
+
+    def _judged(self, peer: Greeting) -> str | None:
         reason = self._introductions.judge(peer, self._committed_members(), self.generation)
         if reason is None:
             self._contacts.met(peer)
@@ -88,15 +97,18 @@ class Admission:
         return reason
 
     def refused(self, member: str, reason: str) -> None:
-        """Raises DataDirectoryError when this node must stop for it."""
+        """This node stops where it has been left behind, or was never to be let in."""
         if self.refusals.get(member) != reason:
             log.warning("%s refuses this node: %s", member, reason)
         self.refusals[member] = reason
-        self._introductions.refused(member, reason, self._replica.membership)
-        own_id = self._replica.identity.member
-        left_behind = outlived(own_id, self.generation, self._replica.membership, self.refusals)
+        membership = self._replica.membership
+        try:
+            self._introductions.refused(member, reason, membership)
+        except DataDirectoryError as error:
+            self._fail(error)
+        left_behind = outlived(self._replica.identity.member, self.generation, membership, self.refusals)
         if left_behind is not None:
-            raise DataDirectoryError(left_behind)
+            self._fail(DataDirectoryError(left_behind))
 
     def connected(self, member: str) -> None:
         """Both have let each other in."""
@@ -110,7 +122,7 @@ class Admission:
     def hears(self, member: str, kind: int) -> bool:
         """Whether what it says counts, as it does not of who is of another generation. Who joins has none and lets in
         everybody; it takes that of the first leader that has something for it, durably before what it has."""
-        if kind in OF_LEADERS and self.generation == UNKNOWN and member in self._met:
+        if kind in OF_LEADERS and self.generation == UNKNOWN and self._met.get(member, UNKNOWN) != UNKNOWN:
             self._join(self._met[member])
         return member not in self._of_others
 
@@ -119,6 +131,11 @@ class Admission:
         keep_generation(self._journal, generation)
         self._of_others = {member for member, of in self._met.items() if not may_work_together(of, generation)}
         self._met = {}
+        if self._of_others:
+            log.info("this node takes in the log of generation %d, not that of %s", generation, self._of_others)
+            wanted = self._contacts.wanted(self._replica.membership)
+            self._peers.set_members({member: at for member, at in wanted.items() if member not in self._of_others})
+            self._dialled = _NOBODY
 
     def _committed_members(self) -> Membership:
         """A change that is not committed may be undone, perhaps by the very member that it would remove."""

@@ -19,7 +19,7 @@ from raftgroup.admission import Admission, own_introduction
 from raftgroup.barrier import ReadBarrier
 from raftgroup.bootstrap import Introductions
 from raftgroup.compaction import compaction_target
-from raftgroup.errors import DataDirectoryError, MembershipRefused, NodeFailed, RaftError, Unavailable
+from raftgroup.errors import MembershipRefused, NodeFailed, RaftError, Unavailable
 from raftgroup.forwarding import Forwarding
 from raftgroup.group_config import GroupConfig
 from raftgroup.leader_calls import LeaderCalls
@@ -77,8 +77,9 @@ class Group:
         self._snapshots = Snapshots(
             self._replica, machine=machine, journal=journal, clock=clock, send=peers.send, owner=self
         )
-        greets = Introductions(own, founding)
-        self._admission = Admission(greets, self._replica, journal=journal, peers=peers, wake=self._wake)
+        self._admission = Admission(
+            Introductions(own, founding), self._replica, journal=journal, peers=peers, wake=self._wake, fail=self.fail
+        )
         self._proposals = Proposals()
         self._forwarding = Forwarding(self._proposals, clock, peers.send, random)
         self._calls = LeaderCalls(peers.send, random)
@@ -246,6 +247,11 @@ class Group:
     def members(self) -> Membership:
         return self._replica.membership
 
+    @property
+    def generation(self) -> int:
+        """Of its log, also before it has come to where that begins; 0 while it has none."""
+        return self._admission.generation
+
     def status(self) -> GroupStatus:
         connected, sends_to = self._peers.connected(), self._snapshots.sends_to
         return group_status(self._replica, self._journal, self._admission, connected, sends_to)
@@ -397,11 +403,7 @@ class Group:
         return self._admission.greeting()
 
     def greet(self, greeting: dict[str, Any]) -> str | None:
-        try:
-            return self._admission.judge(greeting)
-        except DataDirectoryError as error:
-            self.fail(error)
-            return str(error)
+        return self._admission.judge(greeting)
 
     def on_connected(self, member: str, greeting: dict[str, Any]) -> None:
         for part in (self._replica, self._snapshots, self._admission):
@@ -415,10 +417,7 @@ class Group:
             part.lost(member)
 
     def on_refused(self, member: str, reason: str) -> None:
-        try:
-            self._admission.refused(member, reason)
-        except DataDirectoryError as error:
-            self.fail(error)
+        self._admission.refused(member, reason)
 
     def on_message(self, member: str, kind: int, body: Any) -> None:
         if not is_well_formed(kind, body):

@@ -20,7 +20,7 @@ class Stored:
     """`membership` is None while the node has never known one: it founds a group, or joins one.
 
     `pins`: the storages of the other founding members, as they were first seen. `generation`: of what was restored into
-    it, or of the log that it takes in; 0 for a founder that began empty. `origin`: of what was restored, or empty.
+    it, or of the log that it takes in; 0 while there is nothing in it. `origin`: of what was restored, or empty.
     """
 
     incarnation: str
@@ -50,7 +50,7 @@ def open_storage(journal: Journal, cluster: str, member: str, random: Random) ->
         stored_incarnation.decode(),
         membership,
         {} if pins is None else msgpack.unpackb(pins),
-        int(journal.get_meta(_GENERATION) or b"0"),
+        int(journal.get_meta(_GENERATION) or b"0") if journal.last.index else 0,
         (journal.get_meta(_ORIGIN) or b"").decode(),
     )
 

@@ -33,7 +33,7 @@ def status(session: Session, at: str | None) -> None:
     Nodes that follow the cluster without being members are among them, with the revision of their vault; --at asks one
     such node alone. Exit code 3 if no node answers.
     """
-    from node.status_view import cells, status_table, waits_of
+    from node.status_view import cells, refusals_of, status_table, waits_of
 
     if at is None:
         rows = known_or_fail(session, ask_all(session.endpoints, min(ASK_S, session.deadline_s)))
@@ -52,7 +52,7 @@ def status(session: Session, at: str | None) -> None:
     else:
         for row in rows:
             print("\t".join(cells(row)))
-    for line in waits_of(rows) if not session.as_json else ():
+    for line in () if session.as_json else (*refusals_of(rows), *waits_of(rows)):
         print(line, file=sys.stderr)
 
 

@@ -74,9 +74,10 @@ class Pump:
 
 def history_of(service: Service) -> list[Any] | None:
     """[cluster id, generation]; None of a store that is no cluster's yet. A survivor of a lost majority knows by its
-    log that it is of a newer generation, before it has applied what it alone may have had in front of that."""
+    log that it is of a newer generation, before it has applied what it alone may have had in front of that; and who
+    joins one, by whose log it takes in."""
     lineage = service.store.lineage
-    generation = max(lineage.generation, service.group.members.generation)
+    generation = max(lineage.generation, service.group.generation)
     return [lineage.cluster_id, generation] if lineage.cluster_id else None
 
 

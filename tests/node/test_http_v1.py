@@ -12,6 +12,7 @@ from aiohttp import ClientSession
 from metastore.codec import encode_command
 from metastore.requests import FoundCluster
 from node.http.server import HttpServer
+from node.status_view import refusals_of, row_of
 from tests.support.fake_group import FakeGroup
 
 
@@ -324,6 +325,9 @@ async def test_readiness_says_why_not(http: ClientSession, group: FakeGroup) -> 
     assert await ask(http, "GET", "/readyz") == (200, {"ready": True, "reasons": []})
     group.refusals["n2"] = "other-generation: 1 abc: somebody has started an old copy of it"
     assert await ask(http, "GET", "/readyz") == (200, {"ready": True, "reasons": []}), "one at fault is not this node"
+    _, status_of_it = await ask(http, "GET", "/v1/status")
+    (line,) = refusals_of([row_of(status_of_it, None)])
+    assert line.startswith("n2 refuses n1: other-generation")
     group.leading = False
     status, found = await ask(http, "GET", "/readyz")
     assert (status, found["ready"]) == (503, False)

@@ -427,3 +427,14 @@ async def test_a_watch_at_a_survivor_is_told_of_the_break_from_the_first(
     async with raw(stream) as connection:
         connection.send(Kind.WATCH, [1, b"a", b"", 0, False, [], 0, 8])
         assert await connection.frame() == (Kind.WATCHING, [1, 2, ["id-1", 2]])
+
+
+async def test_a_watch_at_who_joins_a_survivor_is_told_of_the_break_from_the_first(
+    stream: StreamServer, group: FakeGroup
+) -> None:
+    """By its own log, as far as it has it, it is still of the generation before."""
+    group.apply([encode_command(FoundCluster("id-1"))])
+    group.joins = 2
+    async with raw(stream) as connection:
+        connection.send(Kind.WATCH, [1, b"a", b"", 0, False, [], 0, 8])
+        assert await connection.frame() == (Kind.WATCHING, [1, 2, ["id-1", 2]])

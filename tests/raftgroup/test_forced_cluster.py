@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from raftgroup import replication
+from raftgroup.admission import Admission
 from raftgroup.errors import DataDirectoryError, MembershipRefused
 from raftgroup.forced_cluster import Survivor, force_new_cluster, survey
 from raftgroup.journal import MemoryJournal
@@ -20,6 +21,7 @@ from raftgroup.storage import keep_membership, open_storage
 from tests.support.lone_replica import LoneReplica, voters
 from tests.support.raft_cluster import Cluster, Node, settled
 from tests.support.register_machine import put
+from tests.support.simulation import Stuck
 
 SEEDS = range(8)
 
@@ -152,6 +154,13 @@ def test_who_joins_is_let_in_again_though_its_log_is_still_of_before(
     cluster.put("n1", "b", "second")
     assert cluster.read("n2", "a") == "first"
     assert cluster.nodes["n2"].group.members.generation == 2
+
+
+def test_the_fault_that_this_is_for_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who joins goes by the newest membership in its log."""
+    monkeypatch.setattr(Admission, "_join", lambda *_: None)
+    with pytest.raises(Stuck):
+        test_who_joins_is_let_in_again_though_its_log_is_still_of_before(1, "n1", monkeypatch)
 
 
 def test_a_change_of_membership_that_nobody_is_left_to_commit_is_taken_back() -> None:

@@ -15,6 +15,7 @@ from raftgroup.group_config import GroupConfig
 from raftgroup.journal import MemoryJournal
 from raftgroup.membership import Membership
 from raftgroup.messages import Kind
+from raftgroup.ports import Entry
 from raftgroup.storage import open_storage
 from tests.raftgroup.test_bootstrap import ADDRESSES, greeting
 from tests.support.lone_replica import LoneReplica, storage, voters
@@ -93,13 +94,16 @@ def test_who_joins_takes_in_one_history_though_another_one_knows_it_too() -> Non
     journal = MemoryJournal()
     stored = open_storage(journal, "c", "n1", Random(1))
     own, _ = own_introduction(GroupConfig("c", "n1", {"peer": "n1:7501"}, {}), stored)
-    simulation = Simulation(1)
+    failures, connected_with = list[Exception](), list[set[str]]()
+    peers = SimPeers(Network(Simulation(1)), "n1", Simulation(1).process("n1"))
+    peers.set_members = lambda addresses: connected_with.append(set(addresses))  # type: ignore[method-assign]
     node = Admission(
         Introductions(own, None),
         LoneReplica(membership=Membership((), version=0)).replica,
         journal=journal,
-        peers=SimPeers(Network(simulation), "n1", simulation.process("n1")),
+        peers=peers,
         wake=lambda: None,
+        fail=failures.append,
     )
     of_before, of_after = (replace(greeting(by, knows=KNOWN), generation=of) for by, of in (("n2", 1), ("n3", 2)))
     for each in (of_before, of_after):
@@ -107,13 +111,18 @@ def test_who_joins_takes_in_one_history_though_another_one_knows_it_too() -> Non
     assert node.hears("n2", Kind.PRE_VOTE)
     assert node.generation == UNKNOWN, "it is no leader that speaks"
     assert node.hears("n3", Kind.HEARTBEAT)
+    assert connected_with == [{"n3"}], "nor is the other one to hear this node, which it has let in"
     assert [node.hears("n2", kind) for kind in (Kind.APPEND, Kind.SNAPSHOT, Kind.REQUEST_VOTE)] == [False] * 3
     assert node.hears("n3", Kind.APPEND)
     assert refusing_generation(str(node.judge(of_before.to_wire()))) == (2, stored.incarnation)
     assert not node.hears("n2", Kind.APPEND), "its connection is open, and no greeting comes over it"
     assert node.judge(replace(of_before, generation=2).to_wire()) is None
     assert node.hears("n2", Kind.APPEND), "it is another one by now"
-    assert node.greeting()["generation"] == open_storage(journal, "c", "n1", Random(1)).generation == 2
+    assert node.greeting()["generation"] == 2
+    assert open_storage(journal, "c", "n1", Random(1)).generation == UNKNOWN, "of nothing"
+    journal.append(Entry(b"", 1, 1))
+    assert open_storage(journal, "c", "n1", Random(1)).generation == 2
+    assert failures == []
 
 
 def test_older_generations_and_strangers_stop_nobody() -> None:

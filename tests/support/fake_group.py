@@ -53,6 +53,8 @@ class FakeGroup:
         self.submitted = 0
         self.transfers: list[str | None] = []
         self.refusals: dict[str, str] = {}
+        self.joins = 0
+        """The generation of the log that it has begun to take in."""
         self._waiting: list[tuple[Sequence[bytes], Done]] = []
         self._due = False
         addresses = {"peer": "127.0.0.1:7501", "http": "127.0.0.1:7401", "stream": "127.0.0.1:7601"}
@@ -160,6 +162,10 @@ class FakeGroup:
     @property
     def members(self) -> Membership:
         return self._members
+
+    @property
+    def generation(self) -> int:
+        return max(self._members.generation, self.joins)
 
     def status(self) -> GroupStatus:
         members = tuple(MemberStatus(each, True, self._index, False) for each in self._members.members)

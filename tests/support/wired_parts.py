@@ -159,6 +159,10 @@ class SimulatedGroup:
     def members(self) -> Membership:
         return self._cluster.members
 
+    @property
+    def generation(self) -> int:
+        return self._cluster.members.generation
+
     def try_read_barrier(self) -> bool:
         """As a leader whose lease holds, which has applied what it has committed."""
         return self.leads and self._node().process.now() < self.lease_until
