@@ -184,6 +184,8 @@ class Ending(enum.Enum):
     COMPACTED = "compacted"
     BROKEN = "broken"
     """The connection or the node is gone, or it refused."""
+    OTHER_HISTORY = "other-history"
+    """It was told that it can't go on, since the history is another one now."""
 
 
 @dataclass(frozen=True, slots=True)

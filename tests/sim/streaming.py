@@ -67,12 +67,17 @@ class LastingWatcher:
         self._client, self._world, self._going = client, client.world, going
 
     async def run(self) -> None:
+        breaks = 0
         async with connected(self._world, self._client.name) as stream:
             while self._going():
                 try:
                     await self._watch(stream)
-                except HistoryBroken:
+                except HistoryBroken as error:
                     self._world.count("watch over a restore: ended")
+                    breaks += 1
+                    if breaks > self._world.epoch:
+                        where = f"{breaks} breaks, and there were {self._world.epoch}"
+                        self._world.fail("watch contract", f"{self._client.name} was told of {where}: {error}")
                 except (Compacted, RaftError):
                     await asyncio.sleep(1.0)
 
@@ -172,7 +177,7 @@ class StreamWatcher:
         except TimeoutError:
             pass
         except HistoryBroken:
-            ending, self._from, self._before = Ending.BROKEN, 0, 0  # it began where the break was not known yet
+            ending, self._from, self._before = Ending.OTHER_HISTORY, 0, 0
         except Compacted as error:
             ending, minimal = Ending.COMPACTED, error.minimal_revision
             self._from, self._before = minimal, 0

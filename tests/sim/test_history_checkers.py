@@ -301,6 +301,11 @@ def a_watch_that_is_refused_for_no_reason(story: Story) -> None:
     story.history.watch_ended(story.watch(), Ending.COMPACTED, 2)
 
 
+def a_watch_that_is_told_of_a_break_where_there_was_none(story: Story) -> None:
+    story.put(A, b"1")
+    story.history.watch_ended(story.watch(), Ending.OTHER_HISTORY)
+
+
 DURABLE: tuple[Broken, ...] = (
     *(acknowledged_and_lost, acknowledged_as_pending_and_lost, acknowledged_and_another_value),
     *(lost_in_the_end, behind_in_the_end, deleted_and_back),
@@ -320,7 +325,7 @@ WATCHES: tuple[Broken, ...] = (
     *(a_watch_out_of_order, a_watch_with_a_gap, a_watch_that_misses_the_first, a_watch_with_a_repetition),
     *(a_watch_that_splits_a_txn, a_watch_of_half_a_txn, a_watch_of_what_was_before, a_watch_of_what_is_not_committed),
     *(a_watch_of_another_value, progress_ahead_of_events, progress_ahead_of_all, a_watch_that_skips_as_it_goes_on),
-    a_watch_that_is_refused_for_no_reason,
+    *(a_watch_that_is_refused_for_no_reason, a_watch_that_is_told_of_a_break_where_there_was_none),
 )
 SEEN: dict[str, tuple[Broken, ...]] = {
     "durable": DURABLE,

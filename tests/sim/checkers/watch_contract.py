@@ -1,7 +1,8 @@
 """Watches: every change of what was asked for, in order, once, a revision never split, none missing (M4).
 
 Nothing is from before the start; progress never claims what was not delivered; a watch that goes on after another one
-begins where that one ended; only what is below MM is refused as compacted.
+begins where that one ended; only what is below MM is refused as compacted. No break of history ends one that began
+behind it; those that began in front of it are no part of a history (`streaming.LastingWatcher`).
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ class _Watch:
                             f"{self._named()} was told that {self.next_revision} is compacted, "
                             f"and MM is {event.minimal_revision}"
                         )
+                case WatchEnded(ending=Ending.OTHER_HISTORY):
+                    yield f"{self._named()} was told that the history is another one, and it began in this one"
 
     def _committed_by(self, order: int) -> int:
         return max((revision for revision, at in self._truth.orders.items() if at < order), default=1)

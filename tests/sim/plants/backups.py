@@ -28,7 +28,7 @@ from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
 from recovery.ports import SourceState
 from tests.sim.faults import Fault, Kind
-from tests.sim.plants.plant import Patch, Stage, caught_by, with_faults
+from tests.sim.plants.plant import MANY, Patch, Stage, caught_by, with_faults
 
 RESTORED = with_faults(Fault(6.0, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2", 0.5))
 OF_ONE_WHO_LAGS = with_faults(Fault(4.0, Kind.ISOLATE, "n2", "n1", 5.0), Fault(8.0, Kind.BACKUP, "n2", "n1"))
@@ -144,6 +144,17 @@ def revisions_of_whichever_history(patch: Patch) -> None:
 def watches_that_go_on_in_whichever_history(patch: Patch) -> None:
     """The client resumes at its revision, whatever that is now (M4)."""
     patch.setattr(Watch, "_ends_with_its_history", lambda self, its: False)
+
+
+@caught_by("watch contract", on=MANY)
+def watches_that_end_wherever_they_go_on(patch: Patch) -> None:
+    """As if whoever they go on at were of another history: safe, and no watch outlives its connection (M4)."""
+    judged = Watch._ends_with_its_history
+
+    def ends(self: Watch, its: Any) -> bool:
+        return judged(self, [*its[:1], its[1] + 1] if its is not None and self._history is not None else its)
+
+    patch.setattr(Watch, "_ends_with_its_history", ends)
 
 
 @caught_by("lease safety", on=AT_ONCE)
