@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import secrets
 import sys
 import time
 from collections import Counter
@@ -31,13 +32,15 @@ from tests.sim.speed import shown_speeds, speeds
 
 TRACE_LINES = 40
 BATCH = 16
+SEEDS = 1_000_000
+"""To begin at one of so many, where time is the bound."""
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/sim", description="Simulate whole clusters, each from one seed.")
     parser.add_argument("--seed", type=int, help="the first seed (default 1); alone: run just that one")
     parser.add_argument("--count", type=int, help="how many seeds")
-    parser.add_argument("--minutes", type=float, help="as many seeds as that takes")
+    parser.add_argument("--minutes", type=float, help="as many seeds as that takes, from any one (or --seed)")
     parser.add_argument("--scenario", choices=[*SCENARIOS, "all"], default="all", help="which faults (default: all)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--trace", action="store_true", help="print the trace of a single seed also when it is well")
@@ -46,7 +49,11 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--plant", choices=PLANTS, help="plant this fault in the product: exits 1 if it is proved")
     parser.add_argument("--plants", action="store_true", help="plant each fault: the run fails if one is not seen")
     parser.add_argument("--speed", action="store_true", help="measure how fast simulated time passes, without faults")
-    return parser.parse_args(arguments)
+    asked = parser.parse_args(arguments)
+    if asked.minutes is not None and asked.seed is None:
+        asked.seed = secrets.randbelow(SEEDS)
+        print(f"from seed {asked.seed}", file=sys.stderr)
+    return asked
 
 
 def tasks(asked: argparse.Namespace) -> Iterator[tuple[int, str]]:

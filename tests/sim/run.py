@@ -1,8 +1,6 @@
 """One run from one seed: a safety phase, in which things go wrong, then a liveness phase, in which everything heals.
 
-When the faults have stopped everything has to make progress within bounds: a leader, everybody in the topology and
-serving from its vault; then an answer on each path at each node (`probes.py`); then an end of every client, and the
-same state everywhere.
+When the faults have stopped everything has to make progress within bounds (`checkers/liveness.py`).
 
 A run ends with what the first checker says. Where a fault is planted it may go on, so that it is seen who else sees it.
 """
@@ -13,24 +11,22 @@ import asyncio
 import gc
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
 
-from catalog import keys
-from metastore.requests import Range, prefix_end
+from metastore.requests import Range
 from tests.sim.ambient import ambient
 from tests.sim.backups import Base
 from tests.sim.checkers.beyond_the_bound import EXCUSED
-from tests.sim.checkers.registry import BEYOND_THE_BOUND, CHECKERS, LIVENESS
+from tests.sim.checkers.liveness import Liveness
+from tests.sim.checkers.registry import BEYOND_THE_BOUND, CHECKERS
 from tests.sim.clients import Client
 from tests.sim.coverage.collecting import Coverage
 from tests.sim.faults import SCENARIOS, Kind, Plan, Scenario, plan_of
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import WINDOW_BYTES
 from tests.sim.plants import planted
-from tests.sim.probes import Probes
 from tests.sim.streaming import LastingWatcher
 from tests.sim.workload import Workload
 from tests.sim.world import Settings, World
@@ -39,16 +35,7 @@ from tests.support.raft_network import QUEUED_BYTES_MAX
 from tests.support.simulation import Process, Stuck
 
 BEGIN_S = 30.0
-COMES_BACK_S = 15.0
-"""How long it may take until everybody serves when nothing goes wrong any more; and until all have the same when no
-client asks any more. The slowest of 2,200 seeds of all scenarios took 7.5 s for both."""
-ANSWERS_S = 10.0
-"""How long it may take then until each path has been answered: an election, and what a new leader has to wait for."""
-ENDS_S = 20.0
-"""How long a client may take to end that is not to go on: three tries, each with its own time."""
 SLICE_S = 0.5
-LOOK_S = 0.1
-LOCKS = Range(keys.LOCKS, prefix_end(keys.LOCKS))
 
 
 @dataclass(slots=True)
@@ -153,7 +140,8 @@ class Run:
             with self._unbroken():
                 self._begin()
                 self._safety()
-                self._make_progress()
+                self.outcome.liveness_s = Liveness(world, self.workload).make_progress(self._go_no_further)
+                self._read_at_the_end()
                 for checker in world.checkers:
                     checker.settled()
             self._judge()
@@ -223,75 +211,9 @@ class Run:
         world.note("-", "faults stop")
         nemesis.stop()
 
-    # Liveness
-
-    def _make_progress(self) -> None:
-        world = self.world
-        began = world.now
-        self._until(world.all_serve, COMES_BACK_S, lambda: f"some do not serve: {self._state()}")
+    def _go_no_further(self) -> None:
         self._going = False
-        self.workload.stop()
-        probes = Probes(self.workload)
-        probes.start()
-        self._until(lambda: probes.answered, ANSWERS_S, lambda: f"there is nothing that answers: {probes}")
-        self._until(lambda: not self.workload.under_way(), ENDS_S, self._hanging)
-        newest = world.revision
-        self._until(lambda: not self.workload.not_told(newest), ANSWERS_S, lambda: self._silent(newest))
-        self.workload.hang_up()
-        self._until(lambda: not self.workload.under_way(), ENDS_S, self._hanging)
-        self._until(self._is_settled, COMES_BACK_S, lambda: f"not all have the same, released: {self._state()}")
-        self.outcome.liveness_s = world.now - began
-        self._read_at_the_end()
-
-    def _until(self, condition: Callable[[], bool], within_s: float, lacking: Callable[[], str]) -> None:
-        """`lacking`: what is to be said where it does not come to hold."""
-        world = self.world
-        end = world.now + within_s
-        while not condition():
-            if world.now >= end:
-                self._stuck(f"after {within_s:g} s without faults {lacking()}")
-            world.simulation.run_for(LOOK_S)
-            self.workload.check()
-
-    def _hanging(self) -> str:
-        return f"clients have not come to an end: {', '.join(self.workload.under_way())}"
-
-    def _silent(self, newest: int) -> str:
-        return f"watches are not told of all up to {newest}: {self.workload.not_told(newest)}"
-
-    def _stuck(self, what: str) -> NoReturn:
-        """Raises Violation; Stuck where it is one already, and nothing is said of liveness."""
-        if not self.world.violations:
-            self.world.fail(LIVENESS, what)
-        raise Stuck(what)
-
-    def _is_settled(self) -> bool:
-        hosts = list(self.world.hosts.values())
-        members = [host for host in hosts if not host.follows]
-        applied = {host.store.applied for host in members}
-        revision = max(host.store.revision for host in members)
-        return (
-            len(applied) == 1
-            and all(host.vault is not None and host.vault.revision == revision for host in hosts)
-            and all(host.node.fencing.log.settled for host in members)
-            and not any(host.store.range(LOCKS).kvs for host in members)
-            and self.world.all_serve()
-        )
 
     def _read_at_the_end(self) -> None:
         for host in self.world.members:
             self.world.history.final(host.id, host.store.range(Range(b"\0", b"\0")))
-
-    def _state(self) -> str:
-        found = []
-        for host in self.world.hosts.values():
-            if host.node is None:
-                found.append(f"{host.id} is down")
-                continue
-            holder = host.part.holder if host.part is not None else None
-            life = host.node.topology.member.life
-            group = f", {host.group.role.value} of {host.group.leader} in {host.group.term}" if host.group else ""
-            why = "no vault" if holder is None else (holder.why or "serves")
-            lv = host.vault.revision if host.vault is not None else 0
-            found.append(f"{host.id} is {life.phase.value} ({life.waiting}){group}, {why}, LV {lv}")
-        return "; ".join(found)

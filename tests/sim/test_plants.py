@@ -9,6 +9,7 @@ import pytest
 
 from tests.sim import checkers, prove
 from tests.sim.__main__ import one_plant, parsed
+from tests.sim.checkers.liveness import Liveness
 from tests.sim.checkers.of_history import CHECKS
 from tests.sim.checkers.registry import BEYOND_THE_BOUND, CHECKERS, NAMES
 from tests.sim.faults import SCENARIOS
@@ -44,7 +45,7 @@ def test_what_a_fault_patches_is_there(name: str) -> None:
 def test_every_file_of_checkers_is_in_the_registry() -> None:
     """Of rules that look at nodes, and of those that look at histories."""
     files = {path.stem for package in (checkers, raft_rules) for path in Path(package.__path__[0]).glob("*.py")}
-    known = {Path(inspect.getfile(kind)).stem for kind in (*CHECKERS, *BEYOND_THE_BOUND)}
+    known = {Path(inspect.getfile(kind)).stem for kind in (*CHECKERS, *BEYOND_THE_BOUND, Liveness)}
     known |= {Path(inspect.getfile(check)).stem for check in CHECKS.values()}
     assert files - HELPERS == known - HELPERS
 

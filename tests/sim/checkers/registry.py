@@ -1,4 +1,7 @@
-"""Every checker by the name under which it fails a run. `tests/sim/test_plants.py` wants a planted fault for each."""
+"""Every checker by the name under which it fails a run. `tests/sim/test_plants.py` wants a planted fault for each.
+
+Liveness is looked at behind the faults of a run, and that nodes stay up, by the world itself whenever one ends.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from tests.sim.checkers.catalog_answers import CatalogAnswers
 from tests.sim.checkers.catalog_objects import CatalogObjects
 from tests.sim.checkers.equality import Equality
 from tests.sim.checkers.lease_safety import LeaseSafety
+from tests.sim.checkers.liveness import Liveness
 from tests.sim.checkers.logged_errors import LoggedErrors
 from tests.sim.checkers.lv_monotonic import LvMonotonic
 from tests.sim.checkers.mm_monotonic import MmMonotonic
@@ -46,13 +50,11 @@ CHECKERS: tuple[type[Onlooker], ...] = (
 )
 BEYOND_THE_BOUND: tuple[type[Onlooker], ...] = (WritesOfHistory,)
 """Beside the others where clocks are wrong by more than the product allows."""
-LIVENESS = "liveness"
-"""Checked by the run itself (`run.py`), as the world itself checks that nodes stay up."""
 
 NAMES: tuple[str, ...] = (
     *(kind.name for kind in CHECKERS if kind is not OfHistory),
     *CHECKS,
     *(kind.name for kind in BEYOND_THE_BOUND),
     STAYS_UP,
-    LIVENESS,
+    Liveness.name,
 )
