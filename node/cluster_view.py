@@ -11,8 +11,9 @@ from node.fencing.short_view import short_view
 from node.recovery_view import progress_view
 from node.service import Service
 from node.version import VERSION
+from raftgroup.bootstrap import words_of
 from raftgroup.role import Role
-from raftgroup.status import MemberStatus
+from raftgroup.status import GroupStatus, MemberStatus
 
 
 def status_view(service: Service, cluster: str) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def status_view(service: Service, cluster: str) -> dict[str, Any]:
             "quorum_lease_ms": status.lease_remaining_ms,
         },
         "members": members_view(service),
-        "refused_by": dict(sorted(status.refusals.items())),
+        "refused_by": refusals_of(status),
         "topology": service.topology.own_view() if service.topology is not None else None,
         "recovery": progress_view(service.vault),
         "fencing": short_view(service.fencing_view() if service.fencing_view is not None else None),
@@ -56,6 +57,10 @@ def status_view(service: Service, cluster: str) -> dict[str, Any]:
 def members_view(service: Service) -> list[dict[str, Any]]:
     status = service.group.status()
     return [member_view(each, status.leader) for each in status.members]
+
+
+def refusals_of(status: GroupStatus) -> dict[str, str]:
+    return {member: words_of(reason) for member, reason in sorted(status.refusals.items())}
 
 
 def member_view(each: MemberStatus, leader: str | None) -> dict[str, Any]:
@@ -98,7 +103,7 @@ def not_ready(service: Service) -> list[str]:
     if status.missing_founders:
         reasons.append(f"waiting for the founding members {', '.join(status.missing_founders)}")
     if status.leader is None:
-        reasons += [f"{member} refuses this node: {reason}" for member, reason in sorted(status.refusals.items())]
+        reasons += [f"{member} refuses this node: {reason}" for member, reason in refusals_of(status).items()]
         reasons.append("no leader is known: a majority of the voters has to be up and connected")
     if status.commit_index - status.applied_index > CAUGHT_UP_ENTRIES:
         reasons.append(f"catching up: entry {status.applied_index} of {status.commit_index} is applied")

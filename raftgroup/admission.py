@@ -9,10 +9,10 @@ from typing import Any
 from raftgroup.bootstrap import Founding, Greeting, Introductions
 from raftgroup.contacts import Contacts
 from raftgroup.errors import DataDirectoryError
-from raftgroup.generations import UNKNOWN, may_work_together, outlived
+from raftgroup.generations import UNKNOWN, left_behind, may_work_together, outlived
 from raftgroup.group_config import GroupConfig
 from raftgroup.membership import FIRST_GENERATION, Membership
-from raftgroup.messages import OF_LEADERS, Kind
+from raftgroup.messages import TO_TAKE_IN, Kind
 from raftgroup.ports import Journal, Peers
 from raftgroup.replica import Replica
 from raftgroup.storage import Stored, keep_generation, keep_membership, keep_pins
@@ -62,9 +62,9 @@ class Admission:
         self.refusals: dict[str, str] = {}
         """Members that do not let this node in, and why."""
         self._met: dict[str, int] = {}
-        """Who was let in while this node had no generation, and of which one that was."""
+        """Members that were let in while this node had no generation, and theirs."""
         self._of_others: set[str] = set()
-        """Those of them that are not of the one that this node took."""
+        """Members of another generation that were let in before this node took one."""
 
     def missing_founders(self) -> list[str]:
         return self._introductions.missing_founders()
@@ -87,10 +87,13 @@ class Admission:
             return str(error)
 
     def _judged(self, peer: Greeting) -> str | None:
-        reason = self._introductions.judge(peer, self._committed_members(), self.generation)
+        own = self.generation
+        if peer.generation > own != UNKNOWN and not self._replica.membership.members:
+            raise DataDirectoryError(left_behind(self._replica.identity.member, peer.member, peer.generation, own))
+        reason = self._introductions.judge(peer, self._committed_members(), own)
         if reason is None:
             self._contacts.met(peer)
-            if self.generation == UNKNOWN:
+            if own == UNKNOWN:
                 self._met[peer.member] = peer.generation
             self._of_others.discard(peer.member)
             self._pin(peer)
@@ -122,7 +125,7 @@ class Admission:
     def hears(self, member: str, kind: int) -> bool:
         """Whether what it says counts, as it does not of who is of another generation. Who joins has none and lets in
         everybody; it takes that of the first leader that has something for it, durably before what it has."""
-        if kind in OF_LEADERS and self.generation == UNKNOWN and self._met.get(member, UNKNOWN) != UNKNOWN:
+        if kind in TO_TAKE_IN and self.generation == UNKNOWN and self._met.get(member, UNKNOWN) != UNKNOWN:
             self._join(self._met[member])
         return member not in self._of_others
 

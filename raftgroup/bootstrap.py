@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from raftgroup.errors import DataDirectoryError
-from raftgroup.generations import UNKNOWN, judge_generation
+from raftgroup.generations import OTHER_GENERATION, UNKNOWN, judge_generation, refusing_generation
 from raftgroup.membership import FIRST_GENERATION, Member, MemberRole, Membership
 
 OTHER_STORAGE = "other-storage: "
@@ -155,12 +155,12 @@ class Introductions:
         return self._founding.missing() if self._founding else []
 
     def generation(self, membership: Membership) -> int:
-        """The one that this node goes by. `membership`: its newest one, since nothing undoes a generation; while it
-        joins, that one may be of the past."""
+        """The one that this node goes by. `membership`: its newest one, committed or not, since nothing undoes a
+        generation; of a node that joins it may be of the past."""
         return max(membership.generation, self._own.generation)
 
     def joins(self, generation: int) -> None:
-        """Of whom it takes its log from."""
+        """`generation`: of the leader whose log this node takes in."""
         self._own = replace(self._own, generation=generation)
 
     def greeting(self, membership: Membership, generation: int = UNKNOWN) -> Greeting:
@@ -263,6 +263,13 @@ def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) ->
             "if its disk was lost, start it with --join and an empty data directory"
         )
     return None
+
+
+def words_of(reason: str) -> str:
+    """A refusal for people: without what nodes read of it."""
+    if refusing_generation(reason) is not None:
+        return reason.removeprefix(OTHER_GENERATION).partition(": ")[2]
+    return reason.removeprefix(OTHER_STORAGE)
 
 
 def wiped(member: str, incarnation: str, known: str) -> DataDirectoryError:

@@ -27,17 +27,22 @@ from raftgroup.storage import open_storage, realigned, stored_names
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
-    """What one member holds. Of several survivors the one with the greatest (last_term, last_index) holds most."""
+    """What one member holds. Of several survivors the one with the greatest (last_term, last_index) holds most.
+
+    `takes_in`: the generation of the log that it took in when it joined, perhaps not to its end; 0 if it never did.
+    """
 
     cluster: str
     member: str
     membership: Membership
     last_index: int
     last_term: int
+    takes_in: int = 0
 
     @property
     def generation(self) -> int:
-        return max(self.membership.generation, FIRST_GENERATION)
+        """What the next one has to be newer than."""
+        return max(self.membership.generation, self.takes_in, FIRST_GENERATION)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -65,15 +70,15 @@ def survey(journal: Journal, applied: tuple[int, int], random: Random) -> Surviv
         )
     if membership.voters == {member}:
         raise MembershipRefused(f"{member} is the only voter of {cluster} already: start it, nothing is to be forced")
-    return Survivor(cluster, member, membership, journal.last.index, journal.last.term)
+    return Survivor(cluster, member, membership, journal.last.index, journal.last.term, stored.generation)
 
 
 async def force_new_cluster(
     journal: Journal, survivor: Survivor, generation: int, stamp: Any, commands: Sequence[bytes]
 ) -> Membership:
     """Make `survivor` the only voter of `generation`; `commands` tell its state machine. On disk when this returns."""
-    if generation <= survivor.membership.generation:
-        raise MembershipRefused(f"generation {generation} is not newer than {survivor.membership.generation}")
+    if generation <= survivor.generation:
+        raise MembershipRefused(f"generation {generation} is not newer than {survivor.generation}")
     membership = survivor.membership.alone(survivor.member, generation)
     term = journal.term + 1
     journal.set_term(term, None)

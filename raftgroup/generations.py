@@ -5,13 +5,15 @@ log of after do not follow from each other, though cluster, members and even sto
 membership names its generation, every greeting says it, and a greeting of another one is refused, whichever is newer.
 
 Who joins has none, and takes the one of the leader whose log it takes in, before it takes anything, for as long as it
-has this storage: what it reads first in that log may be memberships of generations before, and whoever is left of those
-may know it as well. Two logs of different generations may have the same terms, and would match where they differ.
+has this storage. By what it reads first, it would be of generations before: a log begins with the past, and members
+of that past, which somebody has started again, may know it as well. Two logs of different generations may have the
+same terms, and would match where they differ.
 
-What the refused one does is decided here, too. A storage that this node knows as a member and that goes by a newer
-generation now has left the group for good; and if so many voters went that the others are no majority, nobody needs
-this one any more. In both cases it stops, with the reason. A single stranger at the address of a member, perhaps a
-restored copy that was started by mistake, stops nobody. Pure.
+What the refused one does is decided here, too. One that joins, and has no membership yet, stops for anybody of a
+newer generation than the one that it took: it has nothing to lose, and nobody else could tell it. A storage that this
+node knows as a member and that goes by a newer generation now has left the group for good; and if so many voters went
+that the others are no majority, nobody needs this one any more. In these cases it stops, with the reason. Else a single
+stranger at the address of a member, perhaps a restored copy that was started by mistake, stops nobody. Pure.
 """
 
 from __future__ import annotations
@@ -66,20 +68,24 @@ def outlived(own: str, generation: int, membership: Membership, refusals: Mappin
     newer = set[str]()
     for member, reason in refusals.items():
         known, found = membership.get(member), refusing_generation(reason)
-        if known is None or found is None or found[0] <= generation:
+        if found is None or found[0] <= generation:
+            continue
+        if not membership.members:
+            return left_behind(own, member, found[0], generation)
+        if known is None:
             continue
         if known.incarnation == found[1]:
-            return _left_behind(own, member, found[0], generation)
+            return left_behind(own, member, found[0], generation)
         newer.add(member)
     voters = membership.voters
     if newer and len(voters - newer) * 2 <= len(voters):
         member = min(newer)
         found = refusing_generation(refusals[member])
-        return _left_behind(own, member, found[0] if found else UNKNOWN, generation)
+        return left_behind(own, member, found[0] if found else UNKNOWN, generation)
     return None
 
 
-def _left_behind(own: str, member: str, newer: int, generation: int) -> str:
+def left_behind(own: str, member: str, newer: int, generation: int) -> str:
     return (
         f"{member} goes by generation {newer} of this cluster, and {own} holds generation {generation}: a restored "
         f"backup or a forced new cluster has broken the history, and what {own} holds is of before. Put its data "

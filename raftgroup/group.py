@@ -249,7 +249,7 @@ class Group:
 
     @property
     def generation(self) -> int:
-        """Of its log, also before it has come to where that begins; 0 while it has none."""
+        """The newest one of the log that it takes in, also before it has come to that place; 0 while it has no log."""
         return self._admission.generation
 
     def status(self) -> GroupStatus:

@@ -46,8 +46,8 @@ class Kind(enum.IntEnum):
     """A message of `snapshot_transfer`."""
 
 
-OF_LEADERS = frozenset({Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT})
-"""Said to members only, of what they are to take in."""
+TO_TAKE_IN = frozenset({Kind.APPEND, Kind.SNAPSHOT})
+"""What a leader has for its followers. SNAPSHOT is answered by the same kind."""
 NUMBER_MAX = 1 << 62
 """Of terms, indexes and numbers of requests: none is negative, and each has room for its successors."""
 

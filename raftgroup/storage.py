@@ -20,7 +20,8 @@ class Stored:
     """`membership` is None while the node has never known one: it founds a group, or joins one.
 
     `pins`: the storages of the other founding members, as they were first seen. `generation`: of what was restored into
-    it, or of the log that it takes in; 0 while there is nothing in it. `origin`: of what was restored, or empty.
+    it, or of the log that it takes in; 0 of a founder that began empty, and of who has nothing yet. `origin`: of what
+    was restored, or empty.
     """
 
     incarnation: str
@@ -46,11 +47,12 @@ def open_storage(journal: Journal, cluster: str, member: str, random: Random) ->
     packed = journal.get_meta(_MEMBERSHIP)
     membership = None if packed is None else Membership.from_wire(msgpack.unpackb(packed))
     pins = journal.get_meta(_PINS)
+    holds_something = journal.last.index > 0 or journal.get_meta(_INCOMING) is not None
     return Stored(
         stored_incarnation.decode(),
         membership,
         {} if pins is None else msgpack.unpackb(pins),
-        int(journal.get_meta(_GENERATION) or b"0") if journal.last.index else 0,
+        int(journal.get_meta(_GENERATION) or b"0") if holds_something else 0,
         (journal.get_meta(_ORIGIN) or b"").decode(),
     )
 

@@ -13,6 +13,7 @@ from metastore.codec import encode_command
 from metastore.requests import FoundCluster
 from node.http.server import HttpServer
 from node.status_view import refusals_of, row_of
+from raftgroup.generations import judge_generation
 from tests.support.fake_group import FakeGroup
 
 
@@ -323,15 +324,15 @@ async def test_readiness_says_why_not(http: ClientSession, group: FakeGroup) -> 
     assert "the cluster has no id yet" in found["reasons"][0]
     group.apply([encode_command(FoundCluster("id-1"))])
     assert await ask(http, "GET", "/readyz") == (200, {"ready": True, "reasons": []})
-    group.refusals["n2"] = "other-generation: 1 abc: somebody has started an old copy of it"
+    group.refusals["n2"] = str(judge_generation("n1", 2, 1, "abc"))
     assert await ask(http, "GET", "/readyz") == (200, {"ready": True, "reasons": []}), "one at fault is not this node"
     _, status_of_it = await ask(http, "GET", "/v1/status")
     (line,) = refusals_of([row_of(status_of_it, None)])
-    assert line.startswith("n2 refuses n1: other-generation")
+    assert line.startswith("n2 refuses n1: n1 is of generation 2")
     group.leading = False
     status, found = await ask(http, "GET", "/readyz")
     assert (status, found["ready"]) == (503, False)
-    assert "n2 refuses this node: other-generation" in found["reasons"][0]
+    assert "n2 refuses this node: n1 is of generation 2" in found["reasons"][0]
     assert "no leader is known" in found["reasons"][1]
     assert (await ask(http, "GET", "/livez"))[0] == 200
 

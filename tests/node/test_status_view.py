@@ -20,6 +20,7 @@ def test_a_row_holds_what_the_table_shows() -> None:
         "ready": True,
         "revision": 5532, "minimal_revision": 1, "commit_index": 7001, "applied_index": 7001,
         "topology": None, "recovery": None, "fence": None, "released": None, "fencing": None,
+        "refused_by": None,
     }  # fmt: skip
     assert SILENT.keys() == LEADER.keys()
 

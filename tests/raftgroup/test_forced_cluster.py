@@ -10,12 +10,12 @@ from random import Random
 
 import pytest
 
-from raftgroup import replication
+from raftgroup import forced_cluster, replication
 from raftgroup.admission import Admission
 from raftgroup.errors import DataDirectoryError, MembershipRefused
 from raftgroup.forced_cluster import Survivor, force_new_cluster, survey
 from raftgroup.journal import MemoryJournal
-from raftgroup.membership import Member, MemberRole
+from raftgroup.membership import Member, MemberRole, Membership
 from raftgroup.messages import Kind
 from raftgroup.storage import keep_membership, open_storage
 from tests.support.lone_replica import LoneReplica, voters
@@ -154,6 +154,69 @@ def test_who_joins_is_let_in_again_though_its_log_is_still_of_before(
     cluster.put("n1", "b", "second")
     assert cluster.read("n2", "a") == "first"
     assert cluster.nodes["n2"].group.members.generation == 2
+
+
+def joining(seed: int, taken: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """n2 has lost its disk and joins; it has `taken` so many entries, and no membership, when the others are lost."""
+    monkeypatch.setattr(replication, "APPEND_BYTES_MAX", 1)
+    cluster = Cluster(seed)
+    settled(cluster)
+    cluster.wipe("n2")
+    cluster.network.intercept = lambda _, to, kind, body: (
+        to != "n2" or kind != Kind.APPEND or body[2] < taken or body[5] == []
+    )
+    cluster.start("n2")
+    n2 = cluster.nodes["n2"]
+    cluster.run_until(lambda: n2.group is not None)
+    leader = cluster.leader()
+    cluster.call(leader.id, leader.group.add(cluster.member(n2, becomes_voter=True)))
+    cluster.run_until(lambda: n2.group.generation == 1 and n2.disk.journal.synced_index == taken)
+    cluster.crash("n3")
+    cluster.crash("n1")
+    force(cluster, "n1")
+    cluster.tolerates_failed_nodes = True
+    return cluster
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("taken", [0, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_who_was_joining_at_the_break_is_told_to_begin_anew(
+    seed: int, taken: int, restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows no member that could refuse it. Who has nothing needs no more than a start."""
+    cluster = joining(seed, taken, monkeypatch)
+    n2 = cluster.nodes["n2"]
+    cluster.network.intercept = lambda *_: True
+    cluster.start("n1")
+    cluster.leader()
+    if restarted:
+        cluster.restart("n2")
+        cluster.run_until(lambda: n2.group is not None)
+    cluster.call("n1", cluster.nodes["n1"].group.add(cluster.member(n2, becomes_voter=True)))
+    cluster.run_until(lambda: n2.failed or cluster.nodes["n1"].group.members.voters == {"n1", "n2"})
+    assert n2.failed == (taken > 0 or not restarted)
+    if not n2.failed:
+        return
+    with pytest.raises(DataDirectoryError, match=r"n2 holds generation 1.*--join"):
+        n2.group.failed.result()
+    if taken == 0:
+        cluster.restart("n2")
+        cluster.run_until(lambda: cluster.nodes["n1"].group.members.voters == {"n1", "n2"})
+
+
+def test_a_survivor_that_has_joined_half_way_begins_no_generation_that_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the end of its log it is of the first one; what it was taking in was of the second."""
+    cluster = half_joined(1, monkeypatch)
+    cluster.crash("n2")
+    journal = cluster.nodes["n2"].disk.journal
+    named = Member("n2", MemberRole.VOTER, cluster.nodes["n2"].group.incarnation, {"peer": "n2"})
+    both = Membership((*voters("n1").members, named), version=1, generation=1)
+    keep_membership(journal, both)
+    monkeypatch.setattr(forced_cluster, "read_memberships", lambda *_: None)
+    assert look(cluster.nodes["n2"]).generation == 2
 
 
 def test_the_fault_that_this_is_for_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
