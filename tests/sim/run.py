@@ -140,7 +140,7 @@ class Run:
             with self._unbroken():
                 self._begin()
                 self._safety()
-                self.outcome.liveness_s = Liveness(world, self.workload).make_progress(self._go_no_further)
+                self.outcome.liveness_s = Liveness(world, lambda: self.workload).make_progress(self._go_no_further)
                 self._read_at_the_end()
                 for checker in world.checkers:
                     checker.settled()

@@ -28,20 +28,21 @@ LOCKS = Range(keys.LOCKS, prefix_end(keys.LOCKS))
 
 
 class Liveness:
-    """Of a world in which nothing goes wrong any more."""
+    """Of a world in which nothing goes wrong any more. `clients`: the present ones; a disaster may still come to its
+    end, and others begin behind it."""
 
     name = "liveness"
 
-    def __init__(self, world: World, workload: Workload) -> None:
-        self._world, self._workload = world, workload
+    def __init__(self, world: World, clients: Callable[[], Workload]) -> None:
+        self._world, self._clients = world, clients
 
     def make_progress(self, stop: Callable[[], None]) -> float:
         """Until all is at rest: how long that took, in seconds. `stop`: called when all serve, and no client is to go
         on. Raises Stuck, and Violation."""
         began = self._world.now
-        workload = self._workload
         self._until(self._world.all_serve, COMES_BACK_S, lambda: f"some do not serve: {self._state()}")
         stop()
+        workload = self._clients()
         workload.stop()
         probes = Probes(workload)
         probes.start()
@@ -62,13 +63,13 @@ class Liveness:
             if world.now >= end:
                 self._stuck(f"after {within_s:g} s without faults {lacking()}")
             world.simulation.run_for(LOOK_S)
-            self._workload.check()
+            self._clients().check()
 
     def _hanging(self) -> str:
-        return f"clients have not come to an end: {', '.join(self._workload.under_way())}"
+        return f"clients have not come to an end: {', '.join(self._clients().under_way())}"
 
     def _silent(self, newest: int) -> str:
-        return f"watches are not told of all up to {newest}: {self._workload.not_told(newest)}"
+        return f"watches are not told of all up to {newest}: {self._clients().not_told(newest)}"
 
     def _stuck(self, what: str) -> NoReturn:
         """Raises Violation; Stuck where it is one already, and nothing is said of liveness."""
