@@ -9,7 +9,7 @@ from typing import Any
 from raftgroup.bootstrap import Founding, Greeting, Introductions
 from raftgroup.contacts import Contacts
 from raftgroup.errors import DataDirectoryError
-from raftgroup.generations import UNKNOWN, left_behind, may_work_together, outlived
+from raftgroup.generations import UNKNOWN, left_behind, may_work_together, outlived, refusing_generation
 from raftgroup.group_config import GroupConfig
 from raftgroup.membership import FIRST_GENERATION, Membership
 from raftgroup.messages import TO_TAKE_IN, Kind
@@ -88,9 +88,10 @@ class Admission:
 
     def _judged(self, peer: Greeting) -> str | None:
         own = self.generation
-        if peer.generation > own != UNKNOWN and not self._replica.membership.members:
-            raise DataDirectoryError(left_behind(self._replica.identity.member, peer.member, peer.generation, own))
         reason = self._introductions.judge(peer, self._committed_members(), own)
+        is_of_another = reason is not None and refusing_generation(reason) is not None
+        if is_of_another and peer.generation > own and not self._replica.membership.members:
+            raise DataDirectoryError(left_behind(self._replica.identity.member, peer.member, peer.generation, own))
         if reason is None:
             self._contacts.met(peer)
             if own == UNKNOWN:
@@ -109,9 +110,9 @@ class Admission:
             self._introductions.refused(member, reason, membership)
         except DataDirectoryError as error:
             self._fail(error)
-        left_behind = outlived(self._replica.identity.member, self.generation, membership, self.refusals)
-        if left_behind is not None:
-            self._fail(DataDirectoryError(left_behind))
+        newer_ones_go_on = outlived(self._replica.identity.member, self.generation, membership, self.refusals)
+        if newer_ones_go_on is not None:
+            self._fail(DataDirectoryError(newer_ones_go_on))
 
     def connected(self, member: str) -> None:
         """Both have let each other in."""

@@ -330,6 +330,7 @@ class Group:
 
     async def _sync(self) -> None:
         """Sync as long as something is unsynced; each sync lets out what it made true, and the next batch in."""
+        task = asyncio.current_task()
         try:
             while self._journal.dirty or self._replica.waits_for_sync:
                 self._replica.outbox.begin_sync()
@@ -342,7 +343,7 @@ class Group:
         except Exception as error:
             self.fail(error)
         finally:
-            if self._syncing is asyncio.current_task():
+            if self._syncing is task:
                 self._syncing = None
 
     def _arm(self) -> None:

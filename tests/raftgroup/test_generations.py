@@ -127,7 +127,11 @@ def test_who_joins_takes_in_one_history_though_another_one_knows_it_too() -> Non
     assert open_storage(journal, "c", "n1", Random(1)).generation == UNKNOWN, "of nothing"
     journal.append(Entry(b"", 1, 1))
     assert open_storage(journal, "c", "n1", Random(1)).generation == 2
+    stranger = replace(of_after, cluster="another", generation=9)
+    assert "this is cluster c" in str(node.judge(stranger.to_wire()))
     assert failures == []
+    node.judge(replace(of_after, generation=3).to_wire())
+    assert "n1 holds generation 2" in str(failures)
 
 
 def test_older_generations_and_strangers_stop_nobody() -> None:
