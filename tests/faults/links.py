@@ -113,7 +113,8 @@ async def leader_in_minority(ground: Ground) -> None:
 async def log_late(ground: Ground) -> None:
     """A node hears nothing of the log, and all that is staged. It shows what is released all the same, until it can't
     mark what is staged: a region becomes strict, and its vault lacks what was written there before. What is said then
-    it hears late, so one that serves on all the same shows that for as long."""
+    it hears late, so one that serves on all the same shows that for as long: what it had been told before, and nothing
+    that it knows to be on its way."""
     cluster = await ground.serving()
     leader, (victim, other) = await cluster.leader(), await cluster.followers()
     async with ground.history(cluster, lambda: other) as history:
@@ -121,11 +122,13 @@ async def log_late(ground: Ground) -> None:
         behind = ground.become(no_log)
         await history.writes(WRITES)
         await until(lambda: len(values_of(history, victim, behind)) > WRITES, f"reads of {victim.id} without the log")
-        await until(
-            lambda: has_just_renewed(victim), f"a grant for {victim.id}: none comes between the next two writes"
-        )
-        region = asyncio.create_task(other.ask("PUT", "/v1/regions/late", {"prefix": "/late/"}))
-        changed = now()
+        async with history.reads_alone():
+            newest = history.answered[-1].value
+            await until(lambda: values_of(history, victim, behind)[-1].value == newest, f"{victim.id} showing {newest}")
+            await until(lambda: has_just_renewed(victim), f"a grant for {victim.id}")
+            region = asyncio.create_task(other.ask("PUT", "/v1/regions/late", {"prefix": "/late/"}))
+            changed = now()
+            await until(lambda: has_a_wait(leader), f"{leader.id} waiting for {victim.id}")
         await asyncio.sleep(1.0)
         assert not region.done(), f"{victim.id} has marked what it can't have marked"
         ground.become(no_log, Rule(leader.id, victim.id, delay_s=HEARD_LATER_S))
@@ -139,6 +142,10 @@ async def log_late(ground: Ground) -> None:
 async def has_just_renewed(node: NodeProcess) -> bool:
     age_ms = (await lease(node)).get("lease_age_ms")
     return age_ms is not None and age_ms < JUST_MS
+
+
+async def has_a_wait(leader: NodeProcess) -> bool:
+    return bool(((await leader.get("/v1/fencing", timeout_s=2)) or {}).get("leader", {}).get("waits"))
 
 
 def longest_write(ground: Ground, history: History, since: float) -> float:
