@@ -5,7 +5,7 @@ log of after do not follow from each other, though cluster, members and even sto
 membership names its generation, every greeting says it, and a greeting of another one is refused, whichever is newer.
 
 Who joins has none, and takes the one of the leader whose log it takes in, before it takes anything, for as long as it
-has this storage. By what it reads first, it would be of generations before: a log begins with the past, and members
+holds any of it. By what it reads first, it would be of generations before: a log begins with the past, and members
 of that past, which somebody has started again, may know it as well. Two logs of different generations may have the
 same terms, and would match where they differ.
 
@@ -25,7 +25,7 @@ from raftgroup.membership import Membership
 OTHER_GENERATION = "other-generation: "
 """How a refusal begins: `<generation> <incarnation>: ` of who refuses follows, then the text."""
 UNKNOWN = 0
-"""Of a node that has no history yet: it joins, and goes by that of the leader that it hears first."""
+"""Of a node that has no history yet: it joins, and goes by that of the first leader that has something for it."""
 
 
 def may_work_together(its: int, own: int) -> bool:

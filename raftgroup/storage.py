@@ -47,7 +47,7 @@ def open_storage(journal: Journal, cluster: str, member: str, random: Random) ->
     packed = journal.get_meta(_MEMBERSHIP)
     membership = None if packed is None else Membership.from_wire(msgpack.unpackb(packed))
     pins = journal.get_meta(_PINS)
-    holds_something = journal.last.index > 0 or journal.get_meta(_INCOMING) is not None
+    holds_something = journal.last.index > 0 or any(map(journal.get_meta, (_INCOMING, _ORIGIN)))
     return Stored(
         stored_incarnation.decode(),
         membership,

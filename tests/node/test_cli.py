@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from node.cli.main import main
+from raftgroup.generations import judge_generation
 from tests.support.cli_node import CliNode, cli_node
 
 Run = Callable[..., Result]
@@ -161,6 +162,13 @@ def test_status_has_a_row_per_node(run: Run, node: CliNode) -> None:
         ("n1", "leader", True, f"http://{node.http}")
     ]
     assert run("status").stdout.split("\t")[:2] == ["n1 *", "leader"]
+
+
+def test_status_says_who_refuses_a_node_and_why(run: Run, node: CliNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(node.group.refusals, "n2", str(judge_generation("n1", 1, 2, "abc")))
+    result = run("status")
+    assert result.stderr.startswith("n2 refuses n1: n1 is of generation 1, and this cluster of generation 2")
+    assert "start it with --join" in result.stderr
 
 
 def test_members_come_and_go(run: Run) -> None:

@@ -16,7 +16,7 @@ from raftgroup.journal import MemoryJournal
 from raftgroup.membership import Membership
 from raftgroup.messages import Kind
 from raftgroup.ports import Entry
-from raftgroup.storage import open_storage
+from raftgroup.storage import keep_restored, open_storage
 from tests.raftgroup.test_bootstrap import ADDRESSES, greeting
 from tests.support.lone_replica import LoneReplica, storage, voters
 from tests.support.raft_network import Network, SimPeers
@@ -132,6 +132,13 @@ def test_who_joins_takes_in_one_history_though_another_one_knows_it_too() -> Non
     assert failures == []
     node.judge(replace(of_after, generation=3).to_wire())
     assert "n1 holds generation 2" in str(failures)
+
+
+def test_what_was_restored_is_of_its_generation_also_where_it_was_empty() -> None:
+    journal = MemoryJournal()
+    open_storage(journal, "c", "n1", Random(1))
+    keep_restored(journal, (0, 0), 5, "backup")
+    assert open_storage(journal, "c", "n1", Random(1)).generation == 5
 
 
 def test_older_generations_and_strangers_stop_nobody() -> None:

@@ -76,8 +76,8 @@ class LastingWatcher:
                     self._world.count("watch over a restore: ended")
                     breaks += 1
                     if breaks > self._world.epoch:
-                        where = f"{breaks} breaks, and there were {self._world.epoch}"
-                        self._world.fail("watch contract", f"{self._client.name} was told of {where}: {error}")
+                        told = f"{self._client.name} was told of {breaks} breaks, there were {self._world.epoch}"
+                        self._world.fail("watch contract", f"{told}: {error}")
                 except (Compacted, RaftError):
                     await asyncio.sleep(1.0)
 
