@@ -137,8 +137,8 @@ class Admission:
         self._met = {}
         if self._of_others:
             log.info("this node takes in the log of generation %d, not that of %s", generation, self._of_others)
-            wanted = self._contacts.wanted(self._replica.membership)
-            self._peers.set_members({member: at for member, at in wanted.items() if member not in self._of_others})
+            guests = self._contacts.guests(self._replica.membership)
+            self._peers.set_members({member: at for member, at in guests.items() if member not in self._of_others})
             self._dialled = _NOBODY
 
     def _committed_members(self) -> Membership:
@@ -173,13 +173,13 @@ class Admission:
             self._replica.establish(membership)
             self._wake()
 
-    def dial(self) -> None:
-        """Keep connected with whom this node should be connected with now.
+    def dial(self, now: float) -> None:
+        """Keep connected with whom this node should be connected with. `now`: monotonic, in seconds.
 
         Once a change of membership is committed, too: who was removed by it learns that when it dials again.
         """
-        wanted = self._contacts.wanted(self._replica.membership)
-        version = self._committed_members().version
-        if (version, wanted) != self._dialled:
-            self._dialled = (version, wanted)
+        committed = self._committed_members()
+        wanted = self._contacts.wanted(self._replica.membership, committed, now)
+        if (committed.version, wanted) != self._dialled:
+            self._dialled = (committed.version, wanted)
             self._peers.set_members(wanted)

@@ -113,7 +113,7 @@ class Group:
         self.failed = self._loop.create_future()
         await self._journal.sync()
         self._admission.found()
-        self._admission.dial()
+        self._admission.dial(self._clock.now())
         await self._peers.start(self)
         self.spawn(self._housekeep())
         self._wake()
@@ -324,7 +324,7 @@ class Group:
         log.info("%s is %s in term %d; the leader is %s", self._config.member, role.value, term, leader or "unknown")
         self._last_role = state
         self._calls.led_by(leader)
-        self._admission.dial()
+        self._admission.dial(self._clock.now())
         if self._proposals:
             self._wake()
 
@@ -369,7 +369,7 @@ class Group:
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             try:
-                self._admission.dial()
+                self._admission.dial(self._clock.now())
                 self._administration.promote_learners()
                 self._snapshots.tick()
                 await self._compact_log()

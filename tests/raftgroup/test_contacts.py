@@ -21,7 +21,13 @@ def dialled(known: str | None, *greetings: Greeting) -> dict[str, str]:
     contacts = Contacts("n1")
     for each in greetings:
         contacts.met(each)
-    return contacts.wanted(Membership((member("n1", "h:1"), member("n2", known)), version=1))
+    return wanted(contacts, Membership((member("n1", "h:1"), member("n2", known)), version=1))
+
+
+def wanted(
+    contacts: Contacts, membership: Membership, committed: Membership | None = None, now: float = 0.0
+) -> dict[str, str]:
+    return contacts.wanted(membership, membership if committed is None else committed, now)
 
 
 def test_members_are_dialled_where_the_membership_says() -> None:
@@ -46,9 +52,40 @@ def test_once_the_membership_says_so_the_greeting_is_forgotten() -> None:
     contacts.met(greeting("n2", "h:3"))
     before = Membership((member("n1", "h:1"), member("n2", "h:2")), version=1)
     after = Membership((member("n1", "h:1"), member("n2", "h:3")), version=2)
-    assert [contacts.wanted(each)["n2"] for each in (before, after, before)] == ["h:3", "h:3", "h:2"]
+    assert [wanted(contacts, each)["n2"] for each in (before, after, before)] == ["h:3", "h:3", "h:2"]
 
 
 def test_who_knows_a_newer_membership_is_dialled_too() -> None:
     assert dialled("h:2", greeting("n3", "h:3", version=2)) == {"n2": "h:2", "n3": "h:3"}
     assert dialled("h:2", greeting("n3", "h:3", version=1)) == {"n2": "h:2"}
+
+
+PAIR = Membership((member("n1", "h:1"), member("n2", "h:2")), version=1)
+ALONE = PAIR.without("n2")
+
+
+def test_who_is_removed_is_let_go_a_moment_after_that_is_committed() -> None:
+    """Who asks for its own removal hears the end of it, however long that takes."""
+    contacts = Contacts("n1")
+    steps = [(PAIR, PAIR, 0.0), (ALONE, PAIR, 0.2), (ALONE, PAIR, 7.0), (ALONE, ALONE, 7.9), (ALONE, ALONE, 8.0)]
+    assert [wanted(contacts, *step) for step in steps] == [{"n2": "h:2"}] * 4 + [{}]
+    assert wanted(contacts, ALONE, PAIR, 9.0) == {}, "nobody was known to be at that address any more"
+
+
+def test_a_removal_that_is_undone_lets_nobody_go() -> None:
+    contacts = Contacts("n1")
+    steps = [(PAIR, PAIR, 0.0), (ALONE, PAIR, 3.0), (PAIR, PAIR, 6.0), (PAIR, PAIR, 9.0)]
+    assert [wanted(contacts, *step) for step in steps] == [{"n2": "h:2"}] * 4
+
+
+def test_who_has_moved_is_let_go_where_it_is() -> None:
+    contacts = Contacts("n1")
+    contacts.met(greeting("n2", "h:3"))
+    assert [wanted(contacts, each, PAIR, 0.5) for each in (PAIR, ALONE)] == [{"n2": "h:3"}] * 2
+
+
+def test_who_comes_back_at_another_address_is_dialled_there_at_once() -> None:
+    contacts = Contacts("n1")
+    again = ALONE.with_member(replace(member("n2", "h:9"), role=MemberRole.LEARNER, incarnation="another storage"))
+    steps = [(PAIR, PAIR, 0.0), (ALONE, ALONE, 0.2), (again, ALONE, 0.4)]
+    assert [wanted(contacts, *step) for step in steps] == [{"n2": "h:2"}, {"n2": "h:2"}, {"n2": "h:9"}]

@@ -108,7 +108,7 @@ def test_who_joins_takes_in_one_history_though_another_one_knows_it_too() -> Non
     of_before, of_after = (replace(greeting(by, knows=KNOWN), generation=of) for by, of in (("n2", 1), ("n3", 2)))
     for each in (of_before, of_after):
         assert node.judge(each.to_wire()) is None
-    node.dial()
+    node.dial(1.0)
     assert connected_with.pop() == {"n2", "n3"}
     assert node.hears("n2", Kind.PRE_VOTE)
     assert node.generation == UNKNOWN, "it is no leader that speaks"
@@ -117,7 +117,7 @@ def test_who_joins_takes_in_one_history_though_another_one_knows_it_too() -> Non
     assert node.hears("n3", Kind.APPEND)
     assert connected_with == [{"n3"}], "nor is the other one to hear this node, which it has let in"
     assert [node.hears("n2", kind) for kind in (Kind.APPEND, Kind.SNAPSHOT, Kind.REQUEST_VOTE)] == [False] * 3
-    node.dial()
+    node.dial(2.0)
     assert connected_with.pop() == {"n2", "n3"}, "it is asked again, and refused"
     assert refusing_generation(str(node.judge(of_before.to_wire()))) == (2, stored.incarnation)
     assert not node.hears("n2", Kind.APPEND), "its connection is open, and no greeting comes over it"

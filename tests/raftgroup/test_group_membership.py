@@ -80,6 +80,23 @@ class TestMembership:
         assert leader.id not in successor.group.members.voters
         assert cluster.put(successor.id, "a", "second")
 
+    @pytest.mark.parametrize("leads", [False, True])
+    @pytest.mark.parametrize("fsync_s", [0.0005, 0.1, 0.3])
+    def test_who_asks_for_its_own_removal_is_told_the_end_of_it(
+        self, make_cluster: MakeCluster, fsync_s: float, leads: bool
+    ) -> None:
+        """Whoever carries it out hung up on who was going as soon as the change was in its log, the answer unsaid."""
+        for seed in range(8):
+            cluster = make_cluster(seed)
+            gone = settled(cluster) if leads else (settled(cluster), cluster.followers()[0])[1]
+            for node in cluster.healthy:
+                node.disk.fsync_s = fsync_s
+            cluster.call(gone.id, gone.group.remove(gone.id))
+            leader = next(node for node in cluster.leaders() if node is not gone)
+            assert leader.group.members.get(gone.id) is None
+            cluster.run_for(3.0)
+            assert gone.id not in leader.peers.connected()
+
     def test_of_two_changes_at_once_the_second_is_refused(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
