@@ -233,7 +233,8 @@ class Replica:
         self.replication.forget(member)
 
     def connected(self, member: str) -> None:
-        if self.engine.leads and member in self._others:
+        """A leader whose term is not on its disk yet, as the only voter of several members may be, beats once it is."""
+        if self.engine.leads and self.outbox.term_is_durable and member in self._others:
             self.replication.probe(member)
 
     def establish(self, membership: Membership) -> None:

@@ -18,10 +18,11 @@ from pysyncobj.journal import FileJournal
 from raftgroup.errors import NodeFailed
 from raftgroup.journal_file import JournalFile
 from raftgroup.lmdb_journal import LmdbJournal
+from raftgroup.membership import Member, MemberRole
 from raftgroup.messages import Kind
 from raftgroup.outbox import Outbox
 from raftgroup.ports import Entry
-from tests.support.lone_replica import LoneReplica, storage
+from tests.support.lone_replica import LoneReplica, storage, voters
 
 
 def test_fault_4_the_library_never_asks_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +93,42 @@ def test_fault_4_a_leader_commits_nothing_that_is_not_on_its_own_disk() -> None:
     assert leader.machine.applied[0] < leader.journal.last.index
     leader.settle()
     assert [applied for _, applied in ends] == [True]
+
+
+def with_a_learner() -> LoneReplica:
+    """One voter, which needs nobody's vote, and so waits for nobody's answer to what is on its disk."""
+    learner = Member("n2", MemberRole.LEARNER, storage("n2"), {"peer": "n2"})
+    return LoneReplica(membership=voters("n1").with_member(learner))
+
+
+def test_fault_4_a_leader_says_nothing_in_its_term_to_who_connects_before_that_is_on_its_disk() -> None:
+    """tests/sim, scenario restores, seed 31218."""
+    leader = with_a_learner()
+    leader.waits(leader.timing.election_timeout_max_s + 0.01)
+    leader.tick()
+    assert leader.replica.engine.leads
+    leader.replica.connected("n2")
+    assert leader.sent == []
+    leader.sync()
+    leader.tick()
+    assert [body[0] for body in leader.said(Kind.APPEND, to="n2")] == [1]
+
+
+def test_fault_4_of_one_index_and_one_term_nobody_is_ever_sent_two_entries() -> None:
+    """What a crash takes back, with the term that it is of, was in no other log."""
+    leader = with_a_learner()
+    sent: dict[tuple[int, int], set[bytes]] = {}
+    for command in (b"\x93\xa1x\xa1a\xa1v", b"\x93\xa1x\xa1a\xa1w"):
+        leader.waits(leader.timing.election_timeout_max_s + 0.01)
+        leader.tick()
+        leader.replica.propose(None, [command], lambda _results, _applied: None)
+        leader.tick()
+        leader.replica.connected("n2")
+        for term, _, prev_index, _, _, entries in leader.said(Kind.APPEND, to="n2"):
+            for number, (packed, _) in enumerate(entries, prev_index + 1):
+                sent.setdefault((number, term), set()).add(packed)
+        leader.crash()
+    assert not [at for at, commands in sent.items() if len(commands) > 1]
 
 
 def test_fault_4_planted_without_holding_back_the_vote_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
