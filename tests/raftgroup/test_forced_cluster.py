@@ -6,6 +6,7 @@ Also what a change of membership left standing: one that only lost members could
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -23,6 +24,7 @@ from tests.support.raft_cluster import Cluster, Node, settled
 from tests.support.register_machine import put
 from tests.support.simulation import Stuck
 
+MakeCluster = Callable[..., Cluster]
 SEEDS = range(8)
 
 
@@ -54,9 +56,9 @@ class MemoryOf(MemoryJournal):
         self._owner._disk = self._disk
 
 
-def without_majority(seed: int) -> Cluster:
+def without_majority(make_cluster: MakeCluster, seed: int) -> Cluster:
     """Three nodes with a write; then n2 and n3 are lost for ever, and n1 has been stopped."""
-    cluster = Cluster(seed)
+    cluster = make_cluster(seed)
     settled(cluster)
     for member in ("n2", "n3", "n1"):
         cluster.crash(member)
@@ -64,8 +66,8 @@ def without_majority(seed: int) -> Cluster:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_survivor_goes_on_alone_with_all_that_it_holds(seed: int) -> None:
-    cluster = without_majority(seed)
+def test_the_survivor_goes_on_alone_with_all_that_it_holds(make_cluster: MakeCluster, seed: int) -> None:
+    cluster = without_majority(make_cluster, seed)
     assert force(cluster, "n1").lost == ("n2", "n3")
     cluster.start("n1")
     assert cluster.leader().id == "n1"
@@ -77,9 +79,9 @@ def test_the_survivor_goes_on_alone_with_all_that_it_holds(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_members_of_before_are_refused_with_the_reason_and_stop(seed: int) -> None:
+def test_members_of_before_are_refused_with_the_reason_and_stop(make_cluster: MakeCluster, seed: int) -> None:
     """Together they would be a majority of the old group; the survivor does not notice them."""
-    cluster = without_majority(seed)
+    cluster = without_majority(make_cluster, seed)
     force(cluster, "n1")
     cluster.tolerates_failed_nodes = True
     cluster.start("n1")
@@ -95,8 +97,8 @@ def test_members_of_before_are_refused_with_the_reason_and_stop(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_comes_back_empty_gets_everything_and_votes_again(seed: int) -> None:
-    cluster = without_majority(seed)
+def test_who_comes_back_empty_gets_everything_and_votes_again(make_cluster: MakeCluster, seed: int) -> None:
+    cluster = without_majority(make_cluster, seed)
     force(cluster, "n1")
     cluster.start("n1")
     cluster.put("n1", "b", "second")
@@ -114,11 +116,11 @@ def test_who_comes_back_empty_gets_everything_and_votes_again(seed: int) -> None
         assert cluster.nodes[member].group.members.generation == 2
 
 
-def half_joined(seed: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def half_joined(make_cluster: MakeCluster, seed: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """n1 goes on alone, and n2 joins it with a new disk. Its log has come to a membership of before the break, in which
     it has another storage, and no further."""
     monkeypatch.setattr(replication, "APPEND_BYTES_MAX", 1)
-    cluster = Cluster(seed)
+    cluster = make_cluster(seed)
     group = settled(cluster).group
     cluster.call("n1", group.add(Member("n4", MemberRole.LEARNER, "of n4", {"peer": "n4"})))
     cluster.put("n1", "a", "first")
@@ -143,10 +145,10 @@ def half_joined(seed: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 @pytest.mark.parametrize("restarted", ["n1", "n2"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_joins_is_let_in_again_though_its_log_is_still_of_before(
-    seed: int, restarted: str, monkeypatch: pytest.MonkeyPatch
+    make_cluster: MakeCluster, seed: int, restarted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Restores 11024: the connection broke, and all refused each other from then on."""
-    cluster = half_joined(seed, monkeypatch)
+    cluster = half_joined(make_cluster, seed, monkeypatch)
     cluster.restart(restarted)
     cluster.run_for(1.0)
     cluster.network.intercept = lambda *_: True
@@ -156,10 +158,10 @@ def test_who_joins_is_let_in_again_though_its_log_is_still_of_before(
     assert cluster.nodes["n2"].group.members.generation == 2
 
 
-def joining(seed: int, taken: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def joining(make_cluster: MakeCluster, seed: int, taken: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """n2 has lost its disk and joins; it has `taken` so many entries, and no membership, when the others are lost."""
     monkeypatch.setattr(replication, "APPEND_BYTES_MAX", 1)
-    cluster = Cluster(seed)
+    cluster = make_cluster(seed)
     settled(cluster)
     cluster.wipe("n2")
     cluster.network.intercept = lambda _, to, kind, body: (
@@ -182,10 +184,10 @@ def joining(seed: int, taken: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 @pytest.mark.parametrize("taken", [0, 2])
 @pytest.mark.parametrize("seed", range(3))
 def test_who_was_joining_at_the_break_is_told_to_begin_anew(
-    seed: int, taken: int, restarted: bool, monkeypatch: pytest.MonkeyPatch
+    make_cluster: MakeCluster, seed: int, taken: int, restarted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It knows no member that could refuse it. Who has nothing needs no more than a start."""
-    cluster = joining(seed, taken, monkeypatch)
+    cluster = joining(make_cluster, seed, taken, monkeypatch)
     n2 = cluster.nodes["n2"]
     cluster.network.intercept = lambda *_: True
     cluster.start("n1")
@@ -206,10 +208,10 @@ def test_who_was_joining_at_the_break_is_told_to_begin_anew(
 
 
 def test_a_survivor_that_has_joined_half_way_begins_no_generation_that_there_is(
-    monkeypatch: pytest.MonkeyPatch,
+    make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the end of its log it is of the first one; what it was taking in was of the second."""
-    cluster = half_joined(1, monkeypatch)
+    cluster = half_joined(make_cluster, 1, monkeypatch)
     cluster.crash("n2")
     journal = cluster.nodes["n2"].disk.journal
     named = Member("n2", MemberRole.VOTER, cluster.nodes["n2"].group.incarnation, {"peer": "n2"})
@@ -219,16 +221,16 @@ def test_a_survivor_that_has_joined_half_way_begins_no_generation_that_there_is(
     assert look(cluster.nodes["n2"]).generation == 2
 
 
-def test_the_fault_that_this_is_for_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fault_that_this_is_for_is_seen(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who joins goes by the newest membership in its log."""
     monkeypatch.setattr(Admission, "_join", lambda *_: None)
     with pytest.raises(Stuck):
-        test_who_joins_is_let_in_again_though_its_log_is_still_of_before(1, "n1", monkeypatch)
+        test_who_joins_is_let_in_again_though_its_log_is_still_of_before(make_cluster, 1, "n1", monkeypatch)
 
 
-def test_a_change_of_membership_that_nobody_is_left_to_commit_is_taken_back() -> None:
+def test_a_change_of_membership_that_nobody_is_left_to_commit_is_taken_back(make_cluster: MakeCluster) -> None:
     """The leader removes n3 at the moment when n2 is lost: two voters, one of them gone, stand still for ever."""
-    cluster = Cluster(5)
+    cluster = make_cluster(5)
     leader = settled(cluster).id
     gone, other = (member for member in ("n1", "n2", "n3") if member != leader)
     group = cluster.nodes[leader].group
@@ -262,8 +264,8 @@ def test_entries_that_the_survivor_does_not_know_to_be_committed_are_kept() -> N
     assert lone.machine.registers == {"a": "2.1", "g": "2"}
 
 
-def test_a_crash_before_the_sync_leaves_the_survivor_as_it_was() -> None:
-    cluster = without_majority(3)
+def test_a_crash_before_the_sync_leaves_the_survivor_as_it_was(make_cluster: MakeCluster) -> None:
+    cluster = without_majority(make_cluster, 3)
     journal = cluster.nodes["n1"].disk.journal
     before = look(cluster.nodes["n1"])
     never = MemoryOf(journal)
@@ -284,10 +286,10 @@ class Unsynced(MemoryOf):
         await asyncio.Event().wait()
 
 
-def test_what_needs_no_force_or_can_not_be_forced_is_refused() -> None:
+def test_what_needs_no_force_or_can_not_be_forced_is_refused(make_cluster: MakeCluster) -> None:
     with pytest.raises(DataDirectoryError, match="never been used"):
         survey(MemoryJournal(), (0, 0), Random(1))
-    cluster = without_majority(1)
+    cluster = without_majority(make_cluster, 1)
     force(cluster, "n1")
     with pytest.raises(MembershipRefused, match="only voter"):
         look(cluster.nodes["n1"])
