@@ -46,9 +46,10 @@ class Contacts:
             for member in membership.members
             if member.id != self._own_id and "peer" in member.addresses
         }
-        return self._and_lately(members | moved, committed, now) | guests | members | moved
+        members |= moved
+        return self._of_now_and_lately(members, committed, now) | guests | members
 
-    def _and_lately(self, members: dict[str, str], committed: Membership, now: float) -> dict[str, str]:
+    def _of_now_and_lately(self, members: dict[str, str], committed: Membership, now: float) -> dict[str, str]:
         still = {member: at for member, (at, _) in self._lately.items() if committed.get(member) is not None}
         lately = self._lately | {member: (at, now) for member, at in (still | members).items()}
         self._lately = {member: known for member, known in lately.items() if now - known[1] < FAREWELL_S}
