@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import secrets
 import sys
 import time
@@ -30,6 +31,7 @@ from tests.sim.run import Outcome, run_seed
 from tests.sim.shrink import shrink
 from tests.sim.speed import shown_speeds, speeds
 
+INTERRUPTED = 130
 TRACE_LINES = 40
 BATCH = 16
 SEEDS = 1_000_000
@@ -179,21 +181,28 @@ def all_plants(asked: argparse.Namespace) -> int:
 def main(arguments: list[str]) -> int:
     asked = parsed(arguments)
     gc.freeze()  # what is imported is not looked through after each seed
-    if asked.plant or asked.plants:
-        try:
+    try:
+        if asked.plant or asked.plants:
             return one_plant(asked) if asked.plant else all_plants(asked)
-        except KeyboardInterrupt:
-            return 130
-    if asked.speed:
-        print(json.dumps(speeds()) if asked.json else shown_speeds(), flush=True)
-        return 0
+        if asked.speed:
+            print(json.dumps(speeds()) if asked.json else shown_speeds(), flush=True)
+            return 0
+        return all_seeds(asked)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # as behind `| head`: nobody hears how the rest ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def all_seeds(asked: argparse.Namespace) -> int:
     report = Report(asked)
     try:
         for outcome in outcomes(asked):
             report.add(outcome)
     except KeyboardInterrupt:
         report.end()
-        return 130
+        return INTERRUPTED
     return report.end()
 
 
