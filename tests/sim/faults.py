@@ -86,7 +86,8 @@ class Kind(enum.Enum):
     DAMAGE = "damage"
     """Power is lost, and a record of journal, store or vault is found flipped or torn at the next start."""
     WALL_STEP = "wall-step"
-    """Somebody sets the wall clock of a machine, forwards or back: nothing that is decided may depend on it."""
+    """Somebody sets the wall clock of a machine, forwards or back: nothing that is decided may depend on it. From then
+    on its clocks run at another speed, as when a time service slews them."""
     TRANSFER = "transfer"
     REMOVE = "remove"
     """Out of the Raft group, by its administrator; back in after `for_s`, with a new disk."""

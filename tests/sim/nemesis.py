@@ -227,6 +227,7 @@ class Nemesis:
 
     def _wall_step(self, fault: Fault, host: Host) -> None:
         host.step_wall(wall_offset_s(fault.amount))
+        host.run_at(self.world.rate_of(fault.amount * 7 % 1))
         if host.runs:
             self.struck(fault)
 

@@ -193,6 +193,10 @@ class FastProcess(Process):
             self.touched = True
             self._touches.append(self)
 
+    def keep_time(self, rate: float, offset_s: float) -> None:
+        super().keep_time(rate, offset_s)
+        self.touch()
+
     def pause(self) -> None:
         super().pause()
         self.halted = True

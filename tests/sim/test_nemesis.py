@@ -141,6 +141,47 @@ def test_a_wall_clock_is_set_and_no_other_clock() -> None:
     world.close()
 
 
+def test_a_node_that_is_closed_while_it_starts_has_not_stopped_itself() -> None:
+    """Restores 32119: the run was over, and had been well."""
+    world = World(1, Settings(followers=1))
+    with ambient(1, lambda: world.now):
+        world.start()
+        world.simulation.run_for(0.0)
+        assert world.hosts["f1"].runs
+        world.close()
+    assert world.violations == []
+
+
+def test_a_clock_goes_on_at_another_speed_from_where_it_is() -> None:
+    """Who sleeps by it wakes up when it shows the time, and nobody ever sees it go back."""
+    world = World(1, Settings(drift=0.25))
+    host, shown, woken_at = world.hosts["n2"], list[float](), list[float]()
+    process, at = host.new_process("n2"), 40.0
+
+    def look() -> None:
+        shown.append(process.now())
+        process.loop.call_later(0.1, look)
+
+    process.call(look)
+    process.loop.call_later(at, lambda: woken_at.append(process.now() - shown[0]))
+    plan = tuple(Fault(number + 0.05, Kind.WALL_STEP, "n2", "n1", 0.0, number / 32) for number in range(32))
+    Nemesis(world, plan).start()
+    rates = set[float]()
+    for _ in plan:
+        before_s, rate = process.now(), host.rate
+        world.simulation.run_for(1.0)
+        assert abs(process.now() - before_s - 0.05 * rate - 0.95 * host.rate) < 1e-6
+        rates.add(host.rate)
+    world.simulation.run_for(30.0)
+    assert len(rates) > 20
+    assert 0.75 <= min(rates) < 0.8
+    assert 1.2 < max(rates) <= 1.25
+    assert shown == sorted(shown)
+    assert abs(woken_at[0] - at) < 1e-6
+    assert host.new_process("n2").now() == process.now()
+    world.close()
+
+
 def test_a_link_that_is_mended_before_anything_was_sent_is_no_fault() -> None:
     """Nor is it one when another fault cuts the same link later."""
     world = World(1, Settings())

@@ -126,6 +126,7 @@ class World:
         """Of the histories before this one."""
         self._has_released = False
         """In this history."""
+        self._closed = False
         self.is_down = False
         """All members are lost, and none of the new cluster has started yet."""
         self.takes_backups = False
@@ -140,20 +141,22 @@ class World:
         """Checkers whose breaches are counted only: what is not promised in this run."""
         self.tolerated: Callable[[Host, BaseException], bool] = lambda host, error: False
         """Whether a node may stop itself for that."""
-        drift = self.settings.drift
         self.hosts: dict[str, Host] = {}
         count = self.settings.members + self.settings.followers
         for number in range(1, count + 1):
             follows = number > self.settings.members
             name = f"f{number - self.settings.members}" if follows else f"n{number}"
-            rate = 1.0 + drift * (2 * self.chance.random() - 1)
-            self.hosts[name] = Host(self, name, number, follows=follows, rate=rate)
+            self.hosts[name] = Host(self, name, number, follows=follows, rate=self.rate_of(self.chance.random()))
         self.founders = tuple(self.members)
         self.simulation.after_turn = self._turned
 
     @property
     def now(self) -> float:
         return self.simulation.now
+
+    def rate_of(self, lot: float) -> float:
+        """Of a clock that is as wrong as one may be. `lot`: from 0, the slowest, to 1."""
+        return 1.0 + self.settings.drift * (2 * lot - 1)
 
     def wall_offset_s(self) -> float:
         """Of the machine whose turn it is."""
@@ -181,6 +184,7 @@ class World:
             host.start()
 
     def close(self) -> None:
+        self._closed = True
         self.simulation.close()
 
     # What nodes need of it
@@ -252,6 +256,9 @@ class World:
             checker.opened(host, vault)
 
     def has_ended(self, host: Host, process: Process) -> None:
+        """What a node says when it is closed with its world is nobody's."""
+        if self._closed:
+            return
         error = host.ended
         self.note(host.id, f"has ended: {error!r}")
         if (self.goes_on or not self.violations) and (error is None or not self.tolerated(host, error)):

@@ -54,6 +54,10 @@ class Process:
         """Its clock: seconds since an arbitrary start."""
         return self._offset_s + self._rate * self.simulation.now
 
+    def keep_time(self, rate: float, offset_s: float) -> None:
+        """From now on by this clock."""
+        self._rate, self._offset_s = rate, offset_s
+
     def wall_ms(self) -> int:
         return WALL_MS + int((self.simulation.now + self.wall_offset_s) * 1000)
 
