@@ -168,7 +168,7 @@ class FastProcess(Process):
         self.due_at: float | None = None
         self.touched = self.halted = self.still = False
         self.stood_s = 0.0
-        """For how long it has stood still in all."""
+        """For how long it has stood still in all, by its clock."""
         self._touches = simulation.touches
         fast: Any = self.loop
         fast.own = self
@@ -226,14 +226,14 @@ class FastProcess(Process):
         self._stand(until)
 
     def _stand(self, until: float) -> None:
-        began = self.simulation.now
+        began = self.now()
         self.still = True
         self.touch()
         try:
             self.simulation.go_on_without(self, until)
         finally:
             self.still = False
-            self.stood_s += self.simulation.now - began
+            self.stood_s += self.now() - began
             self.touch()
 
 

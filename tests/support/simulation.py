@@ -38,7 +38,7 @@ class Process:
         self.simulation = simulation
         self.paused = False
         self.resumed_at = 0.0
-        """When it last went on after a pause, in the simulation's time."""
+        """When it last went on after a pause, by its clock."""
         self.dead = False
         self.on_death: dict[object, Callable[[], None]] = {}
         """What the world does when it is killed."""
@@ -82,7 +82,7 @@ class Process:
 
     def resume(self) -> None:
         if self.paused:
-            self.resumed_at = self.simulation.now
+            self.resumed_at = self.now()
         self.paused = False
 
     def kill(self) -> None:

@@ -25,7 +25,7 @@ SLACK_S = 0.05
 @dataclass(slots=True)
 class Leading:
     """One term of one start of a leader. `waiting`: (revision, since when, and how long its process had stood still by
-    then), all rising."""
+    then), all rising, and all times by its clock."""
 
     began: tuple[int, int]
     known: int = 0
@@ -63,7 +63,7 @@ class BoundedWait(Checker):
     def _note(self, host: Host, leading: Leading, committed: int, released: int | None) -> None:
         if committed > leading.known:
             leading.known = committed
-            leading.waiting.append((committed, self.world.now, stood_s(host)))
+            leading.waiting.append((committed, now_s(host), stood_s(host)))
         while leading.waiting and released is not None and leading.waiting[0][0] <= released:
             leading.waiting.popleft()
 
@@ -72,12 +72,16 @@ class BoundedWait(Checker):
         if not leading.waiting or host.process is None:
             return
         revision, since, stood = leading.waiting[0]
-        waited = (self.world.now - max(since, host.process.resumed_at) - (stood_s(host) - stood)) * host.rate
+        waited = now_s(host) - max(since, host.process.resumed_at) - (stood_s(host) - stood)
         if waited > self._proceed_s + SLACK_S:
             self.fail(
                 f"revision {revision} has waited {waited:.3f} s for its release by {host.id} in term "
                 f"{leading.began[1]}, and T_proceed is {self._proceed_s:.3f} s"
             )
+
+
+def now_s(host: Host) -> float:
+    return 0.0 if host.process is None else host.process.now()
 
 
 def stood_s(host: Host) -> float:
