@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from raftgroup.compaction import LogRetention
-from tests.support.raft_cluster import Cluster
+from raftgroup.replica import Replica
+from tests.support.raft_cluster import Cluster, settled
 from tests.support.raft_nemesis import Clients, Nemesis, add_outsiders, all_vote
 
 FAULTS_S, QUIET_S = 8.0, 4.0
@@ -36,11 +37,40 @@ def _run(cluster: Cluster, *, changes_members: bool) -> None:
         cluster.run_for(1.0)
         if cluster.simulation.now > FAULTS_S + 60.0:
             raise AssertionError(f"seed {cluster.simulation.seed}: the members could not be brought back together")
+    _ends_well(cluster, clients)
+
+
+def _ends_well(cluster: Cluster, clients: Clients) -> None:
     cluster.run_for(1.0)
     clients.going = False
     cluster.run_for(QUIET_S)
     cluster.run_until(cluster.converged, within_s=5.0)
     cluster.checkers.check_run()
+
+
+def with_an_only_voter(seed: int) -> None:
+    """It waits for nobody's vote or acknowledgement, only for its own disk, which is slow. All come and go."""
+    cluster = Cluster(seed, 1, drift=0.008, retention=LogRetention(20 if seed % 2 else 10_000))
+    try:
+        voter = settled(cluster)
+        for member in ("n2", "n3"):
+            node = cluster.add_node(member)
+            cluster.run_for(0.1)
+            cluster.call(voter.id, voter.group.add(cluster.member(node)))
+        clients = Clients(cluster)
+        voter.disk.fsync_s = 0.3
+        for _ in range(40):
+            cluster.restart(cluster.random.choice(list(cluster.nodes)))
+            cluster.run_for(0.8 * cluster.random.random())
+        voter.disk.fsync_s = 0.0005
+        _ends_well(cluster, clients)
+    finally:
+        cluster.simulation.close()
+
+
+def with_only_voters(seeds: range) -> None:
+    for seed in seeds:
+        with_an_only_voter(seed)
 
 
 @pytest.mark.parametrize("block", range(8))
@@ -54,6 +84,23 @@ def test_a_random_schedule_breaks_no_rule(block: int) -> None:
 def test_a_random_schedule_with_changes_of_membership_breaks_no_rule(block: int) -> None:
     for seed in range(1000 + block * 10, 1000 + block * 10 + 10):
         random_run(seed, members=3 + seed % 3, changes_members=True)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_random_schedule_with_an_only_voter_breaks_no_rule(block: int) -> None:
+    with_only_voters(range(2000 + block * 10, 2000 + block * 10 + 10))
+
+
+def test_what_an_only_voter_says_too_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: who connects is asked at once what it holds, whether the term of who asks is on its disk or not."""
+
+    def connected(self: Replica, member: str) -> None:
+        if self.engine.leads:
+            self.replication.probe(member)
+
+    monkeypatch.setattr(Replica, "connected", connected)
+    with pytest.raises(AssertionError, match="speaks in term"):
+        with_only_voters(range(2000, 2040))
 
 
 def test_a_seed_repeats_its_run_exactly() -> None:
