@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import lmdb
 
@@ -24,6 +24,7 @@ from vault.lmdb_format import Tables, open_tables
 from vault.seal import seal_all, unseal, unseal_all
 from vault.tables import Changes, Pause, Table
 
+T = TypeVar("T")
 MAP_BYTES = 64 << 30
 """Address space; the file is as large as what it holds. It doubles should that ever be full."""
 READERS_MAX = 256
@@ -67,7 +68,7 @@ class LmdbBackend:
     def hold(self) -> None:
         """From now on all that is read is of this moment, until it is closed. Meanwhile the file may grow."""
         try:
-            self._held = self.env.begin()
+            self._held = self._whatever_has_grown(self.env.begin)
         except lmdb.Error as error:
             raise self.failure(error) from error
 
@@ -282,11 +283,19 @@ class LmdbBackend:
                 f"{self.directory.path / DATA} can't be opened: {error}. Make it writable, or choose another folder"
             ) from error
 
+    def _whatever_has_grown(self, look: Callable[[], T]) -> T:
+        """A file that another process writes may grow, between any two looks, beyond what is mapped of it."""
+        while True:
+            try:
+                return look()
+            except lmdb.MapResizedError:
+                self.env.set_mapsize(0)
+
     def _open_tables(self) -> Tables:
         try:
             if not self._read_only:
                 self.env.reader_check()
-            return open_tables(self.env, self.directory, read_only=self._read_only)
+            return self._whatever_has_grown(lambda: open_tables(self.env, self.directory, read_only=self._read_only))
         except lmdb.Error as error:
             self.env.close()
             raise self.failure(error) from error

@@ -10,16 +10,21 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import lmdb
 import pytest
 
 from tests.support.fenced_node import KEY
 from tests.support.vault_feed import follow, full
+from vault import lmdb_backend
 from vault.directory import VaultDirectory
 from vault.errors import Fenced, Pending, VaultUnusable
 from vault.fence_file import clock_ns
 from vault.lmdb_backend import COMMITS_PER_READER_CHECK, LmdbBackend
+from vault.lmdb_format import open_tables
 from vault.opening import open_vault
 from vault.reader import VaultReader
+from vault.tables import Table
+from vault.vault import POSITION
 
 LEASE_MS = 300
 ROOT = Path(__file__).parents[2]
@@ -165,15 +170,65 @@ def forked(reader: VaultReader, pipe: multiprocessing.connection.Connection) -> 
         pipe.send(f"VaultUnusable: {error}")
 
 
-def test_a_reader_whose_map_is_too_small_takes_the_larger_one(cluster: Cluster) -> None:
+@pytest.fixture
+def grown(cluster: Cluster) -> Iterator[Callable[[], None]]:
+    """Waits until the vault is larger by 1 MiB: somebody holds a snapshot of it, so no page is used again."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=pin, args=(cluster.vault, theirs))
+
+    def wait() -> None:
+        if child.pid is None:
+            child.start()
+            assert ours.recv() == "holding"
+        until, file = time.monotonic() + 60, cluster.vault / "data.mdb"
+        wanted = file.stat().st_size + (1 << 20)
+        while file.stat().st_size < wanted:
+            assert time.monotonic() < until
+
+    yield wait
+    if child.pid is not None:
+        child.kill()
+        child.join(30)
+
+
+def pin(path: Path, pipe: multiprocessing.connection.Connection) -> None:
+    backend = LmdbBackend(path, read_only=True)
+    backend.hold()
+    pipe.send("holding")
+    pipe.recv()
+
+
+def test_a_reader_whose_map_is_too_small_takes_the_larger_one(cluster: Cluster, grown: Callable[[], None]) -> None:
     """The vault grew beyond what the reader had mapped."""
     with VaultReader(cluster.vault, map_bytes=1) as reader:
-        size = reader._source._shared.backend.env.info()["map_size"]  # type: ignore[union-attr]
-        until = time.monotonic() + 60
-        while cluster.vault.joinpath("data.mdb").stat().st_size <= size and time.monotonic() < until:
-            cluster.checked(reader)
+        grown()
         for _ in range(100):
             cluster.checked(reader)
+
+
+def test_a_vault_may_grow_beyond_the_map_while_it_is_opened(
+    cluster: Cluster, grown: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen once on a busy machine: between opening the file and its tables."""
+    tries: list[int] = []
+
+    def late(env: lmdb.Environment, directory: VaultDirectory, *, read_only: bool) -> list[object]:
+        tries.append(env.info()["map_size"])
+        if len(tries) == 1:
+            grown()
+        return open_tables(env, directory, read_only=read_only)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lmdb_backend, "open_tables", late)
+        with VaultReader(cluster.vault, map_bytes=1) as reader:
+            assert cluster.checked(reader) > 0
+    assert len(tries) > 1
+    backend = LmdbBackend(cluster.vault, read_only=True, map_bytes=1)
+    grown()
+    backend.hold()
+    assert backend.get(Table.META, POSITION) is not None
+    backend.close()
 
 
 def test_the_slot_of_a_reader_that_was_killed_is_found_by_the_node(tmp_path: Path) -> None:
