@@ -213,6 +213,8 @@ class Host:
                 self.disk.lose_power()
                 self._boot()
             return
+        if self.node is not None:
+            self.world.killed(self)
         process.reset_peers = not power
         process.kill()
         if self.machine is not None:

@@ -9,13 +9,14 @@ import pytest
 from node.config import Retention
 from recovery.decide import RefusalReason
 from tests.sim.ambient import ambient
+from tests.sim.checkers.procedures import Procedures
 from tests.sim.clients import Client
 from tests.sim.faults import CLIENTS, Fault, Kind
 from tests.sim.foreign import make_foreign
 from tests.sim.link_faults import DEAF_FROM
 from tests.sim.nemesis import Nemesis
 from tests.sim.node import Host
-from tests.sim.run import run_seed
+from tests.sim.run import BEGIN_S, run_seed
 from tests.sim.vault_disk import Hand
 from tests.sim.world import Settings, World
 
@@ -150,6 +151,27 @@ def test_a_node_that_is_closed_while_it_starts_has_not_stopped_itself() -> None:
         assert world.hosts["f1"].runs
         world.close()
     assert world.violations == []
+
+
+def test_what_a_node_did_in_the_turn_in_which_it_dies_is_looked_at() -> None:
+    """Many 162: a leader released a change, went on with the procedure behind it, and died before its turn was over."""
+    world = World(1, Settings(followers=0))
+    with ambient(1, lambda: world.now):
+        procedures = Procedures(world)
+        world.checkers = [procedures]
+        world.start()
+        world.simulation.run_until(world.all_serve, within_s=BEGIN_S)
+        leader = world.leaders()[0]
+
+        def release_and_die() -> None:
+            leader.node.fencing.log.released = 1000
+            leader.kill()
+
+        assert procedures._released < 1000
+        leader.process.call(release_and_die)
+        world.simulation.run_for(0.1)
+        world.close()
+    assert procedures._released == 1000
 
 
 def test_a_clock_goes_on_at_another_speed_from_where_it_is() -> None:

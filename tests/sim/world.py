@@ -255,6 +255,10 @@ class World:
         for checker in self.checkers:
             checker.opened(host, vault)
 
+    def killed(self, host: Host) -> None:
+        for checker in self.checkers:
+            checker.killed(host)
+
     def has_ended(self, host: Host, process: Process) -> None:
         """What a node says when it is closed with its world is nobody's."""
         if self._closed:

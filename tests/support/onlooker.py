@@ -68,6 +68,10 @@ class Onlooker:
     def turned(self, host: Any) -> None:
         """A process of this node has had its turn. In the simulator: one that changed `tests.sim.node.Host.state`."""
 
+    def killed(self, host: Any) -> None:
+        """Its process is about to be gone, perhaps in the middle of a turn: `turned` is not called for what it did in
+        that, and others may have heard of it."""
+
     def applied(self, host: Any, index: int, term: int, commands: Sequence[bytes]) -> None:
         """Its state machine has applied this entry."""
 

@@ -30,6 +30,10 @@ class Procedures(Checker):
             released = host.node.fencing.log.released or 0
             self._released = max(self._released, released)
 
+    def killed(self, host: Host) -> None:
+        """It may have released a change, and gone on behind it, in its last turn."""
+        self.turned(host)
+
     def committed(self, events: RevisionEvents) -> None:
         touched = False
         for event in events.events:
