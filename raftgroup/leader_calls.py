@@ -71,4 +71,9 @@ class LeaderCalls:
         """The connection to `member` broke: what it was asked may be done or not."""
         for leader, future in self._waiting.values():
             if leader == member and not future.done():
-                future.set_exception(OutcomeUnknown(f"the connection to the leader {member} broke before it answered"))
+                future.set_exception(
+                    OutcomeUnknown(
+                        f"the connection to the leader {member} broke before it answered, and it may have done what it "
+                        "was asked for: look at the members and the leader before you retry"
+                    )
+                )

@@ -129,6 +129,9 @@ def test_fault_4_of_one_index_and_one_term_nobody_is_ever_sent_two_entries() -> 
                 sent.setdefault((number, term), set()).add(packed)
         leader.crash()
     assert not [at for at, commands in sent.items() if len(commands) > 1]
+    leader.waits(leader.timing.election_timeout_max_s + 0.01)
+    leader.settle()
+    assert leader.said(Kind.APPEND, to="n2"), "it does speak, once its term is on its disk"
 
 
 def test_fault_4_planted_without_holding_back_the_vote_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from node.config import Retention
 from recovery.decide import RefusalReason
 from tests.sim.ambient import ambient
+from tests.sim.checkers.bounded_wait import BoundedWait, Leading
 from tests.sim.checkers.procedures import Procedures
 from tests.sim.clients import Client
 from tests.sim.faults import CLIENTS, Fault, Kind
@@ -19,6 +20,7 @@ from tests.sim.node import Host
 from tests.sim.run import BEGIN_S, run_seed
 from tests.sim.vault_disk import Hand
 from tests.sim.world import Settings, World
+from tests.support.onlooker import Violation
 
 
 def isolated(amount: float) -> World:
@@ -128,7 +130,7 @@ def test_a_link_to_clients_loses_answers_or_questions(amount: float, lost: tuple
     world.close()
 
 
-def test_a_wall_clock_is_set_and_no_other_clock() -> None:
+def test_a_wall_clock_is_set_and_no_other_clock_jumps() -> None:
     world = World(1, Settings())
     host = world.hosts["n2"]
     process = host.new_process("n2")
@@ -201,6 +203,24 @@ def test_a_clock_goes_on_at_another_speed_from_where_it_is() -> None:
     assert shown == sorted(shown)
     assert abs(woken_at[0] - at) < 1e-6
     assert host.new_process("n2").now() == process.now()
+    world.close()
+
+
+def test_a_wait_is_as_long_as_the_clock_of_its_leader_says_whatever_its_speed() -> None:
+    """Drift 34117: slow for 4 s, then fast, it was told by the last speed alone."""
+    world = World(1, Settings(drift=0.25))
+    host = world.hosts["n2"]
+    host.process = host.new_process("n2")
+    checker = BoundedWait(world)
+    leading = Leading((1, 1))
+    host.run_at(0.75)
+    checker._note(host, leading, 7, 6)
+    world.simulation.run_for(4.0)
+    host.run_at(1.25)
+    checker._look(host, leading)
+    world.simulation.run_for(0.5)
+    with pytest.raises(Violation, match=r"revision 7 has waited 3\.625 s"):
+        checker._look(host, leading)
     world.close()
 
 
