@@ -93,8 +93,9 @@ class Link(asyncio.Protocol):
         self.last_heard = self._loop.time()
         try:
             for kind, body in self._parser.feed(data):
-                if kind == Kind.WELCOME and not self._welcome.done():
-                    self._welcome.set_result(body)
+                if kind == Kind.WELCOME:
+                    if not self._welcome.done():  # else nobody waits for it any more
+                        self._welcome.set_result(body)
                 elif kind == Kind.REFUSED:
                     self._end(*refusal_in(body))
                     self.abort()
