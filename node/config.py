@@ -19,6 +19,7 @@ from pathlib import Path
 from fencing.timing import Timing as Fences
 from fencing.timing import remainder_s
 from node.address import Address, bracketed
+from node.topology.own_node import OwnNode
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 GIB = 1 << 30
@@ -257,6 +258,18 @@ class NodeConfig:
         """Nodes that may know the others, as far as the configuration names them."""
         founders = (member.peer for member in self.initial_cluster if member.id != self.id)
         return tuple(map(str, self.seeds or founders))
+
+    def own_node(self) -> OwnNode:
+        return OwnNode(
+            id=self.id,
+            cluster=self.cluster,
+            addresses=self.advertised(),
+            host_is_fixed=self.advertise_host is not None,
+            swim_listening=self.swim_listening(),
+            swim_address=self.swim_advertised(),
+            seeds=self.swim_seeds(),
+            join=self.join,
+        )
 
     def listening(self) -> dict[str, Address]:
         """TCP ports by name."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from node.authorization.remote_rows import RemoteRows
@@ -21,11 +22,11 @@ from node.fencing.part import Hearing, HolderPart
 from node.fencing.view import fencing_view
 from node.http.fencing_families import fencing_families
 from node.http.follower_server import FollowerServer
+from node.http.scenario_host import Playable, ScenarioHost
 from node.local_configuration import local_configuration
 from node.machine import Machine
-from node.partitions.wiring import with_partitions
 from node.parts import Background, MemberPart, ServerPart, cause_of_failure
-from node.scenarios.hosted import ScenarioHost
+from node.segments_wiring import with_partitions
 from node.topology.face import Topology
 from node.topology.life import Phase
 from node.topology.logical_copy import LogicalCopy
@@ -43,14 +44,20 @@ log = logging.getLogger(__name__)
 class FollowerNode:
     """`start`, then `wait` until it fails or is cancelled, then `stop`."""
 
-    def __init__(self, config: NodeConfig, on_vault: OnVault | None = None, machine: Machine | None = None) -> None:
-        """Raises FolderError, DataDirectoryError."""
+    def __init__(
+        self,
+        config: NodeConfig,
+        on_vault: OnVault | None = None,
+        machine: Machine | None = None,
+        scenarios: Sequence[Playable] = (),
+    ) -> None:
+        """`scenarios`: those that the node starts on request. Raises FolderError, DataDirectoryError."""
         self.config = config
         self._machine = machine = machine or Machine(config)
         machine.claim()
         self._unlock = machine.lock()
         self._clock = machine.clock
-        physical = PhysicalTopology(config, Role.FOLLOWER)
+        physical = PhysicalTopology(config.own_node(), Role.FOLLOWER)
         self._door = machine.door(self._members)
         self._source = machine.source(self._members)
         on_vault, self.partitions = with_partitions(config, physical.records, on_vault or OnVault())
@@ -77,7 +84,7 @@ class FollowerNode:
         )
         logical = LogicalCopy(self._door.nodes, machine.clock.now)
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
-        scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
+        host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
         self.fencing = HolderPart(
             config.id, self.keeper, FollowerRoute(physical), self._clock, config.fencing.timing(), self._incarnation,
             ask=asks_a_member(self._door.ask),
@@ -89,7 +96,7 @@ class FollowerNode:
                 config,
                 self.topology,
                 self.keeper,
-                scenarios,
+                host,
                 self._members,
                 self.partitions.holder,
                 fencing=self._fencing_view,
@@ -108,7 +115,7 @@ class FollowerNode:
         return fencing_view(self.fencing, self._clock.now())
 
     def _members(self) -> list[str]:
-        return http_of_voters(self.topology.physical.records(), self.config)
+        return http_of_voters(self.topology.physical.records(), self.config.own_node())
 
     async def _recover(self, state: ClusterState) -> int:
         return await self.keeper.catch_up()

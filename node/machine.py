@@ -96,7 +96,7 @@ class Machine:
 
     async def enter(self, group: Group) -> None:
         """Into the Raft group, if the node is to join one. Raises JoinRefused."""
-        await join_cluster(self.config, group)
+        await join_cluster(self.config.own_node(), group, headers_of(self.config))
 
     async def find_seeds(self, physical: PhysicalTopology, at: Address) -> None:
         await ask_for_seeds(physical, at, headers_of(self.config))

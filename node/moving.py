@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 
 from node.address import Address
-from node.config import NodeConfig
+from node.topology.own_node import OwnNode
 from raftgroup.errors import NodeFailed, RaftError
 from raftgroup.group import Group
 from raftgroup.membership import Member, MemberRole
@@ -22,25 +22,25 @@ log = logging.getLogger(__name__)
 RETRY_S = 0.5
 
 
-def current_addresses(known: Mapping[str, str], config: NodeConfig) -> dict[str, str]:
+def current_addresses(known: Mapping[str, str], node: OwnNode) -> dict[str, str]:
     """What the membership should say of this node, which says `known` now."""
-    own = config.advertised()
-    return {**known, **{name: own[name] for name in own if _is_elsewhere(known.get(name), own[name], config)}}
+    own = node.addresses
+    return {**known, **{name: own[name] for name in own if _is_elsewhere(known.get(name), own[name], node)}}
 
 
-def _is_elsewhere(known: str | None, own: str, config: NodeConfig) -> bool:
+def _is_elsewhere(known: str | None, own: str, node: OwnNode) -> bool:
     if known is None:
         return True
     there, here = Address.parse(known), Address.parse(own)
-    return there.port != here.port or (config.advertise_host is not None and there.host != here.host)
+    return there.port != here.port or (node.host_is_fixed and there.host != here.host)
 
 
-async def announce_addresses(config: NodeConfig, group: Group) -> None:
+async def announce_addresses(node: OwnNode, group: Group) -> None:
     """Run until cancelled: a change that was in the log may be taken back. Raises NodeFailed."""
     while True:
-        member = group.members.get(config.id)
+        member = group.members.get(node.id)
         if member is not None and member.incarnation == group.incarnation:
-            addresses = current_addresses(member.addresses, config)
+            addresses = current_addresses(member.addresses, node)
             if addresses != member.addresses:
                 await _move(group, Member(member.id, MemberRole.LEARNER, member.incarnation, addresses))
         await asyncio.sleep(RETRY_S)

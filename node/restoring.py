@@ -22,8 +22,8 @@ from metastore.store import LmdbStore
 from node.config import check_id
 from node.data_dir import claim_data_dir
 from node.folder import FolderError, Marker
+from node.local_layout import Layout
 from node.restored_data import Progress, Restored, begin_log, generation_after, restore_store
-from node.supervisor.layout import Layout
 from raftgroup.directory_lock import DirectoryLock, sync_directory
 from raftgroup.lmdb_journal import LmdbJournal
 

@@ -7,12 +7,13 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from node.config import NodeConfig
 from node.file_limit import raise_file_limit
 from node.follower import FollowerNode
+from node.http.scenario_host import Playable
 from node.server import Node
 from node.standalone import StandaloneNode
 from node.waiting_room import WaitingRoom, config_of
@@ -32,12 +33,12 @@ class Runnable(Protocol):
     async def stop(self) -> None: ...
 
 
-def make_node(config: NodeConfig) -> Runnable:
-    """Opens the data folder. Raises what refuses it."""
+def make_node(config: NodeConfig, scenarios: Sequence[Playable] = ()) -> Runnable:
+    """Opens the data folder. `scenarios`: those that the node starts on request. Raises what refuses it."""
     files_max = raise_file_limit()
     if config.standalone:
         return StandaloneNode(config)
-    return FollowerNode(config) if config.follow else Node(config, files_max)
+    return FollowerNode(config, scenarios=scenarios) if config.follow else Node(config, files_max, scenarios=scenarios)
 
 
 async def run_node(config: NodeConfig, make: Callable[[NodeConfig], Runnable] = make_node) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
@@ -27,16 +27,16 @@ from node.fencing.member import MemberFencing
 from node.fencing.part import Hearing
 from node.fencing.view import fencing_view
 from node.http.fencing_families import fencing_families
+from node.http.scenario_host import Playable, ScenarioHost
 from node.http.server import HttpServer
 from node.leader_duties import do_leader_duties
 from node.local_configuration import local_configuration
 from node.machine import Machine
 from node.metrics import Metrics
 from node.moving import announce_addresses
-from node.partitions.wiring import with_partitions
 from node.parts import Background, GroupPart, MemberPart, ServerPart, cause_of_failure
 from node.replica_state import ReplicaState
-from node.scenarios.hosted import ScenarioHost
+from node.segments_wiring import with_partitions
 from node.service import Service
 from node.stream.server import StreamServer
 from node.topology.face import Topology
@@ -64,10 +64,17 @@ SWITCH_INTERVAL_S = 0.0005
 class Node:
     """One member of a cluster, in this process. `start`, then `wait` until it fails or is cancelled, then `stop`."""
 
-    def __init__(self, config: NodeConfig, files_max: int | None = None, machine: Machine | None = None) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        files_max: int | None = None,
+        machine: Machine | None = None,
+        scenarios: Sequence[Playable] = (),
+    ) -> None:
         """Opens the data folder. Raises what refuses it (FolderError, DataDirectoryError, StoreCorrupt ...).
 
         `files_max`: how many files the process may have open. `machine`: another one than the real one.
+        `scenarios`: those that the node starts on request.
         """
         self.config = config
         self.metrics = Metrics()
@@ -114,25 +121,26 @@ class Node:
         self._stream = StreamServer(
             self.service, config.cluster, room=room, door=self.fencing.door, authorizer=self.authorizer
         )
-        scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
-        self._http = self._machine.http(
-            lambda: HttpServer(
-                self.service,
-                config.cluster,
-                config.id,
-                room=room,
-                scenarios=scenarios,
-                partitions=self.partitions.holder,
-                fenced=self.fencing.part.reads,
-                authorizer=self.authorizer,
-            )
-        )
+        host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
+        self._http = self._machine.http(lambda: self._make_http(room, host))
         participant = self._machine.participant()
         self.service.participant = lambda: participant
         self.service.vault = self.keeper
         self.topology = self._make_topology()
         self.service.topology = self.topology
         self._life = Lifecycle(self._parts())
+
+    def _make_http(self, room: ConnectionRoom, scenarios: ScenarioHost) -> HttpServer:
+        return HttpServer(
+            self.service,
+            self.config.cluster,
+            self.config.id,
+            room=room,
+            scenarios=scenarios,
+            partitions=self.partitions.holder,
+            fenced=self.fencing.part.reads,
+            authorizer=self.authorizer,
+        )
 
     def _make_group(self) -> Group:
         config = self.config
@@ -155,10 +163,10 @@ class Node:
 
     def _make_topology(self) -> Topology:
         config, store = self.config, self.store
-        physical = PhysicalTopology(config, Role.VOTER)
+        physical = PhysicalTopology(config.own_node(), Role.VOTER)
         physical.add_seeds(known_seeds(nodes_of(store.system)))
         self.registrar = Registrar(self.service, config.cluster, physical.presences, config.join_token)
-        self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config))
+        self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config.own_node()))
         member = TopologyMember(
             self._door,
             name=config.id,
@@ -195,7 +203,7 @@ class Node:
             Part("group", GroupPart(self.group), ("store",)),
             Part("duties", Background(lambda: do_leader_duties(self.group, self.store, self._clock)), ("group",)),
             Part("procedures", Background(self.catalog.runner.run), ("group",)),
-            Part("addresses", Background(lambda: announce_addresses(config, self.group)), ("group",)),
+            Part("addresses", Background(lambda: announce_addresses(config.own_node(), self.group)), ("group",)),
             Part("vault", self.keeper, ("group",)),
             Part("physical", topology.physical),
             Part("registrar", Background(self.registrar.watch), ("group", "physical")),

@@ -63,7 +63,7 @@ class WaitingRoom:
         self._config = config
         self._own = str(InitialMember(config.id, config.peer, config.http, config.stream))
         self._participant = kept_participant(config.data_dir)
-        self._physical = PhysicalTopology(config, Role.VOTER, member=self._own)
+        self._physical = PhysicalTopology(config.own_node(), Role.VOTER, member=self._own)
         self._committed = asyncio.Event()
         gate = Gate(authorizer_of(config, NoRows()))
         app = web.Application(middlewares=[errors_as_answers, gate.guard, _refusals], client_max_size=BODY_BYTES_MAX)

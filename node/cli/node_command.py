@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,7 @@ def run(settings: Any, make: Any = None) -> None:
     import uvloop
 
     from node.running import make_node, run_node
+    from node.scenarios.all import SCENARIOS
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_node(settings, make or make_node))
+        runner.run(run_node(settings, make or partial(make_node, scenarios=SCENARIOS)))

@@ -15,6 +15,7 @@ from node.cli.printing import print_json, print_rows
 from node.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, USAGE, Failure, Session
 
 if TYPE_CHECKING:
+    from node.scenarios.stage import Stage
     from node.scenarios.story import Event, Outcome, Scenario
 
 INDENT = {"scenario": "", "step": "  - ", "check": "    ", "report": "  recovery: ", "end": ""}
@@ -62,7 +63,7 @@ def run(names: Sequence[str], run_all: bool, as_json: bool, events: bool, keep: 
     sys.exit(0 if held else REFUSED)
 
 
-def choose(session: Session, names: Sequence[str], run_all: bool) -> list[Scenario]:
+def choose(session: Session, names: Sequence[str], run_all: bool) -> list[Scenario[Stage]]:
     from node.scenarios.all import BY_NAME, SCENARIOS
 
     unknown = [name for name in names if name not in BY_NAME]
@@ -74,7 +75,7 @@ def choose(session: Session, names: Sequence[str], run_all: bool) -> list[Scenar
     return list(SCENARIOS) if run_all else [BY_NAME[name] for name in names]
 
 
-async def play(session: Session, chosen: Sequence[Scenario], teller: Teller, keep: bool) -> bool:
+async def play(session: Session, chosen: Sequence[Scenario[Stage]], teller: Teller, keep: bool) -> bool:
     """Whether all of them held. SIGTERM ends it as Ctrl-C does: with everything cleaned up."""
     from catalog.demo.flights import DataSetError
     from node.loading import read_demo

@@ -16,6 +16,7 @@ from node.fencing.short_view import short_view
 from node.http.health import Health
 from node.http.openapi import Kind
 from node.http.partition_families import partition_families
+from node.http.scenario_host import ScenarioHost
 from node.http.v1_fenced import FencedRoutes
 from node.http.v1_fencing import FencingRoutes, RegionReads, View
 from node.http.v1_keys import answer
@@ -27,7 +28,6 @@ from node.partitions.holder import PartitionHolder
 from node.recovery_face import RecoveryFace
 from node.recovery_view import progress_view
 from node.refusals import NoMember
-from node.scenarios.hosted import ScenarioHost
 from node.topology.face import Topology
 
 

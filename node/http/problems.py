@@ -73,7 +73,7 @@ def problem_of(error: Exception) -> web.Response:
     if isinstance(error, ReleasePending):
         more["revision"] = error.revision
     if isinstance(error, JoinRejected):
-        more["reason"] = error.verdict.reason.value
+        more["reason"] = error.reason.value
     detail = str(error)
     if isinstance(error, OutcomeUnknown):
         detail += UNKNOWN_HINT

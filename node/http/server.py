@@ -29,6 +29,7 @@ from node.http.leftovers import LINGERING_S, leave_nothing
 from node.http.openapi import Kind
 from node.http.problems import errors_as_answers
 from node.http.quiet_log import quiet_log
+from node.http.scenario_host import ScenarioHost
 from node.http.streaming import STREAMS
 from node.http.v1_backup import Backups
 from node.http.v1_catalog import CatalogRoutes
@@ -43,7 +44,6 @@ from node.http.v1_scenarios import ScenarioRoutes
 from node.http.v1_topology import TopologyRoutes
 from node.http.v1_watch import Watches
 from node.partitions.holder import PartitionHolder
-from node.scenarios.hosted import ScenarioHost
 from node.service import Service
 
 CLOSE_S = 2.0

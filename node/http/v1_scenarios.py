@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from node.http.scenario_host import ScenarioHost
 from node.http.v1_cluster import nothing_in
 from node.http.v1_keys import answer
-from node.scenarios.hosted import ScenarioHost
 
 
 class ScenarioRoutes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from node.scenarios import alone, catching_up, local_data, racing, refusing
+from node.scenarios.stage import Stage
 from node.scenarios.story import Scenario
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS: tuple[Scenario[Stage], ...] = (
     *catching_up.SCENARIOS,
     *racing.SCENARIOS,
     *refusing.SCENARIOS,

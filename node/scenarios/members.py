@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from catalog.demo.entries import CatalogEntry
 from node.client import Client
 from node.scenarios.actor import Actor
 
-if TYPE_CHECKING:
-    from node.scenarios.stage import Stage
-
 QUICK = ["--heartbeat-ms", "50", "--election-min-ms", "500", "--election-max-ms", "750"]
 TIMEOUT_S = 15.0
 
 
+class Ground(Protocol):
+    """What members need of the stage that they are on (`stage.Stage`)."""
+
+    def address(self) -> str: ...
+    def actor(self, name: str, group: str, http: str, swim: str, arguments: list[str]) -> Actor: ...
+    def at_end(self, close: Callable[[], Awaitable[None]]) -> None: ...
+    async def until(self, holds: Callable[[], Any], what: str) -> Any: ...
+
+
 class Members:
-    def __init__(self, stage: Stage, name: str, size: int, options: Sequence[str] = ()) -> None:
+    def __init__(self, stage: Ground, name: str, size: int, options: Sequence[str] = ()) -> None:
         self.name = name
         self.options = list(options)
         self._stage = stage

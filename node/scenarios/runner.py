@@ -21,7 +21,7 @@ FAILURES = (MetastoreError, RaftError, VaultError, OSError)
 """What the cluster of a scenario may come to; anything else is a fault of ours."""
 
 
-async def run(scenario: Scenario, entries: Sequence[CatalogEntry], tell: Tell, *, keep: bool = False) -> Outcome:
+async def run(scenario: Scenario[Stage], entries: Sequence[CatalogEntry], tell: Tell, *, keep: bool = False) -> Outcome:
     """Told step by step. What can go wrong with what is shown is in the outcome; a cancellation passes through."""
     folder = Path(tempfile.mkdtemp(prefix=f"palisade-{scenario.name}-"))
     began = time.monotonic()

@@ -21,10 +21,10 @@ from typing import Any
 import aiohttp
 
 from catalog.demo.entries import CatalogEntry
+from node.code_root import CODE_ROOT
 from node.scenarios.actor import Actor
 from node.scenarios.members import Members
 from node.scenarios.story import Check, Event, Report, Scenario
-from node.supervisor.child import CODE_ROOT
 
 WAIT_S = 30.0
 POLL_S = 0.03
@@ -40,7 +40,7 @@ class DidNotHold(Exception):
 class Stage:
     """Use it with `async with`. `entries`: the demo catalog."""
 
-    def __init__(self, scenario: Scenario, folder: Path, entries: Sequence[CatalogEntry], tell: Tell) -> None:
+    def __init__(self, scenario: Scenario[Stage], folder: Path, entries: Sequence[CatalogEntry], tell: Tell) -> None:
         self.scenario = scenario
         self.folder = folder
         self.entries = entries

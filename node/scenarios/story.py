@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from node.scenarios.stage import Stage
-
+Stage = TypeVar("Stage")
+"""What a scenario is played on: `stage.Stage`, which knows this file."""
 Report = dict[str, Any]
 """As `recovery.report.RecoveryReport.as_dict` has it."""
 CASE = "case"
@@ -21,7 +20,7 @@ CASE = "case"
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Generic[Stage]):
     """`case` and `reasons`: what the report has to name; None where no recovery may begin at all.
 
     `reasons` are beginnings of the report's reason, any of which will do. `must`: sentences by name, beside the case.
@@ -84,7 +83,7 @@ class Event:
 class Outcome:
     """`error`: why it could not be played to its end, empty if it was. `folder`: where it is kept, if it is."""
 
-    scenario: Scenario
+    scenario: Scenario[Any]
     steps: tuple[str, ...]
     checks: tuple[Check, ...]
     report: Report | None
@@ -110,7 +109,7 @@ class Outcome:
         }
 
 
-def judge_case(scenario: Scenario, report: Report | None) -> Check | None:
+def judge_case(scenario: Scenario[Any], report: Report | None) -> Check | None:
     """None for a scenario in which no recovery is to begin, and none has begun."""
     if scenario.case is None:
         if report is None:
@@ -124,7 +123,7 @@ def judge_case(scenario: Scenario, report: Report | None) -> Check | None:
     return Check(CASE, must, right and why, f"case {report['case']}: {report['reason']}")
 
 
-def complete(scenario: Scenario, checks: list[Check]) -> list[Check]:
+def complete(scenario: Scenario[Any], checks: list[Check]) -> list[Check]:
     """With those that were promised and never reached, as not held."""
     reached = {check.name for check in checks}
     missing = [name for name in scenario.promises() if name not in reached]

@@ -13,12 +13,11 @@ import signal
 import sys
 from pathlib import Path
 
-import node
+from node.code_root import CODE_ROOT
 from node.config import InitialMember
 
 LOG_BYTES_MAX = 16 * 1024 * 1024
 TAIL_BYTES = 8 * 1024
-CODE_ROOT = Path(node.__file__).resolve().parents[1]
 
 
 class Child:

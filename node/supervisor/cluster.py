@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from node.local_layout import Layout
 from node.supervisor.child import Child
 from node.supervisor.events import Event
-from node.supervisor.layout import Layout
 from node.supervisor.restart import Ending, backoff_s, describe_exit, failures_in_a_row, judge
 
 STOP_S = 10.0

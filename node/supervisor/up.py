@@ -18,11 +18,11 @@ from node.authorization.credentials import Credentials
 from node.authorization.errors import AuthorizationError, Unauthenticated
 from node.config import ConfigError
 from node.folder import FolderError, Marker
+from node.local_layout import BASE_PORT, NODES, Layout, check_same, layout_from_json
 from node.ports_in_use import PortUnavailable, check_free
 from node.supervisor.cluster import Cluster
 from node.supervisor.demo import ensure_demo
 from node.supervisor.events import Event
-from node.supervisor.layout import BASE_PORT, NODES, Layout, check_same, layout_from_json
 from node.supervisor.screen import Screen
 from node.supervisor.status import Nodes
 from raftgroup.directory_lock import DirectoryLock

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from node.topology.verdicts import Reject
+import enum
+
+
+class Reason(enum.Enum):
+    """Why a node is rejected. The names are stable: scenarios and the API show them."""
+
+    WRONG_CLUSTER = "wrong-cluster"
+    WRONG_VERSION = "wrong-version"
+    NO_PERMISSION = "no-permission"
+    FOREIGN_CLUSTER = "foreign-cluster"
+    SUPERSEDED = "superseded"
+    NOT_VALIDATED = "not-validated"
 
 
 class TopologyError(Exception):
@@ -12,11 +23,11 @@ class TopologyError(Exception):
 
 
 class JoinRejected(TopologyError):
-    """A node is refused for good; `verdict` says why and what to do."""
+    """A node is refused for good; the text says why and what to do."""
 
-    def __init__(self, verdict: Reject) -> None:
-        super().__init__(verdict.text)
-        self.verdict = verdict
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 class JoinLater(TopologyError):

@@ -16,8 +16,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from node.topology.errors import Reason
 from node.topology.records import NodeRecord, Standing
-from node.topology.verdicts import Reason, Reject
+from node.topology.verdicts import Reject
 
 MENDABLE = frozenset({Reason.SUPERSEDED, Reason.NOT_VALIDATED})
 """To join again, as a newer incarnation, is all that it takes."""

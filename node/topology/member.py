@@ -14,7 +14,7 @@ from node.topology.errors import JoinLater, JoinRejected, NodeRefused
 from node.topology.life import Life, Phase
 from node.topology.records import PROTOCOL_VERSION, NodeRecord, Role
 from node.topology.registrar import ClusterState
-from node.topology.verdicts import JoinRequest
+from node.topology.verdicts import JoinRequest, Reject
 from raftgroup.errors import NodeFailed, RaftError
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class TopologyMember:
             except JoinLater as later:
                 self.life = before.told_to_wait(str(later))
             except JoinRejected as rejected:
-                self.life = before.refused(rejected.verdict)
+                self.life = before.refused(Reject(rejected.reason, str(rejected)))
             except NodeFailed:
                 raise
             except RaftError as error:

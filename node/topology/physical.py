@@ -8,11 +8,11 @@ import secrets
 from collections.abc import Iterable
 
 from node.components.lifecycle import Component
-from node.config import NodeConfig
 from node.swim.protocol import Change, Swim
 from node.swim.record import Record, State, sorted_tags
 from node.swim.udp import SwimSocket
 from node.swim.wire import RUMOUR_BYTES_MAX, record_bytes
+from node.topology.own_node import OwnNode
 from node.topology.records import Role
 from node.topology.verdicts import Physical, Presence
 
@@ -26,21 +26,21 @@ class PhysicalTopology(Component):
     """`instance` names this process among all that ever had the node's name. Others learn `role` and addresses, and of
     one that waits to be initialized how a plan has to name it (`member`)."""
 
-    def __init__(self, config: NodeConfig, role: Role, member: str | None = None) -> None:
+    def __init__(self, own: OwnNode, role: Role, member: str | None = None) -> None:
         self.instance = secrets.token_hex(INSTANCE_BYTES)
-        self._listening = config.swim_listening()
-        clients = {name: address for name, address in config.advertised().items() if name != "peer"}
+        self._listening = own.swim_listening
+        clients = {name: address for name, address in own.addresses.items() if name != "peer"}
         tags = {"member": member} if member else {"role": role.value, **clients}
-        own = Record(config.id, config.swim_advertised(), self.instance, tags=sorted_tags(tags))
+        record = Record(own.id, own.swim_address, self.instance, tags=sorted_tags(tags))
         self.swim = Swim(
-            own,
-            config.swim_seeds(),
+            record,
+            own.seeds,
             random.SystemRandom(),
             0.0,
             size_of=record_bytes,
             rumour_bytes_max=RUMOUR_BYTES_MAX,
         )
-        self.socket = SwimSocket(self.swim, config.cluster, self._changed)
+        self.socket = SwimSocket(self.swim, own.cluster, self._changed)
 
     async def start(self) -> None:
         """Raises OSError when the port can't be had."""

@@ -152,7 +152,7 @@ class Registrar:
             if isinstance(verdict, Reject):
                 self.rejected += 1
                 log.warning("%s is refused (%s): %s", name, verdict.reason.value, verdict.text)
-                raise JoinRejected(verdict)
+                raise JoinRejected(verdict.reason, verdict.text)
             if await self._write(seen, [verdict]):
                 log.info("%s is %s, incarnation %d", name, verdict.record.standing.value, verdict.record.incarnation)
                 return verdict.record

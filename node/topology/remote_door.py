@@ -10,10 +10,10 @@ from typing import Any
 
 import aiohttp
 
-from node.topology.errors import JoinLater, JoinRejected
+from node.topology.errors import JoinLater, JoinRejected, Reason
 from node.topology.records import NodeRecord, Role, Standing
 from node.topology.registrar import ClusterState
-from node.topology.verdicts import JoinRequest, Reason, Reject
+from node.topology.verdicts import JoinRequest
 from raftgroup.errors import Unavailable
 
 TIMEOUT_S = 10.0
@@ -97,7 +97,7 @@ class RemoteDoor:
         code = answer.get("code") if isinstance(answer, dict) else None
         detail = str(answer.get("detail", answer)) if isinstance(answer, dict) else f"HTTP {response.status}"
         if code == "join-rejected":
-            raise JoinRejected(Reject(reason_of(answer.get("reason")), detail))
+            raise JoinRejected(reason_of(answer.get("reason")), detail)
         if code == "join-later":
             raise JoinLater(detail)
         return Unavailable(detail)

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 
 from node.address import Address
-from node.config import NodeConfig
 from node.swim.record import Record
+from node.topology.own_node import OwnNode
 from node.topology.physical import PhysicalTopology
 from node.topology.records import NodeRecord, Role
 
@@ -27,11 +27,11 @@ def known_seeds(records: Iterable[NodeRecord]) -> list[str]:
     return [address for record in records if (address := record.addresses.get("swim"))]
 
 
-def http_of_voters(records: Iterable[Record], config: NodeConfig) -> list[str]:
+def http_of_voters(records: Iterable[Record], own: OwnNode) -> list[str]:
     """HTTP addresses of the members of the Raft group that are there, and of the node that --join names."""
     voters = [record for record in records if record.is_live and record.tag("role") == Role.VOTER.value]
-    known = [address for record in voters if (address := record.tag("http")) and record.name != config.id]
-    return list(dict.fromkeys([*known, *([str(config.join)] if config.join else [])]))
+    known = [address for record in voters if (address := record.tag("http")) and record.name != own.id]
+    return list(dict.fromkeys([*known, *([str(own.join)] if own.join else [])]))
 
 
 def http_of_others(records: Iterable[Record], name: str) -> dict[str, str]:

@@ -14,10 +14,10 @@ What follows from these rules:
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from node.topology.errors import Reason
 from node.topology.records import ClusterRules, NodeRecord, Role, Standing
 
 NAME_TAKEN_HINT = "stop the other one, or give this node another --id"
@@ -36,17 +36,6 @@ class JoinRequest:
     attempt: int
     addresses: Mapping[str, str] = field(default_factory=dict)
     cluster_id: str = ""
-
-
-class Reason(enum.Enum):
-    """The names are stable: scenarios and the API show them."""
-
-    WRONG_CLUSTER = "wrong-cluster"
-    WRONG_VERSION = "wrong-version"
-    NO_PERMISSION = "no-permission"
-    FOREIGN_CLUSTER = "foreign-cluster"
-    SUPERSEDED = "superseded"
-    NOT_VALIDATED = "not-validated"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from aiohttp import ClientSession, ClientTimeout
 from node.catalog.face import Catalog
 from node.client import Client
 from node.http.front import HttpLimits
+from node.http.scenario_host import ScenarioHost
 from node.http.server import HttpServer
+from node.scenarios.all import SCENARIOS
 from node.service import Service
 from node.stream.server import StreamServer
 from tests.support.fake_group import FakeGroup, fake_group
@@ -50,7 +52,7 @@ async def client(stream: StreamServer) -> AsyncIterator[Client]:
 @pytest.fixture
 async def server(service: Service) -> AsyncIterator[HttpServer]:
     limits = HttpLimits(body_bytes_max=3 * 1024 * 1024 + 64 * 1024, head_timeout_s=0.3, body_timeout_s=0.4)
-    running = HttpServer(service, "demo", "n1", limits=limits, progress_s=0.1)
+    running = HttpServer(service, "demo", "n1", limits=limits, progress_s=0.1, scenarios=ScenarioHost(SCENARIOS))
     await running.start("127.0.0.1", 0)
     yield running
     await running.close()

@@ -17,10 +17,11 @@ from node.config import NodeConfig
 from node.config_sources import load_node_config
 from node.http.follower_server import FollowerServer
 from node.http.openapi import Kind, document_of
+from node.http.scenario_host import ScenarioHost
 from node.http.server import HttpServer
 from node.http.standalone_server import standalone_server
 from node.recovery_log import ProgressLog
-from node.scenarios.hosted import ScenarioHost
+from node.scenarios.all import SCENARIOS
 from node.topology.face import Topology
 from node.topology.logical_copy import LogicalCopy
 from node.topology.member import TopologyMember
@@ -81,7 +82,7 @@ def config_of(folder: Path) -> NodeConfig:
 
 
 def topology_of(config: NodeConfig, members: Members, clock: Clock) -> Topology:
-    physical = PhysicalTopology(config, Role.FOLLOWER)
+    physical = PhysicalTopology(config.own_node(), Role.FOLLOWER)
 
     async def recover(_: Any) -> int:
         return 0
@@ -107,7 +108,7 @@ async def served(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) 
     await keeper.start()
     config, members = config_of(tmp_path), Members()
     topology = topology_of(config, members, clock)
-    server = FollowerServer(config, topology, keeper, ScenarioHost(), lambda: ["127.0.0.1:7401"])
+    server = FollowerServer(config, topology, keeper, ScenarioHost(SCENARIOS), lambda: ["127.0.0.1:7401"])
     await server.start("127.0.0.1", 0)
     async with ClientSession(f"http://127.0.0.1:{server.port}") as http:
         served = Served(world, keeper, http, server)

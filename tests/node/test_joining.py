@@ -31,6 +31,6 @@ async def test_a_follower_at_join_names_a_member_and_the_node_stops(tmp_path: Pa
     group: Any = SimpleNamespace(members=Membership(()), incarnation="x")
     try:
         with pytest.raises(JoinRefused, match=r"names no member of c1.*ask a member, such as 127\.0\.0\.1:7401"):
-            await join_cluster(load_node_config({**given, **ports}, environ={}), group)
+            await join_cluster(load_node_config({**given, **ports}, environ={}).own_node(), group, {})
     finally:
         await runner.cleanup()

@@ -13,9 +13,9 @@ from aiohttp import ClientSession
 
 from catalog.demo.entries import contents_by_day, entry
 from catalog.demo.tables import FLIGHTS
+from node.http.scenario_host import Run
 from node.scenarios.all import BY_NAME, SCENARIOS
 from node.scenarios.edits import LATE_FLIGHT, PARTITIONS, late_flights, late_rows
-from node.scenarios.hosted import Run
 from node.scenarios.local_data import files_of
 from node.scenarios.runner import end_text
 from node.scenarios.story import CASE, Check, Event, Outcome, complete, judge_case

@@ -11,10 +11,10 @@ import pytest
 
 from node.address import Address
 from node.config import ConfigError
+from node.local_layout import Layout, check_same, layout_from_json
 from node.ports_in_use import PortUnavailable, check_free
 from node.supervisor.cluster import arguments
 from node.supervisor.events import Event
-from node.supervisor.layout import Layout, check_same, layout_from_json
 from node.supervisor.restart import Ending, backoff_s, describe_exit, failures_in_a_row, judge
 from node.supervisor.screen import Lines
 

@@ -19,7 +19,7 @@ from node.address import Address
 from node.config import NodeConfig
 from node.http.server import HttpServer
 from node.service import Service
-from node.topology.errors import JoinLater, JoinRejected
+from node.topology.errors import JoinLater, JoinRejected, Reason
 from node.topology.face import Topology
 from node.topology.member import TopologyMember
 from node.topology.physical import PhysicalTopology
@@ -27,7 +27,7 @@ from node.topology.records import Role, Standing
 from node.topology.registrar import Registrar
 from node.topology.remote_door import RemoteDoor
 from node.topology.rows import node_rows
-from node.topology.verdicts import JoinRequest, Presence, Reason
+from node.topology.verdicts import JoinRequest, Presence
 from node.topology.view import logical_view
 from raftgroup.errors import Unavailable
 from tests.support.fake_group import fake_group
@@ -50,7 +50,7 @@ class World:
         store = self.group.store
         addresses = {name: Address("127.0.0.1", port) for name, port in (("http", 1), ("peer", 2), ("stream", 3))}
         config = NodeConfig("n1", Path("unused"), "demo", **addresses)
-        physical = PhysicalTopology(config, Role.VOTER)
+        physical = PhysicalTopology(config.own_node(), Role.VOTER)
 
         async def recover(_: object) -> int:
             return store.revision
@@ -92,7 +92,7 @@ async def test_the_whole_way_over_http_past_a_node_that_is_down(world: World) ->
 async def test_what_is_refused_is_refused_with_its_reason_and_what_is_early_is_asked_again(world: World) -> None:
     with pytest.raises(JoinRejected, match="a wrong join token") as rejected:
         await world.door.join(replace(REQUEST, token="wrong-token"))
-    assert rejected.value.verdict.reason is Reason.NO_PERMISSION
+    assert rejected.value.reason is Reason.NO_PERMISSION
     world.physical.clear()
     with pytest.raises(JoinLater, match="physical topology"):
         await world.door.join(REQUEST)

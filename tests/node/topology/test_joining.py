@@ -11,12 +11,12 @@ import pytest
 from metastore.codec import encode_command
 from metastore.requests import FROM_KEY, FoundCluster, Range
 from node.service import Service
-from node.topology.errors import JoinLater, JoinRejected, NodeRefused
+from node.topology.errors import JoinLater, JoinRejected, NodeRefused, Reason
 from node.topology.life import Phase
 from node.topology.member import TopologyMember
 from node.topology.records import Role, Standing
 from node.topology.registrar import Registrar
-from node.topology.verdicts import JoinRequest, Presence, Reason
+from node.topology.verdicts import JoinRequest, Presence
 from node.topology.view import logical_view, node_of, rules_of
 from raftgroup.errors import OutcomeUnknown, Unavailable
 from tests.support.fake_group import FakeGroup, fake_group
@@ -229,7 +229,7 @@ async def test_two_registrars_that_decide_at_once_do_not_undo_each_other(world: 
     first = min(records, key=lambda record: record.incarnation)
     with pytest.raises(JoinRejected) as rejected:
         await world.registrar.recovered("n7", first.instance, first.incarnation, 1)
-    assert rejected.value.verdict.reason is Reason.SUPERSEDED
+    assert rejected.value.reason is Reason.SUPERSEDED
     assert (await world.registrar.recovered("n7", last.instance, last.incarnation, 1)).standing is Standing.ACTIVE
 
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from node.topology.errors import Reason
 from node.topology.life import MENDABLE, Life, Phase
 from node.topology.records import NodeRecord, Role, Standing
-from node.topology.verdicts import Reason, Reject
+from node.topology.verdicts import Reject
 
 RECORD = NodeRecord("n7", Role.FOLLOWER, Standing.VALIDATED, "i1", 1, 4, {})
 ACTIVE = replace(RECORD, standing=Standing.ACTIVE)

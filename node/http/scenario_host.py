@@ -13,13 +13,12 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from node.scenarios.all import BY_NAME, SCENARIOS
-from node.scenarios.errors import NoSuchScenario, ScenarioRuns, ScenariosOff
-from node.scenarios.story import Scenario
-from node.supervisor.child import CODE_ROOT
+from node.code_root import CODE_ROOT
+from node.http.scenario_errors import NoSuchScenario, ScenarioRuns, ScenariosOff
 
 log = logging.getLogger(__name__)
 
@@ -79,28 +78,43 @@ class Run:
         }
 
 
-class ScenarioHost:
-    """`allowed`: whether this node plays scenarios at all."""
+class Playable(Protocol):
+    """A scenario, as far as a node that starts it needs to know it (`scenarios/story.py`)."""
 
-    def __init__(self, allowed: bool = False) -> None:
+    @property
+    def name(self) -> str: ...
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+class ScenarioHost:
+    """Starts `scenarios` on request, if `allowed`: this node may start processes for its clients."""
+
+    def __init__(self, scenarios: Sequence[Playable] = (), allowed: bool = False) -> None:
+        self._scenarios = {scenario.name: scenario for scenario in scenarios}
         self._allowed = allowed
         self._runs: dict[str, Run] = {}
         self._playing: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
 
     def all(self) -> list[dict[str, Any]]:
-        return [{**one.as_dict(), "state": self._run_of(one).state} for one in SCENARIOS]
+        return [{**one.as_dict(), "state": self._run_of(one).state} for one in self._scenarios.values()]
 
     def view(self, name: str) -> dict[str, Any]:
         """Raises NoSuchScenario."""
-        return self._run_of(known(name)).as_dict()
+        return self._run_of(self._known(name)).as_dict()
 
-    def _run_of(self, scenario: Scenario) -> Run:
+    def _known(self, name: str) -> Playable:
+        found = self._scenarios.get(name)
+        if found is None:
+            raise NoSuchScenario(f"there is no scenario {name[:64]!r}; known are {', '.join(self._scenarios)}")
+        return found
+
+    def _run_of(self, scenario: Playable) -> Run:
         return self._runs.get(scenario.name, Run(scenario.name))
 
     async def start(self, name: str) -> dict[str, Any]:
         """Returns when the process is there. Raises NoSuchScenario, ScenariosOff, ScenarioRuns, OSError."""
-        scenario = known(name)
+        scenario = self._known(name)
         if not self._allowed:
             raise ScenariosOff(
                 "this node listens beyond loopback, so it starts no scenarios for who asks: run 'palisade scenario run "
@@ -156,11 +170,3 @@ class ScenarioHost:
                 self._process.kill()
         self._playing.cancel()
         await asyncio.gather(self._playing, return_exceptions=True)
-
-
-def known(name: str) -> Scenario:
-    """Raises NoSuchScenario."""
-    found = BY_NAME.get(name)
-    if found is None:
-        raise NoSuchScenario(f"there is no scenario {name[:64]!r}; known are {', '.join(BY_NAME)}")
-    return found
