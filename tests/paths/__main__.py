@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 from itertools import groupby
 
 from tests.paths.journeys import JOURNEYS
-from tests.paths.measure import Paths, measured_both
+from tests.paths.measure import NodePath, Paths, measured_both
 from tests.paths.trace import RequestPath
 
 SETTINGS = {"off": (False,), "on": (True,), "both": (False, True)}
 NAMES = {False: "off", True: "on"}
-COLUMNS = ("files", "functions", "files_shared", "functions_shared")
+HEAD = f"""\
+{"":35}   to the answer                  until its effects end
+{"journey":13} {"node":8} {"authorization":13}   files functions (with shared)  files functions"""
+FOOT = """\
+files, functions: those that an idle node does not enter. A node that is not asked has no answer."""
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
@@ -22,64 +27,81 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
         prog="scripts/paths", description="Count the files and functions that one request enters, by tracing a cluster."
     )
     parser.add_argument("--authorization", choices=SETTINGS, help="default: both; with --list: off")
-    parser.add_argument("--list", metavar="JOURNEY", choices=[each.name for each in JOURNEYS], help="%(choices)s")
-    parser.add_argument("--role", choices=("leader", "follower"), help="with --list: this node only")
+    parser.add_argument(
+        "--list",
+        metavar="JOURNEY",
+        choices=[each.name for each in JOURNEYS],
+        help="print the functions of one journey, file by file in order of first entry: %(choices)s",
+    )
+    parser.add_argument(
+        "--role", choices=("leader", "follower"), help="with --list: this node (default: the one asked)"
+    )
+    parser.add_argument("--effects", action="store_true", help="with --list: until the effects of the request end")
     parser.add_argument("--shared", action="store_true", help="with --list: also what an idle node enters")
-    parser.add_argument("--json", action="store_true", help="the counts, the functions and the files as JSON")
+    parser.add_argument("--json", action="store_true", help="counts and functions of all journeys as JSON")
     return parser.parse_args(arguments)
 
 
 def table(found: dict[bool, Paths]) -> list[str]:
-    lines = [f"{'journey':14} {'node':9} {'authorization':13} {'files':>6} {'functions':>9} {'with shared':>14}"]
+    lines = HEAD.splitlines()
     for journey in JOURNEYS:
         for role in journey.roles:
             for setting, paths in found.items():
-                counts = paths[journey.name, role].counts()
-                files, functions, files_shared, functions_shared = (counts[column] for column in COLUMNS)
-                lines.append(
-                    f"{journey.name:14} {role:9} {NAMES[setting]:13} {files:6} {functions:9} "
-                    f"{files_shared:6} {functions_shared:7}"
-                )
-    return [*lines, "", *(f"{journey.name}: {journey.text}" for journey in JOURNEYS)]
+                lines.append(f"{journey.name:13} {role:8} {NAMES[setting]:13}   {row(paths[journey.name, role])}")
+    return [*lines, "", *(f"{each.name:13} {each.text}" for each in JOURNEYS), "", *FOOT.splitlines()]
+
+
+def row(path: NodePath) -> str:
+    end = f"{len(path.to_end.own_files):6} {len(path.to_end.own):9}"
+    if path.to_answer is None:
+        return f"{'':5} {'':9} {'':13} {end}"
+    asked = path.to_answer
+    return f"{len(asked.own_files):5} {len(asked.own):9} {len(asked.files):7} {len(asked.functions):5} {end}"
 
 
 def listed(path: RequestPath, *, shared: bool) -> list[str]:
-    """Each visit of a file, in order of first entry. `+`: only this request enters the function or file."""
+    """Each visit of a file, in order of first entry. `~`: an idle node enters it, too."""
     shown = [each for each in path.functions if shared or each in path.own]
     lines = []
     for file, functions in groupby(shown, key=lambda each: each.file):
-        lines.append(f"{'+' if file in path.own_files else ' '} {file}")
-        lines += [f"      {'+' if each in path.own else ' '} {each.name}:{each.line}" for each in functions]
+        lines.append(f"  {file}")
+        lines += [f"      {' ' if each in path.own else '~'} {each.name}:{each.line}" for each in functions]
     if path.sometimes:
-        lines.append("not counted, since most windows did not enter it:")
-        lines += [f"      {each.file} {each.name}:{each.line}" for each in sorted(path.sometimes)]
+        lines.append("  not counted, since only a minority of the requests entered it:")
+        lines += [f"        {each.file} {each.name}:{each.line}" for each in sorted(path.sometimes)]
+    return lines
+
+
+def lists(found: dict[bool, Paths], asked: argparse.Namespace) -> list[str]:
+    journey = next(each for each in JOURNEYS if each.name == asked.list)
+    role = asked.role or journey.roles[0]
+    if role not in journey.roles:
+        sys.exit(f"scripts/paths: {journey.name} is traced at: {', '.join(journey.roles)}")
+    lines = []
+    for setting, paths in found.items():
+        found_path = paths[journey.name, role]
+        path = found_path.to_end if asked.effects else found_path.main
+        lines.append(f"{journey.text}: {role}, authorization {NAMES[setting]}: {path.counts()}")
+        lines += listed(path, shared=asked.shared)
     return lines
 
 
 def as_json(found: dict[bool, Paths]) -> str:
-    rows = [
-        {"journey": journey, "role": role, "authorization": NAMES[setting], **path.counts(), "path": path.as_rows()}
-        for setting, paths in found.items()
-        for (journey, role), path in paths.items()
-    ]
-    return json.dumps(rows)
-
-
-def lists(found: dict[bool, Paths], asked: argparse.Namespace) -> list[str]:
-    lines = []
+    rows = []
     for setting, paths in found.items():
-        for (journey, role), path in paths.items():
-            if journey == asked.list and asked.role in (None, role):
-                counts = path.counts()
-                lines.append(f"== {journey}, {role}, authorization {NAMES[setting]}: {counts}")
-                lines += listed(path, shared=asked.shared)
-    return lines
+        for (journey, role), both in paths.items():
+            for phase, path in (("to_answer", both.to_answer), ("to_end", both.to_end)):
+                if path is not None:
+                    named = {"journey": journey, "role": role, "authorization": NAMES[setting], "phase": phase}
+                    rows.append({**named, **path.counts(), "path": path.as_rows()})
+    return json.dumps(rows)
 
 
 def main(arguments: list[str]) -> None:
     asked = parsed(arguments)
     setting = asked.authorization or ("off" if asked.list else "both")
     found = asyncio.run(measured_both(SETTINGS[setting]))
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it quietly
     if asked.json:
         print(as_json(found))
     else:

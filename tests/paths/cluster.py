@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import signal
 from pathlib import Path
@@ -113,5 +112,5 @@ async def ask(
         ):
             found: dict[str, Any] = await response.json(content_type=None)
             return response.status, found
-    except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
+    except (TimeoutError, aiohttp.ClientError, OSError):
         return 0, {}

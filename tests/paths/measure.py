@@ -6,18 +6,45 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.paths.cluster import TracedCluster
-from tests.paths.journeys import JOURNEYS, Send, senders
+from tests.paths.journeys import JOURNEYS, Journey, Send, senders
 from tests.paths.trace import RequestPath, Trace, Window, path_of
 
-WARM_UPS = 15
-WINDOWS = 7
-IDLE_S = 3.0
-"""Longer than the time between two renewals of a lease, two pings and two turns of other periodic work."""
+WARM_UPS = 10
+REPETITIONS = 9
+FASTEST = 5
+"""Of the repetitions, for the path to the answer: least of other work fell into these."""
+QUIET_S = 0.4
+IDLE_WINDOWS, IDLE_WINDOW_S = 10, 0.25
+"""Together at least two periods of the periodic work, the rarest excepted."""
 
-Paths = dict[tuple[str, str], RequestPath]
+
+class Sent(NamedTuple):
+    """When a request was sent and answered, and when its effects had ended."""
+
+    sent_ns: int
+    answered_ns: int
+    ended_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodePath:
+    """`to_answer`: from the request to its answer; None for a node that was not asked. `to_end`: until the effects of
+    the request have ended, such as the step of the vault."""
+
+    to_answer: RequestPath | None
+    to_end: RequestPath
+
+    @property
+    def main(self) -> RequestPath:
+        return self.to_answer or self.to_end
+
+
+Paths = dict[tuple[str, str], NodePath]
 """By journey and role."""
 
 
@@ -30,12 +57,12 @@ async def measured(authorization: bool) -> Paths:
             async with senders(cluster) as send:
                 await _warm_up(send)
                 cluster.begin()
-                idle, windows = await _idle(), await _windows(send)
+                idle, sent = await _idle(), await _sent(send)
                 traces = await cluster.traces()
         finally:
             cluster.close()
     return {
-        (journey.name, role): _path(traces[role], windows[journey.name], idle)
+        (journey.name, role): _path(traces[role], journey, role, sent[journey.name], idle)
         for journey in JOURNEYS
         for role in journey.roles
     }
@@ -47,33 +74,40 @@ async def measured_both(settings: Iterable[bool] = (False, True)) -> dict[bool, 
     return dict(zip(asked, await asyncio.gather(*map(measured, asked)), strict=True))
 
 
-def _path(trace: Trace, windows: list[Window], idle: Window) -> RequestPath:
-    if trace.began_ns > idle.from_ns:
-        raise RuntimeError("a node began to record too late")
-    return path_of(trace, windows, [idle])
+def _path(trace: Trace, journey: Journey, role: str, sent: list[Sent], idle: list[Window]) -> NodePath:
+    if trace.began_ns > idle[0].from_ns:
+        raise RuntimeError("a node began to record too late: the machine is overloaded")
+    to_end = path_of(trace, [Window(each.sent_ns, each.ended_ns) for each in sent], idle)
+    if role != journey.roles[0]:
+        return NodePath(None, to_end)
+    fastest = sorted(sent, key=lambda each: each.answered_ns - each.sent_ns)[:FASTEST]
+    return NodePath(path_of(trace, [Window(each.sent_ns, each.answered_ns) for each in fastest], idle), to_end)
 
 
 async def _warm_up(send: dict[str, Send]) -> None:
     for _ in range(WARM_UPS):
         for journey in JOURNEYS:
             await send[journey.name]()
-    await asyncio.sleep(1.0)
 
 
-async def _idle() -> Window:
-    await asyncio.sleep(0.3)
-    from_ns = time.monotonic_ns()
-    await asyncio.sleep(IDLE_S)
-    return Window(from_ns, time.monotonic_ns())
+async def _idle() -> list[Window]:
+    await asyncio.sleep(QUIET_S)
+    found = []
+    for _ in range(IDLE_WINDOWS):
+        from_ns = time.monotonic_ns()
+        await asyncio.sleep(IDLE_WINDOW_S)
+        found.append(Window(from_ns, time.monotonic_ns()))
+    return found
 
 
-async def _windows(send: dict[str, Send]) -> dict[str, list[Window]]:
-    """The windows of each journey, which take turns."""
-    found: dict[str, list[Window]] = {journey.name: [] for journey in JOURNEYS}
-    for _ in range(WINDOWS):
+async def _sent(send: dict[str, Send]) -> dict[str, list[Sent]]:
+    """Every request, several times; the journeys take turns."""
+    found: dict[str, list[Sent]] = {journey.name: [] for journey in JOURNEYS}
+    for _ in range(REPETITIONS):
         for journey in JOURNEYS:
-            from_ns = time.monotonic_ns()
+            sent_ns = time.monotonic_ns()
             await send[journey.name]()
+            answered_ns = time.monotonic_ns()
             await asyncio.sleep(journey.effects_s)
-            found[journey.name].append(Window(from_ns, time.monotonic_ns()))
+            found[journey.name].append(Sent(sent_ns, answered_ns, time.monotonic_ns()))
     return found

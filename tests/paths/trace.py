@@ -1,9 +1,9 @@
 """The trace of one node, and what it shows of one kind of request. Pure but for reading the file.
 
-A function belongs to a request if most windows with that request entered it. It belongs to the request alone if no idle
-window entered it too; a file does if no idle window entered any of its functions. Heartbeats, renewals of leases and
-other periodic work therefore count as shared. Comprehensions count as part of their function; code that dataclasses
-and named tuples generate does not count.
+A function belongs to the path of a request if most windows with that request entered it. It is the request's own if
+the node did not enter it in two idle windows: heartbeats, renewals of leases and other periodic work count as shared,
+what one idle window contained by chance does not. A file counts if it contains an own function. Comprehensions are part
+of the function around them. Code that dataclasses and named tuples generate does not count.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from statistics import median
 from typing import NamedTuple
 
 PARTS_OF_FUNCTIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
+IDLE_WINDOWS_OF_PERIODIC = 2
 
 
 class Function(NamedTuple):
@@ -28,7 +29,7 @@ class Function(NamedTuple):
 
 
 class Window(NamedTuple):
-    """From just before a request is sent until its effects on all nodes have ended, by the monotonic clock."""
+    """By the monotonic clock, which the processes of a machine share."""
 
     from_ns: int
     until_ns: int
@@ -68,25 +69,29 @@ class Trace:
 class RequestPath:
     """The functions that a request enters in one node, in order of first entry.
 
-    `own`, `own_files`: those of the request alone. `sometimes`: own functions that only a minority of windows entered;
-    they do not count.
+    `own`: those that no idle node enters. `sometimes`: own functions that only a minority of windows entered; they do
+    not count.
     """
 
     functions: tuple[Function, ...]
     own: frozenset[Function]
-    own_files: frozenset[str]
     sometimes: frozenset[Function]
 
     @property
-    def files(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(each.file for each in self.functions))
+    def files(self) -> frozenset[str]:
+        return frozenset(each.file for each in self.functions)
+
+    @property
+    def own_files(self) -> frozenset[str]:
+        """The files with functions that only this request enters."""
+        return frozenset(each.file for each in self.own)
 
     def counts(self) -> dict[str, int]:
         return {
             "files": len(self.own_files),
             "functions": len(self.own),
-            "files_shared": len(self.files),
-            "functions_shared": len(self.functions),
+            "files_with_shared": len(self.files),
+            "functions_with_shared": len(self.functions),
         }
 
     def as_rows(self) -> list[dict[str, str | int | bool]]:
@@ -95,8 +100,8 @@ class RequestPath:
 
 def path_of(trace: Trace, windows: Sequence[Window], idle: Sequence[Window]) -> RequestPath:
     """The path of the request that was sent once in each of `windows`."""
-    background = frozenset(function for window in idle for function in trace.entered(window))
-    periodic_files = {function.file for function in background}
+    times_idle = Counter(function for window in idle for function in trace.entered(window))
+    background = {function for function, times in times_idle.items() if times >= IDLE_WINDOWS_OF_PERIODIC}
     first: dict[Function, list[int]] = defaultdict(list)
     for window in windows:
         for function, after_ns in trace.entered(window).items():
@@ -104,9 +109,4 @@ def path_of(trace: Trace, windows: Sequence[Window], idle: Sequence[Window]) -> 
     usual = [function for function, times in first.items() if 2 * len(times) > len(windows)]
     usual.sort(key=lambda function: median(first[function]))
     own = frozenset(usual) - background
-    return RequestPath(
-        tuple(usual),
-        own,
-        frozenset(function.file for function in own) - periodic_files,
-        frozenset(first) - background - own,
-    )
+    return RequestPath(tuple(usual), own, frozenset(first) - background - own)

@@ -1,4 +1,4 @@
-"""`python -m tests.paths.traced_node FILE MODULE ...`: runs MODULE (a node), and records which functions it enters when.
+"""`python -m tests.paths.traced_node FILE MODULE ...`: runs MODULE (a node) and records which functions it enters when.
 
 SIGUSR1 begins the recording, SIGUSR2 ends it and writes FILE: one line of JSON, then pairs of 64-bit integers
 (monotonic clock in ns, index of the function). All threads are recorded. Only functions of the product are.
@@ -23,7 +23,7 @@ NO_PRODUCT = -1
 
 
 def product_path(file: str) -> str | None:
-    """The path of a source file below the root of the repository, links resolved; None if it is no file of the product."""
+    """The path below the root of the repository, links resolved; None if it is no source file of the product."""
     path = Path(file).resolve()
     if not path.is_relative_to(ROOT):
         return None
