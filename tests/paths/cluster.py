@@ -17,6 +17,10 @@ ROOT, USER = Password("root", "password of root"), Password("writer", "password 
 PREFIX, STRICT_PREFIX = "/paths/", "/paths/strict/"
 
 
+class Disturbed(Exception):
+    """The cluster was not calm enough for a trace. A new one may be."""
+
+
 def trace_file(node: NodeProcess) -> Path:
     return node.data_dir.with_suffix(".trace")
 
@@ -86,9 +90,9 @@ class TracedCluster:
             node.interrupt(signal.SIGUSR1)
 
     async def traces(self) -> dict[str, Trace]:
-        """End the recording; the trace of each role. Raises RuntimeError if the leader has changed."""
+        """End the recording; the trace of each role. Raises Disturbed if the leader has changed."""
         if await self._leading() is not self.leader:
-            raise RuntimeError("the leader changed while requests were traced; run it again")
+            raise Disturbed("the leader changed while requests were traced; run it again")
         found = {}
         for role, node in (("leader", self.leader), ("follower", self.follower)):
             node.interrupt(signal.SIGUSR2)
