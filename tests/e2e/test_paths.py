@@ -8,7 +8,7 @@ import pytest
 
 from tests.paths.journeys import JOURNEYS, Journey
 from tests.paths.limits import DIFFERENT_FILES, LIMITS, Limit, is_of_authorization
-from tests.paths.measure import Paths, different_files, measured_both
+from tests.paths.measure import Paths, different_files, measured_each
 
 pytestmark = [pytest.mark.e2e, pytest.mark.beside]
 
@@ -18,7 +18,7 @@ FUNCTIONS_MIN = 5
 
 @pytest.fixture(scope="module")
 def paths() -> dict[bool, Paths]:
-    return asyncio.run(measured_both())
+    return asyncio.run(measured_each())
 
 
 @pytest.mark.parametrize("authorization", [False, True], ids=["off", "on"])

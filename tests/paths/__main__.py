@@ -10,14 +10,15 @@ import sys
 from itertools import groupby
 
 from tests.paths.journeys import JOURNEYS
-from tests.paths.measure import NodePath, Paths, measured_both
+from tests.paths.limits import LIMITS, Most
+from tests.paths.measure import NodePath, Paths, measured_each
 from tests.paths.trace import RequestPath
 
 SETTINGS = {"off": (False,), "on": (True,), "both": (False, True)}
 NAMES = {False: "off", True: "on"}
 HEAD = f"""\
-{"":35}   to the answer                  until its effects end
-{"journey":13} {"node":8} {"authorization":13}   files functions (with shared)  files functions"""
+{"":35}   to the answer                           until its effects end
+{"journey":13} {"node":8} {"authorization":13}   files functions (with shared)      goal   files functions"""
 FOOT = """\
 files, functions: those that an idle node does not enter. A node that is not asked has no answer."""
 
@@ -43,20 +44,24 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def table(found: dict[bool, Paths]) -> list[str]:
+    goals = {(each.journey, each.role): each.goal for each in LIMITS}
     lines = HEAD.splitlines()
     for journey in JOURNEYS:
         for role in journey.roles:
             for setting, paths in found.items():
-                lines.append(f"{journey.name:13} {role:8} {NAMES[setting]:13}   {row(paths[journey.name, role])}")
+                shown = row(paths[journey.name, role], goals.get((journey.name, role)))
+                lines.append(f"{journey.name:13} {role:8} {NAMES[setting]:13}   {shown}")
     return [*lines, "", *(f"{each.name:13} {each.text}" for each in JOURNEYS), "", *FOOT.splitlines()]
 
 
-def row(path: NodePath) -> str:
-    end = f"{len(path.to_end.own_files):6} {len(path.to_end.own):9}"
-    if path.to_answer is None:
-        return f"{'':5} {'':9} {'':13} {end}"
-    asked = path.to_answer
-    return f"{len(asked.own_files):5} {len(asked.own):9} {len(asked.files):7} {len(asked.functions):5} {end}"
+def row(path: NodePath, goal: Most | None) -> str:
+    asked, end = path.to_answer, path.to_end
+    shown = f"{len(end.own_files):7} {len(end.own):9}"
+    if asked is None:
+        return f"{'':41}{shown}"
+    wanted = "" if goal is None else f"{goal.files}" if goal.functions is None else f"{goal.files} {goal.functions}"
+    all_ = f"{len(asked.files):7} {len(asked.functions):5}"
+    return f"{len(asked.own_files):5} {len(asked.own):9} {all_} {wanted:>10} {shown}"
 
 
 def listed(path: RequestPath, *, shared: bool) -> list[str]:
@@ -67,7 +72,7 @@ def listed(path: RequestPath, *, shared: bool) -> list[str]:
         lines.append(f"  {file}")
         lines += [f"      {' ' if each in path.own else '~'} {each.name}:{each.line}" for each in functions]
     if path.sometimes:
-        lines.append("  not counted, since only a minority of the requests entered it:")
+        lines.append("  not counted, since not every request entered it:")
         lines += [f"        {each.file} {each.name}:{each.line}" for each in sorted(path.sometimes)]
     return lines
 
@@ -100,7 +105,8 @@ def as_json(found: dict[bool, Paths]) -> str:
 def main(arguments: list[str]) -> None:
     asked = parsed(arguments)
     setting = asked.authorization or ("off" if asked.list else "both")
-    found = asyncio.run(measured_both(SETTINGS[setting]))
+    journeys = [each for each in JOURNEYS if asked.list in (None, each.name)]
+    found = asyncio.run(measured_each(SETTINGS[setting], journeys))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it quietly
     if asked.json:
         print(as_json(found))

@@ -26,7 +26,7 @@ def trace_file(node: NodeProcess) -> Path:
 
 
 class TracedCluster:
-    """`open` it first. `leader` and `follower` are nodes; `token` is what requests have to carry (None: nothing)."""
+    """`open` it first. Requests have to carry `token` unless it is None."""
 
     def __init__(self, folder: Path, *, authorization: bool) -> None:
         self.authorization = authorization
@@ -44,9 +44,12 @@ class TracedCluster:
         self.leader = self.follower = self._cluster.nodes[0]
 
     async def open(self) -> None:
-        """Start the nodes; return once each of them serves fenced reads and the user's token."""
+        """Start the nodes; return once all serve fenced reads and a strict region. Raises Disturbed."""
         self._cluster.start()
-        await self._cluster.ready()
+        try:
+            await self._cluster.ready()
+        except AssertionError as error:
+            raise Disturbed(str(error)) from error
         self.leader = await self._leading()
         self.follower = next(node for node in self._cluster.nodes if node is not self.leader)
         for node in self._cluster.nodes:

@@ -22,8 +22,8 @@ def trace(*entries: tuple[int, Function]) -> Trace:
     return Trace(0, functions, tuple(sorted((at, functions.index(function)) for at, function in entries)))
 
 
-def test_path_has_functions_of_most_windows_in_order_of_first_entry() -> None:
-    found = path_of(trace((103, A), (101, C), (105, C), (203, A), (202, C), (303, B)), WINDOWS, IDLE)
+def test_path_has_functions_of_enough_windows_in_order_of_first_entry() -> None:
+    found = path_of(trace((103, A), (101, C), (105, C), (203, A), (202, C), (303, B)), WINDOWS, IDLE, 2)
     assert found.functions == (C, A)
     assert found.own == {A, C}
     assert found.own_files == {"x.py", "y.py"}
@@ -32,12 +32,12 @@ def test_path_has_functions_of_most_windows_in_order_of_first_entry() -> None:
 
 def test_path_leaves_out_entries_between_windows_and_comprehensions() -> None:
     entries = [(99, A), (110, A), (199, A), (210, A), (101, PART), (201, PART), (301, PART)]
-    assert path_of(trace(*entries), WINDOWS, IDLE).functions == ()
+    assert path_of(trace(*entries), WINDOWS, IDLE, 2).functions == ()
 
 
 def test_function_is_shared_if_two_idle_windows_entered_it() -> None:
     entries = [(at, each) for at in (100, 200, 300) for each in (A, B, D)]
-    found = path_of(trace(*entries, (5, A), (15, A), (5, D), (6, D)), WINDOWS, IDLE)
+    found = path_of(trace(*entries, (5, A), (15, A), (5, D), (6, D)), WINDOWS, IDLE, 2)
     assert found.own == {B, D}
     assert found.functions == (A, B, D)
     assert found.own_files == {"x.py", "z.py"}

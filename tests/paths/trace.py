@@ -1,6 +1,6 @@
 """The trace of one node, and what it shows of one kind of request. Pure but for reading the file.
 
-A function belongs to the path of a request if most windows with that request entered it. It is the request's own if
+A function belongs to the path of a request if enough windows with that request entered it. It is the request's own if
 the node did not enter it in two idle windows: heartbeats, renewals of leases and other periodic work count as shared,
 what one idle window contained by chance does not. A file counts if it contains an own function. Comprehensions are part
 of the function around them. Code that dataclasses and named tuples generate does not count.
@@ -69,8 +69,8 @@ class Trace:
 class RequestPath:
     """The functions that a request enters in one node, in order of first entry.
 
-    `own`: those that no idle node enters. `sometimes`: own functions that only a minority of windows entered; they do
-    not count.
+    `own`: those that no idle node enters. `sometimes`: own functions that too few windows entered; they do not
+    count.
     """
 
     functions: tuple[Function, ...]
@@ -98,15 +98,15 @@ class RequestPath:
         return [{**each._asdict(), "own": each in self.own} for each in self.functions]
 
 
-def path_of(trace: Trace, windows: Sequence[Window], idle: Sequence[Window]) -> RequestPath:
-    """The path of the request that was sent once in each of `windows`."""
+def path_of(trace: Trace, windows: Sequence[Window], idle: Sequence[Window], enough: int) -> RequestPath:
+    """The path of the request that was sent once in each of `windows`: what `enough` of them entered."""
     times_idle = Counter(function for window in idle for function in trace.entered(window))
     background = {function for function, times in times_idle.items() if times >= IDLE_WINDOWS_OF_PERIODIC}
     first: dict[Function, list[int]] = defaultdict(list)
     for window in windows:
         for function, after_ns in trace.entered(window).items():
             first[function].append(after_ns)
-    usual = [function for function, times in first.items() if 2 * len(times) > len(windows)]
+    usual = [function for function, times in first.items() if len(times) >= enough]
     usual.sort(key=lambda function: median(first[function]))
     own = frozenset(usual) - background
     return RequestPath(tuple(usual), own, frozenset(first) - background - own)
