@@ -122,10 +122,10 @@ async def _idle() -> list[Window]:
 
 
 async def _sent(requests: Sequence[tuple[Journey, Send]]) -> dict[str, list[Sent]]:
-    """Every request, several times; the journeys take turns."""
+    """Every request several times, one journey after the other: fenced reads are hot if no put comes between."""
     found: dict[str, list[Sent]] = defaultdict(list)
-    for _ in range(REPETITIONS):
-        for journey, send in requests:
+    for journey, send in requests:
+        for _ in range(REPETITIONS):
             sent_ns = time.monotonic_ns()
             await send()
             answered_ns = time.monotonic_ns()
