@@ -18,7 +18,7 @@ PREFIX, STRICT_PREFIX = "/paths/", "/paths/strict/"
 
 
 class Disturbed(Exception):
-    """The cluster was not calm enough for a trace. A new one may be."""
+    """A node did not start, the leader changed or a request failed. The next cluster may do better."""
 
 
 def trace_file(node: NodeProcess) -> Path:
@@ -52,8 +52,7 @@ class TracedCluster:
             raise Disturbed(str(error)) from error
         self.leader = await self._leading()
         self.follower = next(node for node in self._cluster.nodes if node is not self.leader)
-        for node in self._cluster.nodes:
-            await until(lambda node=node: self._serves(node), f"{node.id} serving fenced reads")
+        await until(self._all_serve, "every node serving fenced reads")
         await self._do("PUT", "/v1/regions/strict", {"prefix": STRICT_PREFIX})
         if self.authorization:
             await self._add_user()
@@ -78,9 +77,12 @@ class TracedCluster:
         found: NodeProcess = await until(leading, "a leader")
         return found
 
-    async def _serves(self, node: NodeProcess) -> bool:
-        _, found = await ask(node, "GET", "/v1/fencing", self._root)
-        return bool((found.get("lease") or {}).get("serves"))
+    async def _all_serve(self) -> bool:
+        for node in self._cluster.nodes:
+            _, found = await ask(node, "GET", "/v1/fencing", self._root)
+            if not (found.get("lease") or {}).get("serves"):
+                return False
+        return True
 
     async def _do(self, method: str, path: str, body: Any) -> dict[str, Any]:
         status, found = await ask(self.leader, method, path, self._root, body)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from node.authorization.credentials import header_of
 from node.client.client import Client
-from tests.paths.cluster import PREFIX, STRICT_PREFIX, TracedCluster
+from tests.paths.cluster import PREFIX, STRICT_PREFIX, Disturbed, TracedCluster
 from tests.support.processes import NodeProcess
 from tests.support.raw_http import RawHttp
 
@@ -76,7 +76,7 @@ def http_sender(connection: RawHttp, request: bytes) -> Send:
         connection.send(request)
         status, body = await connection.answer()
         if status != 200:
-            raise RuntimeError(f"{request!r}: {status} {body!r}")
+            raise Disturbed(f"{request!r}: {status} {body!r}")
 
     return send
 

@@ -54,7 +54,7 @@ Paths = dict[tuple[str, str], NodePath]
 
 
 async def measured(authorization: bool, journeys: Sequence[Journey] = JOURNEYS) -> Paths:
-    """Starts again if the machine disturbs it. Raises Disturbed if it always does, RuntimeError if a request fails."""
+    """Starts again if the machine disturbs it. Raises Disturbed if it always does."""
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(Disturbed):
             return await _measured(authorization, journeys)

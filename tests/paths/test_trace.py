@@ -61,7 +61,7 @@ def test_recorder_writes_functions_of_the_product_from_all_threads(tmp_path: Pat
 
     thread = threading.Thread(target=work)
     thread.start()
-    threading.setprofile(None)  # type: ignore[arg-type]
+    threading.setprofile(None)
     began.wait(10)
     recorder.begin()
     try:
