@@ -26,7 +26,7 @@ from raftgroup.journal_format import (
     pack,
     unpack,
 )
-from raftgroup.log_state import Changes, Stored
+from raftgroup.journal import Changes, Stored
 from raftgroup.ports import Entry
 
 MAP_BYTES_MIN = 1 << 30

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from raftgroup.journal import MemoryJournal
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.lmdb_journal import LmdbJournal
 
 

@@ -12,7 +12,7 @@ from raftgroup.bootstrap import Founding, Introductions
 from raftgroup.errors import DataDirectoryError
 from raftgroup.generations import UNKNOWN, judge_generation, outlived, refusing_generation
 from raftgroup.group_config import GroupConfig
-from raftgroup.journal import MemoryJournal
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.membership import Membership
 from raftgroup.messages import Kind
 from raftgroup.ports import Entry

@@ -25,7 +25,7 @@ from raftgroup.guard import (
     screen_append,
     screen_reply,
 )
-from raftgroup.journal import MemoryJournal
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.ports import Entry
 
 Verdict = StaleTerm | Missing | Matched | Extend

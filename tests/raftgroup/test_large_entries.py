@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raftgroup.journal import MemoryJournal
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.membership import Member, MemberRole, Membership, MembershipLog
 from raftgroup.membership_entries import membership_entry, read_memberships
 from raftgroup.ports import Entry

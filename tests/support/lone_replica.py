@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from raftgroup.engine import BATCH
-from raftgroup.journal import MemoryJournal
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.membership import Member, MemberRole, Membership
 from raftgroup.messages import Kind
 from raftgroup.replica import Identity, Replica
