@@ -20,10 +20,10 @@ import pytest
 
 from raftgroup import journal_file
 from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
+from raftgroup.journal import Changes
 from raftgroup.journal_file import JournalFile
 from raftgroup.journal_format import meta_value, pack
 from raftgroup.lmdb_journal import LmdbJournal
-from raftgroup.journal import Changes
 from raftgroup.ports import Entry
 from tests.support.journal_writer import command_of
 from tests.support.power_loss import during_commit
