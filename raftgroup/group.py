@@ -327,11 +327,10 @@ class Group:
         task = asyncio.current_task()
         try:
             while self._journal.dirty or self._replica.waits_for_sync:
-                self._replica.outbox.begin_sync()
                 began = self._clock.now()
                 await self._journal.sync()
                 self.on_synced(self._clock.now() - began)
-                self._replica.end_sync()
+                self._replica.synced()
             self._syncing = None
             self._turn()
         except Exception as error:

@@ -84,7 +84,7 @@ class BufferedJournal:
         self.synced_index = self.last.index
         self._written_index = self.last.index
         self._landing_index = self.last.index
-        self._number = self._taken = self._saved = 0
+        self.written = self.saved = 0
         self._forget = False
         self._delete_from: int | None = None
         self._base_changed = self._vote_changed = False
@@ -94,7 +94,7 @@ class BufferedJournal:
 
     @property
     def dirty(self) -> bool:
-        return self._saved < self._number
+        return self.saved < self.written
 
     def term_at(self, index: int) -> int | None:
         if index >= self._start:
@@ -121,7 +121,7 @@ class BufferedJournal:
         self._entries.append(entry)
         self.last = entry
         self._bytes += _bytes_of(entry)
-        self._number += 1
+        self.written += 1
 
     def truncate_from(self, index: int) -> None:
         if index > self.last.index:
@@ -140,7 +140,7 @@ class BufferedJournal:
             self._delete_from = index if self._delete_from is None else min(self._delete_from, index)
             self._written_index = index - 1
         self._not_synced_from(index)
-        self._number += 1
+        self.written += 1
 
     def compact_to(self, index: int) -> None:
         if index <= self.first.index:
@@ -155,7 +155,7 @@ class BufferedJournal:
         if self.last.index == index:
             self.last = self.first
         self._base_changed = True
-        self._number += 1
+        self.written += 1
 
     def reset(self, index: int, term: int) -> None:
         self.first = self.last = Entry(b"", index, term)
@@ -165,7 +165,7 @@ class BufferedJournal:
         self._forget, self._base_changed, self._delete_from = True, True, None
         self._written_index = index
         self._not_synced_from(index)
-        self._number += 1
+        self.written += 1
 
     def set_term(self, term: int, vote: str | None) -> None:
         if (term, vote) == (self.term, self.vote):
@@ -177,7 +177,7 @@ class BufferedJournal:
             )
         self.term, self.vote = term, vote
         self._vote_changed = True
-        self._number += 1
+        self.written += 1
 
     def get_meta(self, name: str) -> bytes | None:
         return self._meta.get(name)
@@ -185,12 +185,12 @@ class BufferedJournal:
     def set_meta(self, name: str, value: bytes) -> None:
         if self._meta.get(name) != value:
             self._meta[name] = self._meta_changed[name] = value
-            self._number += 1
+            self.written += 1
 
     async def sync(self) -> None:
         """Callers that come while a write is under way share the next one."""
-        wanted = self._number
-        while self._saved < wanted:
+        wanted = self.written
+        while self.saved < wanted:
             if self._failure is not None:
                 raise self._failure
             if self._closed:
@@ -213,7 +213,7 @@ class BufferedJournal:
     def _unwritten(self) -> Changes:
         """Everything that the storage has not got yet."""
         changes = Changes(
-            number=self._number,
+            number=self.written,
             forget=self._forget,
             delete_from=self._delete_from,
             entries=self._entries[max(self._written_index + 1 - self._start, 0) :],
@@ -233,7 +233,7 @@ class BufferedJournal:
         if failure is not None:
             self._failure = failure
         elif changes is not None:
-            self._saved = changes.number
+            self.saved = changes.number
             self.synced_index = max(self.synced_index, self._landing_index)
             if self._memory_bytes is not None and self._bytes > self._memory_bytes:
                 self._shrink_to(self._memory_bytes * 3 // 4)

@@ -280,12 +280,15 @@ class Replica:
 
     @property
     def waits_for_sync(self) -> bool:
-        return self._replies.wait_for_sync or self.outbox.waits_for_sync
+        """Also where an install has synced the journal: what that made true leaves with `synced`."""
+        return bool(self._replies.held or self.outbox.held)
 
-    def end_sync(self) -> None:
-        """A sync that `outbox.begin_sync` announced has come to its end."""
-        self.outbox.end_sync()
-        self._replies.end_sync()
+    def synced(self) -> None:
+        """More of the journal is on disk."""
+        if self.outbox.held:
+            self.outbox.release()
+        if self._replies.held:
+            self._replies.judge_held()
 
     # Host: what the engine asks.
 

@@ -103,19 +103,16 @@ class Replies:
         self._replication = replication
         self._is_known = is_known
         self._follow_term = follow_term
-        self._held: list[_Held] = []
+        self.held: list[_Held] = []
+        """Acknowledgements of what is not on the leader's own disk yet."""
         self.handlers: dict[int, Callable[[str, Any], None]] = {
             Kind.APPEND_REPLY: self._on_append_reply,
             Kind.HEARTBEAT_REPLY: self._on_heartbeat_reply,
         }
 
-    @property
-    def wait_for_sync(self) -> bool:
-        return bool(self._held)
-
-    def end_sync(self) -> None:
+    def judge_held(self) -> None:
         """More of the log is on the leader's own disk."""
-        held, self._held = self._held, []
+        held, self.held = self.held, []
         for member, reply, sent_at, incarnation in held:
             self._judge(member, reply, sent_at, incarnation)
 
@@ -140,7 +137,7 @@ class Replies:
             return
         self._confirmed(follower, sent_at)
         if isinstance(verdict, Hold):
-            self._held.append((follower, reply, sent_at, incarnation))
+            self.held.append((follower, reply, sent_at, incarnation))
         elif isinstance(verdict, Acknowledge):
             self._engine.deliver_acknowledgement(follower, verdict.match)
             self._replication.acknowledged(follower, verdict.match)

@@ -148,7 +148,7 @@ def test_a_disk_that_lies_about_its_syncs_is_seen(make_cluster: MakeCluster) -> 
     cluster = make_cluster()
     leader = settled(cluster)
     disks: dict[str, tuple[MemoryJournal, Any]] = {
-        member: (node.disk.journal, node.disk.journal._disk) for member, node in cluster.nodes.items()
+        member: (node.disk.journal, node.disk.journal.disk.stored) for member, node in cluster.nodes.items()
     }
     for node in cluster.nodes.values():
         node.disk.machine.persist()
@@ -158,7 +158,7 @@ def test_a_disk_that_lies_about_its_syncs_is_seen(make_cluster: MakeCluster) -> 
     for member in cluster.nodes:
         cluster.crash(member)
     for journal, disk in disks.values():
-        journal._disk = disk
+        journal.disk.stored = disk
         journal.crash()
     for machine, log in lied:
         machine.log = log

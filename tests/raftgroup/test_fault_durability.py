@@ -71,11 +71,17 @@ def test_fault_4_a_candidate_asks_for_votes_only_with_its_own_on_disk() -> None:
 def test_fault_4_what_was_said_during_a_sync_waits_for_the_next_one() -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))
-    follower.replica.outbox.begin_sync()
-    follower.gets_append("n2", 1, [(2, 1)], prev=(1, 1))
+    disk = follower.journal.disk
+    at_once = disk.before_sync
+
+    async def meanwhile() -> None:
+        disk.before_sync = at_once
+        follower.gets_append("n2", 1, [(2, 1)], prev=(1, 1))
+
+    disk.before_sync = meanwhile
     asyncio.run(follower.journal.sync())
-    follower.journal.append(Entry(b"\x01", 3, 1))
-    follower.replica.end_sync()
+    assert follower.journal.dirty
+    follower.replica.synced()
     assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [2]
     follower.sync()
     assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [3]

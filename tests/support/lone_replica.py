@@ -96,9 +96,8 @@ class LoneReplica:
         self.replica.tick()
 
     def sync(self) -> None:
-        self.replica.outbox.begin_sync()
         asyncio.run(self.journal.sync())
-        self.replica.end_sync()
+        self.replica.synced()
 
     def settle(self) -> None:
         """Turn and sync until nothing more is to be done."""
