@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metastore.check import check
+from metastore.check import InvariantViolated
 from metastore.state import State
 
 TIME_MS_MAX = 1 << 63
@@ -41,11 +41,10 @@ class StampClock:
 
     def accept(self, stamp: Sequence[int]) -> None:
         """Neither time goes back, whatever a leader with another view has stamped."""
-        check(
-            type(stamp) in (list, tuple)
-            and len(stamp) == 2
-            and all(type(part) is int and 0 <= part < TIME_MS_MAX for part in stamp),
-            f"the stamp of a batch is [wall_ms, clock_ms], not {stamp!r}: the leader is not of this version",
-        )
+        sound = type(stamp) in (list, tuple) and [type(part) for part in stamp] == [int, int]
+        if not sound or not 0 <= min(stamp) <= max(stamp) < TIME_MS_MAX:
+            raise InvariantViolated(
+                f"the stamp of a batch is [wall_ms, clock_ms], not {stamp!r}: the leader is not of this version"
+            )
         self._state.wall_ms = max(self._state.wall_ms, stamp[0])
         self._state.clock_ms = max(self._state.clock_ms, stamp[1])

@@ -65,7 +65,7 @@ class Client:
 class ResultBook:
     """Results by (client, sequence). Clients that have results are in memory, the one idle for longest first."""
 
-    __slots__ = ("_clients", "_dirty", "_growth", "_known", "_limits", "_pack", "_state", "_tables")
+    __slots__ = ("_clients", "_dirty", "_growth", "_known", "_limits", "_pack", "_state", "_tables", "changed")
 
     def __init__(self, tables: OrderedMap, state: State, limits: Limits) -> None:
         self._tables = tables
@@ -75,6 +75,8 @@ class ResultBook:
         self._clients: dict[bytes, Client] = {}
         self._dirty: dict[bytes, Client] = {}
         self._growth = 0
+        self.changed = False
+        """`save` has something to do."""
         self._known: dict[str, Client] = {}  # active ones by their id, as far as they have shown up
         self.load()
 
@@ -82,6 +84,7 @@ class ResultBook:
         self._known.clear()
         self._dirty.clear()
         self._growth = 0
+        self.changed = False
         stored = self._tables.scan(Table.CLIENT, ACTIVE, next_letter(ACTIVE))
         clients = [Client(key[1:], *CLIENT.unpack(value)) for key, value in stored]
         self._clients = {client.name: client for client in sorted(clients, key=lambda client: client.clock_ms)}
@@ -195,12 +198,14 @@ class ResultBook:
     def _grow(self, client: Client, size: int) -> None:
         client.bytes += size
         self._growth += size
+        self.changed = True
 
     def _used(self, client: Client, sequence: int) -> None:
         if client.clock_ms != self._state.clock_ms:
             client.clock_ms = self._state.clock_ms
             self._clients[client.name] = self._clients.pop(client.name)
         self._dirty[client.name] = client
+        self.changed = True
         if sequence > client.highest:
             floor = (sequence - self._limits.client_results_max) // PAGE_SLOTS * PAGE_SLOTS
             if floor > client.floor:
@@ -272,6 +277,7 @@ class ResultBook:
                 self._tables.put(Table.CLIENT, page_key(client, number), bytes(page))
             client.pages.clear()
         self._dirty.clear()
+        self.changed = False
 
 
 def next_letter(letter: bytes) -> bytes:

@@ -1,4 +1,5 @@
-"""The events of the retained revisions, written and read: what watches, reads in the past and digests look at.
+"""The events of the retained revisions, written (but for plain puts, `plain_put.py`) and read by watches, reads in the
+past and digests.
 
 Every event carries the row that it replaced. So the version of a key at revision r is in KEY, or it is what the oldest
 event of the key after r has replaced; and since r is not below MM, no compaction has removed that event. The way
@@ -76,29 +77,12 @@ class History:
     def _store(self, revision: int, sub: int, events: list[Event]) -> None:
         state = self._state
         deletes = sum(1 for row, _ in events if is_tombstone(row))
-        last = (revision, sub + len(events) - 1)
-        self._put((revision, sub), last, [row + old for row, old in events], deletes, state.garbage, state.chain)
+        joined, times = [row + old for row, old in events], (state.wall_ms, state.clock_ms)
+        packed = pack_block((revision, sub), revision, joined, deletes, times, state.garbage, state.chain)
+        self._tables.put(Table.REVISION, POINTER.pack(revision, sub + len(events) - 1), packed)
         for row, replaced in events:
             state.chain = next_chain(state.chain, leaf_of(row[LINK_BYTES:]))
             state.garbage += garbage_of(replaced)
-
-    def put_block(self, before: tuple[int, int, int], last: int, events: list[bytes]) -> None:
-        """Store puts of which each is a revision. `before`: the first revision, garbage and chain digest before it."""
-        first, garbage, chain = before
-        self._put((first, 0), (last, 0), events, 0, garbage, chain)
-
-    def _put(
-        self,
-        first: tuple[int, int],
-        last: tuple[int, int],
-        events: list[bytes],
-        deletes: int,
-        garbage: int,
-        chain: int,
-    ) -> None:
-        times = (self._state.wall_ms, self._state.clock_ms)
-        packed = pack_block(first, last[0], events, deletes, times, garbage, chain)
-        self._tables.put(Table.REVISION, POINTER.pack(*last), packed)
 
     # Reading
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from metastore import mvcc
-from metastore.check import check
+from metastore.check import InvariantViolated, check
 from metastore.clock import StampClock
 from metastore.codec import decode_fields, encode_result, unpack, unpack_command
 from metastore.compaction import Compactor
@@ -82,7 +82,7 @@ class MetaStore:
         self._view = mvcc.View(tables, self._state, self._history)
         self._executor = Executor(self._view, self._leases, self._writer, self.limits)
         self._plain_puts = PlainPuts(
-            tables, self._state, self._history, self._buckets, self._leases, self._results, self._changed, self.limits
+            tables, self._state, self._buckets, self._leases, self._results, self._changed, self.limits
         )
         self.watches = WatchHub(self._history, self._state)
         self.on_applied: Callable[[Sequence[bytes], int], None] = lambda changed, before: None
@@ -105,22 +105,25 @@ class MetaStore:
     def apply(self, index: int, term: int, stamp: Sequence[int], commands: Sequence[bytes]) -> list[Wire]:
         """One wire result per command. Any exception means that this replica can't go on: stop the node."""
         state = self._state
-        check(index > state.index, f"entry {index} is applied after entry {state.index}: each index once, in order")
+        if index <= state.index:
+            raise InvariantViolated(f"entry {index} is applied after entry {state.index}: each index once, in order")
         before = state.revision
         self._clock.accept(stamp)
         state.index, state.term = index, term
         results = self._run(unpacked(commands))
-        self._results.save()
-        self._watch_quota()
+        if self._results.changed:
+            self._results.save()
+        if state.size > self.limits.quota_bytes:
+            state.alarm = True
         if self._compactor.pending:
             writes = max(len(commands), state.revision - before)
             self._compactor.collect(COLLECT_PER_BATCH + writes // WRITES_PER_COLLECTED)
-        state.save_clock(self._tables)
         state.save(self._tables)
         changed = list(self._changed)
         self._changed.clear()
-        self.watches.tell(changed, before)
         if changed:
+            if self.watches.by_key or self.watches.by_range:
+                self.watches.tell(changed, before)
             self.on_applied(changed, before)
         return results
 
@@ -266,13 +269,10 @@ class MetaStore:
         answers: list[Wire] = []
         done = 0
         while done < len(values):
-            if is_series(values[done]):
-                answers.append(self._series(values[done]))
-                done += 1
-                continue
             plain = self._plain_puts.run(values, done, answers)
             if plain == done:
-                answers.append(self._command(values[done]))
+                value = values[done]
+                answers.append(self._series(value) if is_series(value) else self._command(value))
                 plain += 1
             done = plain
         return answers
@@ -322,16 +322,12 @@ class MetaStore:
         except MetastoreError as error:
             check(not self._writer.dirty, f"{type(request).__name__} was refused half-way: {error}")
             return refusal(error)
-        self._watch_quota()
+        if self._state.size > self.limits.quota_bytes:
+            self._state.alarm = True  # the write that crosses the quota is the last one: refusals change no alarm
         return result
 
     def _write_system(self, request: SystemWrite) -> DoneResult:
         return DoneResult(self._state.revision, self.system.write(request))
-
-    def _watch_quota(self) -> None:
-        """The write that crosses the quota is the last one: refusals never change the alarm."""
-        if self._state.size > self.limits.quota_bytes:
-            self._state.alarm = True
 
 
 def unpacked(commands: Sequence[bytes]) -> list[Any]:

@@ -31,6 +31,10 @@ APPLIED_KEY = b"applied"
 """In META: [index, term] of the last applied entry, as `encode_applied` writes it. It moves with the data."""
 
 
+pack_applied: Callable[[tuple[int, int]], bytes] = msgpack.Packer().pack
+"""`encode_applied` of a pair, for what runs with every batch."""
+
+
 class Table(enum.IntEnum):
     """The tables. The numbers are part of the disk format: only ever extended."""
 
@@ -91,8 +95,7 @@ def in_bounds(rows: Iterator[tuple[bytes, bytes]], limit: int) -> tuple[list[tup
 
 
 def encode_applied(index: int, term: int) -> bytes:
-    packed: bytes = msgpack.packb([index, term])
-    return packed
+    return pack_applied((index, term))
 
 
 def decode_applied(value: bytes | None) -> tuple[int, int]:

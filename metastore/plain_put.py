@@ -10,16 +10,15 @@ from itertools import repeat
 from typing import Any
 from zlib import crc32
 
-from metastore.block import BLOCK_BYTES, CHAIN_FACTOR, CHAIN_MASK
+from metastore.block import BLOCK_BYTES, CHAIN_FACTOR, CHAIN_MASK, pack_block
 from metastore.codec import PLAIN_PUT
 from metastore.digest import BUCKETS, BucketSums
 from metastore.exactly_once import SEQUENCE_MAX, ResultBook
-from metastore.history import History
 from metastore.lease import LeaseBook
 from metastore.limits import Limits
 from metastore.ordered_map import OrderedMap, Table
 from metastore.put_series import are_bytes
-from metastore.record import JUMP_ROWS, LINK_BYTES, ROW, VERSION_OVERHEAD_BYTES, leaf_of
+from metastore.record import JUMP_ROWS, LINK_BYTES, POINTER, ROW, VERSION_OVERHEAD_BYTES, leaf_of
 from metastore.result_codec import PUT, Wire
 from metastore.state import State
 
@@ -32,15 +31,13 @@ class PlainPuts:
     """`run` executes as many commands as are plain puts, from one on, and says where it has stopped."""
 
     __slots__ = (
-        "_buckets", "_changed", "_history", "_key_max", "_leases", "_quota_bytes", "_results", "_state", "_tables",
-        "_value_max",
+        "_buckets", "_changed", "_key_max", "_leases", "_quota_bytes", "_results", "_state", "_tables", "_value_max",
     )  # fmt: skip
 
     def __init__(
         self,
         tables: OrderedMap,
         state: State,
-        history: History,
         buckets: BucketSums,
         leases: LeaseBook,
         results: ResultBook,
@@ -49,7 +46,6 @@ class PlainPuts:
     ) -> None:
         self._tables = tables
         self._state = state
-        self._history = history
         self._buckets = buckets
         self._leases = leases
         self._results = results
@@ -134,7 +130,7 @@ class PlainPuts:
         put costs, once on every replica.
         """
         state, sums, compacted, quota_bytes = self._state, self._buckets.sums, self._state.compacted, self._quota_bytes
-        pack, unpack_from, look_up, put_block = ROW.pack, ROW.unpack_from, rows.get, self._history.put_block
+        pack, unpack_from, look_up, put_block = ROW.pack, ROW.unpack_from, rows.get, self._store
         leave = self._leases.move
         revision, chain, size, garbage = state.revision, state.chain, state.size, state.garbage
         written: dict[bytes, bytes] = {}
@@ -188,6 +184,13 @@ class PlainPuts:
         state.revision, state.chain, state.size, state.garbage = revision, chain, size, garbage
         state.keys += new_keys
         return done
+
+    def _store(self, before: tuple[int, int, int], last: int, events: list[bytes]) -> None:
+        """As one block. `before`: the first revision, garbage and chain digest before it."""
+        first, garbage, chain = before
+        times = (self._state.wall_ms, self._state.clock_ms)
+        packed = pack_block((first, 0), last, events, 0, times, garbage, chain)
+        self._tables.put(Table.REVISION, POINTER.pack(last, 0), packed)
 
     def _remember(self, run: Sequence[Any], first_revision: int) -> None:
         """The results of those that have a request id."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 
 from metastore.lineage import LINEAGE_KEY, Lineage, decode_lineage, encode_lineage
-from metastore.ordered_map import APPLIED_KEY, OrderedMap, Table, decode_applied, encode_applied
+from metastore.ordered_map import APPLIED_KEY, OrderedMap, Table, decode_applied, pack_applied
 from metastore.record import DIGEST_BYTES
 
 CLOCK_KEY = b"clock"
@@ -87,7 +87,8 @@ class State:
         return max(FIRST_REVISION, self.compacted)
 
     def save(self, tables: OrderedMap) -> None:
-        """What has changed, and always the applied index."""
+        """After a batch: the clock, what else has changed, and the applied index."""
+        tables.put(Table.META, CLOCK_KEY, CLOCK.pack(self.wall_ms, self.clock_ms))
         packed = self._packed()
         if packed != self._stored:
             tables.put(Table.META, STATE_KEY, packed)
@@ -95,10 +96,8 @@ class State:
         if self.lineage is not self._stored_lineage:
             tables.put(Table.META, LINEAGE_KEY, encode_lineage(self.lineage))
             self._stored_lineage = self.lineage
-        self.save_applied(tables)
+        tables.put(Table.META, APPLIED_KEY, pack_applied((self.index, self.term)))
 
     def save_applied(self, tables: OrderedMap) -> None:
-        tables.put(Table.META, APPLIED_KEY, encode_applied(self.index, self.term))
-
-    def save_clock(self, tables: OrderedMap) -> None:
-        tables.put(Table.META, CLOCK_KEY, CLOCK.pack(self.wall_ms, self.clock_ms))
+        """After an entry that changes nothing else."""
+        tables.put(Table.META, APPLIED_KEY, pack_applied((self.index, self.term)))

@@ -70,13 +70,13 @@ class Watcher:
 class WatchHub:
     """Every sleeping watcher by what it waits for. Awake ones are known to nobody but their owner."""
 
-    __slots__ = ("_history", "_keys", "_ranges", "_state")
+    __slots__ = ("_history", "_state", "by_key", "by_range")
 
     def __init__(self, history: History, state: State) -> None:
         self._history = history
         self._state = state
-        self._keys: dict[bytes, dict[Watcher, None]] = {}
-        self._ranges: dict[Interest, dict[Watcher, None]] = {}
+        self.by_key: dict[bytes, dict[Watcher, None]] = {}
+        self.by_range: dict[Interest, dict[Watcher, None]] = {}
 
     @property
     def revision(self) -> int:
@@ -129,8 +129,8 @@ class WatchHub:
     def _waiting(self, watcher: Watcher) -> dict[Watcher, None]:
         request = watcher.request
         if not request.range_end:
-            return self._keys.setdefault(request.key, {})
-        return self._ranges.setdefault((request.key, request.range_end), {})
+            return self.by_key.setdefault(request.key, {})
+        return self.by_range.setdefault((request.key, request.range_end), {})
 
     def forget(self, watcher: Watcher) -> None:
         watcher.advance(watcher.next_revision)
@@ -143,24 +143,22 @@ class WatchHub:
         if waiting:
             return
         if watcher.request.range_end:
-            del self._ranges[watcher.request.key, watcher.request.range_end]
+            del self.by_range[watcher.request.key, watcher.request.range_end]
         else:
-            del self._keys[watcher.request.key]
+            del self.by_key[watcher.request.key]
 
     def tell(self, changed: Sequence[bytes], before: int) -> None:
-        """Keys were written since revision `before`: wake the sleepers whom it concerns."""
-        if not (self._keys or self._ranges):
-            return
-        woken = [watcher for key in changed if key in self._keys for watcher in self._keys[key]]
-        if self._ranges:
+        """Keys were written since revision `before`: wake the sleepers that wait for one of them."""
+        woken = [watcher for key in changed if key in self.by_key for watcher in self.by_key[key]]
+        if self.by_range:
             keys = sorted(changed)
-            touched = [interest for interest in self._ranges if touches(keys, *interest)]
-            woken += [watcher for interest in touched for watcher in self._ranges[interest]]
+            touched = [interest for interest in self.by_range if touches(keys, *interest)]
+            woken += [watcher for interest in touched for watcher in self.by_range[interest]]
         self._wake(dict.fromkeys(woken), before)
 
     def tell_all(self, before: int) -> None:
         """The whole state was replaced (a snapshot) after revision `before`."""
-        everyone = [w for waiting in (*self._keys.values(), *self._ranges.values()) for w in waiting]
+        everyone = [w for waiting in (*self.by_key.values(), *self.by_range.values()) for w in waiting]
         self._wake(dict.fromkeys(everyone), before)
 
     def _wake(self, watchers: dict[Watcher, None], before: int) -> None:

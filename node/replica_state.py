@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
 
 import metastore.snapshot as store_snapshot
 import metastore.store_errors as store_errors
@@ -28,6 +27,7 @@ class ReplicaState:
         self.lead = store.lead
         self.stamp = store.stamp
         self.skip = store.skip
+        self.apply = store.apply
 
     @property
     def applied(self) -> tuple[int, int]:
@@ -36,9 +36,6 @@ class ReplicaState:
     @property
     def durable(self) -> tuple[int, int]:
         return self._disk.durable
-
-    def apply(self, index: int, term: int, stamp: Any, commands: Sequence[bytes]) -> list[Any]:
-        return self._store.apply(index, term, stamp, commands)
 
     async def open_snapshot(self) -> SnapshotReader:
         return _Reader(await self._disk.open_snapshot())

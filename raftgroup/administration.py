@@ -107,7 +107,7 @@ class Administration:
         membership = self._replica.membership
         for member in membership.members:
             if member.becomes_voter and member.id in membership.learners and self._caught_up(member.id):
-                self._replica.propose_membership(membership.promoted(member.id), lambda _results, _applied: None)
+                self._replica.propose_membership(membership.promoted(member.id))
                 self._turn()
                 return
 
@@ -139,22 +139,19 @@ class Administration:
     async def _change(self, change: Callable[[Membership], Membership]) -> None:
         await self._heard_voters(change(self._replica.membership))
         membership = change(self._replica.membership)
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def outcome(_: Any, applied: bool) -> None:
-            if not future.done():
-                future.set_result(applied)
-
-        self._replica.propose_membership(membership, outcome)
+        entry = self._replica.propose_membership(membership)
         self._turn()
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_COMMIT_TIMEOUT_S):
-                if not await future:
+                await self._until(lambda: self._replica.engine.applied_index >= entry.index)
+                term = self._journal.term_at(entry.index)
+                if term == entry.term:
+                    return
+                if term is not None:
                     raise NotLeader(self._replica.engine.leader)
-        except TimeoutError:
-            raise OutcomeUnknown(
-                "the change of membership was proposed and not committed in time: list the members before you retry"
-            ) from None
+        raise OutcomeUnknown(
+            "the change of membership was proposed and not committed in time: list the members before you retry"
+        )
 
     async def _heard_voters(self, membership: Membership) -> None:
         """A new leader may not have heard yet of those who would have to commit the change: give them a moment."""

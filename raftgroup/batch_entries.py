@@ -1,6 +1,6 @@
-"""Batches of commands as entries of the log: one byte for the kind of the entry, then [stamp, [command, ...]].
+"""Entries of the log, and batches of commands as such: one byte for the kind of entry, then [stamp, [command, ...]].
 
-The stamp is the state machine's own, which judges it; a command is bytes.
+The stamp is the state machine's own, which judges it; a command is bytes. The kinds are those of PySyncObj.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from typing import Any
 
 import msgpack
 
-from raftgroup.engine import BATCH, MEMBERSHIP, NO_OP
+from raftgroup.ports import Entry
+
+BATCH = b"\x00"
+NO_OP = b"\x01"
+MEMBERSHIP = b"\x02"
+
+DECODED_BYTES_MAX = 8 << 20
+
+Batch = tuple[Any, Sequence[bytes]]
 
 
 def batch_entry(stamp: Any, commands: Sequence[bytes]) -> bytes:
@@ -18,19 +26,15 @@ def batch_entry(stamp: Any, commands: Sequence[bytes]) -> bytes:
     return BATCH + packed
 
 
-def batch_in(entry: bytes) -> tuple[Any, list[bytes]] | None:
+def batch_in(entry: bytes) -> Batch | None:
     """None for an entry of a kind that brings no commands. Raises ValueError for one that can't be understood."""
     kind = entry[:1]
-    if kind == BATCH:
-        return _batch(memoryview(entry)[1:])
     if kind in (NO_OP, MEMBERSHIP):
         return None
-    raise ValueError(f"no kind of entry begins with {kind!r}")
-
-
-def _batch(packed: memoryview) -> tuple[Any, list[bytes]]:
+    if kind != BATCH:
+        raise ValueError(f"no kind of entry begins with {kind!r}")
     try:
-        batch = msgpack.unpackb(packed, strict_map_key=False)
+        batch = msgpack.unpackb(memoryview(entry)[1:], strict_map_key=False)
     except (ValueError, TypeError, OverflowError, MemoryError, RecursionError) as error:
         raise ValueError(str(error)[:200] or type(error).__name__) from error
     if type(batch) is not list or len(batch) != 2:
@@ -50,3 +54,44 @@ def check_commands(commands: Sequence[Any]) -> None:
 
 def _are_commands(commands: Sequence[Any]) -> bool:
     return set(map(type, commands)) <= {bytes}
+
+
+class DecodedBatches:
+    """The decoded batches of entries that are in the log and not applied yet: a leader's own, and those that a follower
+    decoded when it checked an append. `bytes_max` bounds the size of their entries; a batch that is not here, also
+    after a restart, is decoded when it is applied.
+    """
+
+    __slots__ = ("_bytes", "_bytes_max", "_kept")
+
+    def __init__(self, bytes_max: int = DECODED_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._kept: dict[int, tuple[Entry, Batch]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, entry: Entry, batch: Batch) -> None:
+        """The oldest ones stay where there is no room for all: they are applied first."""
+        if entry.index not in self._kept and self._bytes + len(entry.command) <= self._bytes_max:
+            self._kept[entry.index] = (entry, batch)
+            self._bytes += len(entry.command)
+
+    def take(self, entry: Entry) -> Batch | None:
+        """The batch of this entry, which is about to be applied."""
+        kept = self._kept.pop(entry.index, None)
+        if kept is None:
+            return None
+        self._bytes -= len(kept[0].command)
+        return kept[1] if kept[0].term == entry.term else None
+
+    def drop_from(self, index: int) -> None:
+        """The log was truncated."""
+        for entry, _ in [kept for at, kept in self._kept.items() if at >= index]:
+            self.take(entry)
+
+    def clear(self) -> None:
+        """A snapshot has become the state."""
+        self._kept.clear()
+        self._bytes = 0

@@ -8,25 +8,22 @@ size of appends, snapshots, membership. What reaches its message handlers was sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgpack
 import pysyncobj.syncobj as library
-from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf
+from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.journal import Journal as LibraryJournal
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport as LibraryTransport
 
+from raftgroup.batch_entries import MEMBERSHIP
 from raftgroup.errors import NodeFailed
 from raftgroup.guard import Append
 from raftgroup.ports import Clock, Entry, Journal, Random
 from raftgroup.role import Role
 from raftgroup.timing import Timing
-
-BATCH = b"\x00"
-NO_OP = b"\x01"
-MEMBERSHIP = b"\x02"
 
 _ROLES = {0: Role.FOLLOWER, 1: Role.CANDIDATE, 2: Role.LEADER}
 _LEADER = 2
@@ -46,7 +43,7 @@ class Host(Protocol):
         ...
 
     def answer_append(self, member: str, next_index: int, success: bool) -> None: ...
-    def apply(self, index: int, term: int, command: bytes) -> Any: ...
+    def apply(self, entry: Entry) -> None: ...
     def membership_added(self, index: int, command: bytes) -> None: ...
     def truncated_from(self, index: int) -> None: ...
     def term_changed(self) -> None:
@@ -217,10 +214,13 @@ class Engine(SyncObj):  # type: ignore[misc]
         self._enter()
         self._onTick(0.0)
 
-    def propose(self, command: bytes, callback: Callable[[Any, int], None] | None) -> None:
-        """Append one entry at the next tick. The callback gets (result, outcome) when its index is applied; never,
-        if it is not."""
-        self._applyCommand(command, callback)
+    def append(self, command: bytes) -> Entry:
+        """Of a leader: put one entry at the end of its log. The caller sends it."""
+        if not self.leads:
+            raise NodeFailed("an entry was to be appended by a node that does not lead: restart the node")
+        entry = Entry(command, self._journal.last.index + 1, self.term)
+        self._journal.append(entry)
+        return entry
 
     def deliver_heartbeat(self, leader: str, term: int) -> None:
         """A leader of this or a later term is alive; nothing is appended and nothing is committed by it."""
@@ -391,10 +391,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         return self._host.may_campaign()
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
-        """The library takes commands for a limited time and leaves the rest for the next tick. By then this node may
-        follow somebody, to whom the library would send them in a message of its own that nobody takes here."""
-        while self._SyncObj__commandsQueue._FastQueue__queue:
-            super()._checkCommandsToApply()
+        """Commands go into the log by `append`, at once; the library's queue of commands stays empty."""
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
         self._host.send_appends()
@@ -415,20 +412,23 @@ class Engine(SyncObj):  # type: ignore[misc]
             return []
         return self._journal.slice(from_index, from_index + count)
 
-    def _SyncObj__doApplyCommand(self, command: bytes) -> Any:  # noqa: N802
-        index = self.applied_index + 1
-        term = self._journal.term_at(index)
-        if term is None:
-            raise NodeFailed(f"entry {index} is to be applied and not in the log")
-        return self._host.apply(index, term, command)
+    def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
+        """Returns whether the followers may be told of a new commit index. An entry counts as applied once the host has
+        returned; what the host raises stops the node."""
+        applied, commit = self.applied_index, self.commit_index
+        if applied >= commit:
+            return False
+        for entry in self._journal.slice(applied + 1, commit + 1):
+            if entry.index != applied + 1:
+                break
+            self._host.apply(entry)
+            applied = self._SyncObj__raftLastApplied = entry.index
+        if applied < commit:
+            raise NodeFailed(f"entry {applied + 1} is to be applied and not in the log")
+        return True
 
     def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
         """The group compacts the journal up to what the state machine has on disk."""
-
-
-def was_applied(outcome: int) -> bool:
-    """Of a proposal's callback: applied with a result, or replaced by another leader's entry and gone for good."""
-    return bool(outcome == FAIL_REASON.SUCCESS)
 
 
 def _configuration(timing: Timing) -> SyncObjConf:

@@ -27,7 +27,7 @@ from raftgroup.leadership import Leadership
 from raftgroup.membership import Member, Membership
 from raftgroup.messages import Kind, is_well_formed
 from raftgroup.ports import Clock, Journal, Peers, Random, SnapshotMeta, StateMachine
-from raftgroup.proposals import Applied, Done, Proposal, Proposals, end_applied, into_future
+from raftgroup.proposals import Applied, Done, Proposals, into_future
 from raftgroup.replica import Identity, Replica
 from raftgroup.role import Role
 from raftgroup.snapshots import Snapshots
@@ -274,12 +274,12 @@ class Group:
         self._turn()
 
     def _turn(self) -> None:
-        """One round: new proposals in, what is due out, what is committed applied."""
+        """One round: what is committed applied, what is due out, new proposals in."""
         if self.failed is None or self.failed.done():
             return
         try:
-            self._propose_batch()
             self._replica.tick()
+            self._propose_batch()
             self._after_tick()
         except Exception as error:
             self.fail(error)
@@ -291,24 +291,18 @@ class Group:
         self._arm()
 
     def _propose_batch(self) -> None:
+        displaced = self._replica.take_displaced()
+        if displaced:
+            self._proposals.put_back(displaced)
         if not self._proposals:
             return
         if self._replica.leads:
             held = self._administration.handing_over or self._syncing is not None
             batch = [] if held else self._proposals.take()
             if batch:
-                stamp = self._machine.stamp(self._clock.now(), self._clock.wall_ms())
-                commands = [command for proposal in batch for command in proposal.commands]
-                self._replica.propose(stamp, commands, lambda results, ok: self._end_batch(batch, results, ok))
+                self._replica.propose(batch)
         elif self.leader is not None and self.leader in self._peers.connected():
             self._forwarding.forward(self.leader, self._proposals.take())
-
-    def _end_batch(self, batch: list[Proposal], results: Any, applied: bool) -> None:
-        if not applied:
-            self._proposals.put_back(batch)
-            self._wake()
-            return
-        end_applied(batch, *self._machine.applied, results)
 
     def _after_tick(self) -> None:
         self.leadership.turned()
@@ -333,11 +327,10 @@ class Group:
         task = asyncio.current_task()
         try:
             while self._journal.dirty or self._replica.waits_for_sync:
-                self._replica.outbox.begin_sync()
                 began = self._clock.now()
                 await self._journal.sync()
                 self.on_synced(self._clock.now() - began)
-                self._replica.end_sync()
+                self._replica.synced()
             self._syncing = None
             self._turn()
         except Exception as error:

@@ -1,14 +1,13 @@
-"""What may reach PySyncObj: its message handlers trust too much, so messages are screened first.
+"""Which appends may reach PySyncObj: its message handlers trust too much, so `Replica` screens appends first. Pure.
 
-Followers. The library deletes everything behind `prevLogIdx`, matching or not (pysyncobj.md, fault 1). `screen_append`
-compares the message with the log first. What matches is skipped; only entries from the first difference on are
-delivered, so the library truncates at a true conflict alone, which by leader completeness lies behind the commit index.
-The commit index moves at most to the last entry that the message covers: what lies behind it may be of an old leader.
+`read_batches` drops an append that can't be in a log at all. An entry that can't be read would be acknowledged, and
+stop every node that comes to apply it, again at each start. One whose term is below that of the entry before it is in
+no leader's log (Raft, section 5.3), and the journal stops the node for it. No leader of this release sends either.
 
-Leaders. `screen_reply` lets an answer count only in the term that it was given in (fault 2), never moves nextIndex
-below matchIndex + 1 or past the end of the log (fault 3, RATIS-1074), and holds an acknowledgement back until the
-leader's own journal has synced as far, because the library counts the leader as one of the majority at once.
-That a follower's match is unknown is a value of its own (`None`), which no arithmetic can take for an index.
+`screen_append` compares the append with the log. The library deletes everything after `prevLogIdx`, matching or not
+(pysyncobj.md, fault 1). What matches is skipped; only entries from the first difference on are delivered, so the
+library truncates at a true conflict alone, which by leader completeness lies after the commit index. The commit index
+moves at most to the last entry that the message covers: what follows it may be of an old leader.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from raftgroup.batch_entries import MEMBERSHIP, Batch, batch_in
 from raftgroup.errors import NodeFailed
+from raftgroup.membership_entries import membership_in
 from raftgroup.ports import Entry
 
 
@@ -75,6 +76,35 @@ class Extend:
     truncates: bool
 
 
+class UnsoundAppend(Exception):
+    """No leader of this release sends it; the text says why, in one line."""
+
+
+def read_batches(message: Append) -> list[Batch | None]:
+    """The batch of each entry, None for an entry without commands. Raises UnsoundAppend."""
+    before = message.prev_term
+    for entry in message.entries:
+        if entry.term < before:
+            raise UnsoundAppend(
+                f"its terms go backwards: entry {entry.index} of term {entry.term} follows one of term {before}"
+            )
+        before = entry.term
+    if message.term < before:
+        raise UnsoundAppend(
+            f"its terms go backwards: it is of term {message.term}, and entry {message.covers} of term {before}"
+        )
+    return [_readable(entry) for entry in message.entries]
+
+
+def _readable(entry: Entry) -> Batch | None:
+    try:
+        if entry.command[:1] == MEMBERSHIP:
+            membership_in(entry.command)
+        return batch_in(entry.command)
+    except ValueError as error:
+        raise UnsoundAppend(f"entry {entry.index} of term {entry.term} can't be read: {error}") from error
+
+
 def screen_append(message: Append, log: LogView, term: int, commit: int) -> StaleTerm | Missing | Matched | Extend:
     """What of an append_entries may be delivered to a node at `term` that has committed up to `commit`.
 
@@ -120,64 +150,3 @@ def _refuse_divergence(index: int, commit: int) -> None:
             f"(up to {commit}): one of them has lost data. Wipe this node and let it join again, after making sure "
             "that the other members agree with each other"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer to an append: `success` acknowledges everything below `next_index`, else it asks for that index."""
-
-    term: int
-    next_index: int
-    success: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class StepDown:
-    """Somebody is in a later term."""
-
-    term: int
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Deliver it again once the own journal has synced this index."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
-    match: int
-
-
-@dataclass(frozen=True, slots=True)
-class Resend:
-    """Send from this index on."""
-
-    next_index: int
-
-
-ReplyVerdict = Drop | StepDown | Hold | Acknowledge | Resend
-
-
-def screen_reply(reply: Reply, *, term: int, match: int | None, last_index: int, synced_index: int) -> ReplyVerdict:
-    """What an answer means to the leader of `term` whose log ends at `last_index` and is synced to `synced_index`.
-
-    `match` is what the follower is known to hold, None while that is unknown.
-    """
-    if reply.term > term:
-        return StepDown(reply.term)
-    if reply.term < term:
-        return Drop(f"an answer of term {reply.term} in term {term}")
-    if not reply.success:
-        floor = 1 if match is None else match + 1
-        return Resend(min(max(reply.next_index, floor), last_index + 1))
-    acknowledged = reply.next_index - 1
-    if acknowledged > last_index:
-        return Drop(f"acknowledges index {acknowledged} of a log that ends at {last_index}")
-    return Hold(acknowledged) if acknowledged > synced_index else Acknowledge(acknowledged)

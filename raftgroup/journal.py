@@ -1,146 +1,278 @@
-"""The journal without a disk, for the simulator and for tests.
+"""The journal: log, term and vote in memory, and what of it is not on disk yet.
 
-It keeps the promise of the real one and nothing more: `crash` takes away exactly what a loss of power may take.
+`BufferedJournal` is the one implementation of `raftgroup.ports.Journal`; the disk below it is a `LogStorage`. A storage
+takes `Changes` (everything since the last write) in one piece. Three things hold at any time, and are checked where
+they could break:
+
+- the entries are contiguous; an index below the base, or the base itself, is never truncated
+- the term never goes back, and the vote of a term is given once and never changed (Raft, section 5.2)
+- every entry that is not on disk is in memory: only synced entries are dropped from memory
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from raftgroup.errors import NodeFailed
-from raftgroup.log_state import Changes, LogState, Stored
 from raftgroup.ports import Entry
 
+ENTRY_OVERHEAD_BYTES = 200
+"""What an entry costs in memory beyond its command: the tuple, its numbers, the header of the bytes."""
 
-async def _at_once() -> None:
-    return
+
+@dataclass(slots=True)
+class Stored:
+    """What a disk holds, as far as it is read at start: `entries` are the newest ones, contiguous up to the end."""
+
+    base_index: int = 0
+    base_term: int = 0
+    term: int = 0
+    vote: str | None = None
+    meta: dict[str, bytes] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
 
 
-class MemoryJournal:
-    """A `raftgroup.ports.Journal`. `before_sync` is the simulated disk: it may wait, or raise OSError to fail."""
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a disk has to do, in this order, all or nothing. `forget`: drop every stored entry first."""
 
-    def __init__(self, before_sync: Callable[[], Awaitable[None]] = _at_once) -> None:
-        self._before_sync = before_sync
-        self._disk = Stored()
-        self._lives = 0
-        self._writing: asyncio.Future[None] | None = None
-        self._flying: Changes | None = None
-        self._state = LogState(self._disk, _nothing_else)
+    number: int
+    forget: bool
+    delete_from: int | None
+    entries: Sequence[Entry]
+    base: tuple[int, int] | None
+    term_and_vote: tuple[int, str | None] | None
+    meta: dict[str, bytes]
 
-    @property
-    def is_syncing(self) -> bool:
-        return self._flying is not None
 
-    def land(self) -> None:
-        """What is being synced right now is on the disk, and nobody is told: as when a process dies in its `fsync`."""
-        if self._flying is not None:
-            self._disk, self._flying = stored_after(self._disk, self._flying), None
+class LogStorage(Protocol):
+    """The disk of a journal."""
 
-    def crash(self) -> None:
-        """Lose everything that no `sync` has returned for, also what is being synced right now (but see `land`)."""
-        self._lives += 1
-        self._writing = self._flying = None
-        self._state = LogState(self._disk, _nothing_else)
+    def load(self, start: int, stop: int) -> Sequence[Entry]:
+        """Entries that were written, start <= index < stop. Raises JournalCorrupt."""
+        ...
 
-    @property
-    def first(self) -> Entry:
-        return self._state.base
+    def write(self, changes: Changes, ended: Callable[[Exception | None], None]) -> None:
+        """Make `changes` durable, all or nothing, then call `ended` once, with the failure if there is one. `ended` may
+        be called before this returns. The next write begins after the end of this one."""
+        ...
 
-    @property
-    def last(self) -> Entry:
-        return self._state.last
+    def close(self) -> None: ...
 
-    @property
-    def term(self) -> int:
-        return self._state.term
 
-    @property
-    def vote(self) -> str | None:
-        return self._state.vote
+class BufferedJournal:
+    """`memory_bytes` bounds what is kept in memory of the entries that are on disk."""
 
-    @property
-    def synced_index(self) -> int:
-        return self._state.synced_index
+    def __init__(self, stored: Stored, storage: LogStorage, memory_bytes: int | None = None) -> None:
+        self._storage = storage
+        self._memory_bytes = memory_bytes
+        self._waiters: list[asyncio.Future[None]] = []
+        self._closed = False
+        self._begin_with(stored)
+
+    def _begin_with(self, stored: Stored) -> None:
+        self.first = Entry(b"", stored.base_index, stored.base_term)
+        self.term, self.vote = stored.term, stored.vote
+        self._meta = dict(stored.meta)
+        self._entries = list(stored.entries)
+        self.last = self._entries[-1] if self._entries else self.first
+        self._start = self.last.index + 1 - len(self._entries)
+        self._bytes = sum(map(_bytes_of, self._entries))
+        self.synced_index = self.last.index
+        self._written_index = self.last.index
+        self._landing_index = self.last.index
+        self.written = self.saved = 0
+        self._forget = False
+        self._delete_from: int | None = None
+        self._base_changed = self._vote_changed = False
+        self._meta_changed: dict[str, bytes] = {}
+        self._writing: Changes | None = None
+        self._failure: Exception | None = None
 
     @property
     def dirty(self) -> bool:
-        return self._state.dirty
+        return self.saved < self.written
 
     def term_at(self, index: int) -> int | None:
-        return self._state.term_at(index)
+        if index >= self._start:
+            return self._entries[index - self._start].term if index <= self.last.index else None
+        if index <= self.first.index:
+            return self.first.term if index == self.first.index else None
+        return self._storage.load(index, index + 1)[0].term
 
     def slice(self, start: int, stop: int) -> Sequence[Entry]:
-        return self._state.slice(start, stop)
+        if start >= self._start:
+            return self._entries[start - self._start : max(stop - self._start, 0)]
+        head: list[Entry] = [self.first] if start <= self.first.index < stop else []
+        start, stop = max(start, self.first.index + 1), min(stop, self.last.index + 1)
+        if start < min(stop, self._start):
+            head.extend(self._storage.load(start, min(stop, self._start)))
+        return head + self._entries[max(start - self._start, 0) : max(stop - self._start, 0)]
 
     def append(self, entry: Entry) -> None:
-        self._state.append(entry)
+        if entry.index != self.last.index + 1 or entry.term < self.last.term:
+            raise NodeFailed(
+                f"entry {entry.index} of term {entry.term} can't follow entry {self.last.index} of term "
+                f"{self.last.term}: the log of this node is no longer sound, restart the node"
+            )
+        self._entries.append(entry)
+        self.last = entry
+        self._bytes += _bytes_of(entry)
+        self.written += 1
 
     def truncate_from(self, index: int) -> None:
-        self._state.truncate_from(index)
+        if index > self.last.index:
+            return
+        if index <= self.first.index:
+            raise NodeFailed(
+                f"entry {index} is to be removed, but everything up to {self.first.index} is committed: this node "
+                "and its leader disagree about committed entries. Compare the digests of all nodes"
+            )
+        kept = max(index - self._start, 0)
+        self._bytes -= sum(map(_bytes_of, self._entries[kept:]))
+        del self._entries[kept:]
+        self._start = min(self._start, index)
+        self.last = self._entries[-1] if self._entries else self._stored_entry(index - 1)
+        if index <= self._written_index:
+            self._delete_from = index if self._delete_from is None else min(self._delete_from, index)
+            self._written_index = index - 1
+        self._not_synced_from(index)
+        self.written += 1
 
     def compact_to(self, index: int) -> None:
-        self._state.compact_to(index)
+        if index <= self.first.index:
+            return
+        term = self.term_at(index)
+        if term is None:
+            raise NodeFailed(f"the log can't be compacted to {index}: it ends at {self.last.index}")
+        if index > self._written_index:
+            self._forget, self._delete_from, self._written_index = True, None, index
+        self._drop_below(index + 1)
+        self.first = Entry(b"", index, term)
+        if self.last.index == index:
+            self.last = self.first
+        self._base_changed = True
+        self.written += 1
 
     def reset(self, index: int, term: int) -> None:
-        self._state.reset(index, term)
+        self.first = self.last = Entry(b"", index, term)
+        self._entries.clear()
+        self._bytes = 0
+        self._start = index + 1
+        self._forget, self._base_changed, self._delete_from = True, True, None
+        self._written_index = index
+        self._not_synced_from(index)
+        self.written += 1
 
     def set_term(self, term: int, vote: str | None) -> None:
-        self._state.set_term(term, vote)
+        if (term, vote) == (self.term, self.vote):
+            return
+        if term < self.term or (term == self.term and self.vote is not None):
+            raise NodeFailed(
+                f"term {term} with a vote for {vote} can't follow term {self.term} with a vote for {self.vote}: "
+                "a term never goes back and a vote is given once. Restart the node"
+            )
+        self.term, self.vote = term, vote
+        self._vote_changed = True
+        self.written += 1
 
     def get_meta(self, name: str) -> bytes | None:
-        return self._state.meta.get(name)
+        return self._meta.get(name)
 
     def set_meta(self, name: str, value: bytes) -> None:
-        self._state.set_meta(name, value)
+        if self._meta.get(name) != value:
+            self._meta[name] = self._meta_changed[name] = value
+            self.written += 1
 
     async def sync(self) -> None:
-        wanted, life = self._state.number, self._lives
-        while life == self._lives and self._state.saved < wanted:
+        """Callers that come while a write is under way share the next one."""
+        wanted = self.written
+        while self.saved < wanted:
+            if self._failure is not None:
+                raise self._failure
+            if self._closed:
+                raise NodeFailed("the journal is closed")
             if self._writing is None:
-                self._writing = asyncio.ensure_future(self._write(life))
-            await asyncio.shield(self._writing)
-        if life != self._lives:
-            raise NodeFailed("the node lost its power during a sync")
-
-    async def _write(self, life: int) -> None:
-        """Goes on when who waits for it is cancelled, as a real disk does."""
-        changes = self._flying = self._state.take()
-        try:
-            await self._before_sync()
-        except OSError as error:
-            raise NodeFailed(f"the journal can't be written: {error}. Restart the node") from error
-        if life == self._lives:
-            self._disk, self._flying = stored_after(self._disk, changes), None
-            self._state.landed(changes)
-            self._writing = None
+                self._writing = self._unwritten()
+                self._storage.write(self._writing, self._ended)
+            else:
+                waiter = asyncio.get_running_loop().create_future()
+                self._waiters.append(waiter)
+                await waiter
 
     def close(self) -> None:
-        return
+        """What is not synced is lost, as in a crash."""
+        if not self._closed:
+            self._closed = True
+            self._storage.close()
+            self._wake(NodeFailed("the journal was closed"))
+
+    def _unwritten(self) -> Changes:
+        """Everything that the storage has not got yet."""
+        changes = Changes(
+            number=self.written,
+            forget=self._forget,
+            delete_from=self._delete_from,
+            entries=self._entries[max(self._written_index + 1 - self._start, 0) :],
+            base=(self.first.index, self.first.term) if self._base_changed else None,
+            term_and_vote=(self.term, self.vote) if self._vote_changed else None,
+            meta=self._meta_changed,
+        )
+        self._written_index = self._landing_index = self.last.index
+        self._forget = self._base_changed = self._vote_changed = False
+        self._delete_from = None
+        self._meta_changed = {}
+        return changes
+
+    def _ended(self, failure: Exception | None) -> None:
+        """The write has ended. Entries beyond the memory bound are dropped from memory."""
+        changes, self._writing = self._writing, None
+        if failure is not None:
+            self._failure = failure
+        elif changes is not None:
+            self.saved = changes.number
+            self.synced_index = max(self.synced_index, self._landing_index)
+            if self._memory_bytes is not None and self._bytes > self._memory_bytes:
+                self._shrink_to(self._memory_bytes * 3 // 4)
+        if self._waiters:
+            self._wake(failure)
+
+    def _wake(self, failure: Exception | None) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if failure is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(failure)
+
+    def _shrink_to(self, target_bytes: int) -> None:
+        freed = count = 0
+        excess = self._bytes - target_bytes
+        for entry in self._entries:
+            if freed >= excess or entry.index >= self.synced_index:
+                break
+            freed += _bytes_of(entry)
+            count += 1
+        self._drop_below(self._start + count)
+
+    def _drop_below(self, index: int) -> None:
+        count = max(index - self._start, 0)
+        self._bytes -= sum(map(_bytes_of, self._entries[:count]))
+        del self._entries[:count]
+        self._start = max(self._start, min(index, self.last.index + 1))
+
+    def _stored_entry(self, index: int) -> Entry:
+        return self.first if index == self.first.index else self._storage.load(index, index + 1)[0]
+
+    def _not_synced_from(self, index: int) -> None:
+        self.synced_index = min(self.synced_index, index - 1)
+        self._landing_index = min(self._landing_index, index - 1)
 
 
-def stored_after(stored: Stored, changes: Changes) -> Stored:
-    """What a disk holds after `changes`. Pure; as `LmdbJournal` does it, in the same order."""
-    entries = [] if changes.forget else stored.entries
-    if changes.delete_from is not None:
-        entries = [entry for entry in entries if entry.index < changes.delete_from]
-    base_index, base_term = changes.base or (stored.base_index, stored.base_term)
-    term, vote = changes.term_and_vote or (stored.term, stored.vote)
-    if changes.entries:
-        entries = [*entries, *changes.entries]
-    if entries and entries[0].index <= base_index:
-        entries = [entry for entry in entries if entry.index > base_index]
-    return replace(
-        stored,
-        base_index=base_index,
-        base_term=base_term,
-        term=term,
-        vote=vote,
-        meta=stored.meta | changes.meta,
-        entries=entries,
-    )
-
-
-def _nothing_else(start: int, stop: int) -> Sequence[Entry]:
-    raise NodeFailed(f"entries {start} to {stop - 1} are neither in memory nor on disk")
+def _bytes_of(entry: Entry) -> int:
+    return len(entry.command) + ENTRY_OVERHEAD_BYTES

@@ -12,6 +12,7 @@ from typing import Any
 import lmdb
 
 from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
+from raftgroup.journal import Changes, Stored
 from raftgroup.journal_check import problem_of
 from raftgroup.journal_format import (
     FORMAT_NAME,
@@ -26,7 +27,6 @@ from raftgroup.journal_format import (
     pack,
     unpack,
 )
-from raftgroup.log_state import Changes, Stored
 from raftgroup.ports import Entry
 
 MAP_BYTES_MIN = 1 << 30

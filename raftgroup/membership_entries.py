@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgpack
 
-from raftgroup.engine import MEMBERSHIP
+from raftgroup.batch_entries import MEMBERSHIP
 from raftgroup.membership import Membership, MembershipLog
 from raftgroup.ports import Journal
 

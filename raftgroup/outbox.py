@@ -1,11 +1,11 @@
 """Nothing leaves a member before what it says is on disk: messages wait here for the sync that makes them true.
 
-A sync covers everything that was written before it began. What is handed in while one runs waits for the next one, or
-for the end of this one if nothing was written since.
+A message waits for every change that was made to the journal before it was handed in, by the number of the last one.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -21,17 +21,14 @@ class Outbox:
     def __init__(self, journal: Journal, send: Send) -> None:
         self._journal = journal
         self._send = send
-        self._held: list[Message] = []
-        self._covered: list[Message] = []
-        self._syncing = False
-        self._term_writes = 0
-        self._term_writes_covered = 0
-        self._term_writes_synced = 0
+        self._term_change = 0
+        self.held: deque[tuple[int, Message]] = deque()
+        """In order, each with the change of the journal that it waits for."""
 
     def send_durable(self, member: str, kind: int, body: Any) -> bool:
         """Send once everything that was written until now is on disk; False when that has to be waited for."""
-        if self._syncing or self._journal.dirty:
-            self._held.append((member, kind, body))
+        if self.held or self._journal.dirty:
+            self.held.append((self._journal.written, (member, kind, body)))
             return False
         self._send(member, kind, body)
         return True
@@ -45,28 +42,15 @@ class Outbox:
 
     def term_written(self) -> None:
         """Term or vote were written to the journal."""
-        self._term_writes += 1
+        self._term_change = self._journal.written
 
     @property
     def term_is_durable(self) -> bool:
         """Whether messages may leave that only claim that this node is in its term."""
-        return self._term_writes == self._term_writes_synced
+        return self._journal.saved >= self._term_change
 
-    @property
-    def waits_for_sync(self) -> bool:
-        """The journal need not be dirty for that any more: an install syncs it too."""
-        return bool(self._held) or not self.term_is_durable
-
-    def begin_sync(self) -> None:
-        self._covered, self._held = self._held, []
-        self._syncing = True
-        self._term_writes_covered = self._term_writes
-
-    def end_sync(self) -> None:
-        self._syncing = False
-        self._term_writes_synced = self._term_writes_covered
-        released, self._covered = self._covered, []
-        if not self._journal.dirty:
-            released, self._held = released + self._held, []
-        for message in released:
+    def release(self) -> None:
+        """After a sync: send what it made true."""
+        while self.held and self.held[0][0] <= self._journal.saved:
+            _, message = self.held.popleft()
             self._send(*message)

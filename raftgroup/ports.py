@@ -59,6 +59,13 @@ class Journal(Protocol):
         ...
 
     @property
+    def written(self) -> int:
+        """How many changes were made since the start; the first `saved` of them are on disk."""
+        ...
+
+    @property
+    def saved(self) -> int: ...
+    @property
     def dirty(self) -> bool:
         """Whether something waits for a sync."""
         ...

@@ -13,17 +13,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from raftgroup.batch_entries import batch_entry, batch_in
-from raftgroup.engine import Engine, was_applied
-from raftgroup.entry_check import unsound_append
+from raftgroup.batch_entries import Batch, DecodedBatches, batch_entry, batch_in
+from raftgroup.engine import Engine
 from raftgroup.errors import MembershipRefused, NodeFailed
-from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, screen_append
+from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, UnsoundAppend, read_batches, screen_append
 from raftgroup.log_limit import LogLimit
 from raftgroup.membership import Membership, MembershipLog
 from raftgroup.membership_entries import membership_entry, membership_in, read_memberships
 from raftgroup.messages import Kind
 from raftgroup.outbox import Outbox, Send
 from raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
+from raftgroup.proposals import Proposal, end_applied
 from raftgroup.quorum_lease import QuorumLease
 from raftgroup.replication import Replication
 from raftgroup.replies import Replies
@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 
 APPLY_ENTRIES_MAX = 256
 """How many entries a follower applies in one go, so that a long catch-up never delays a heartbeat."""
-
-Outcome = Callable[[Any, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,10 @@ class Replica:
         self._led_term = -1
         self._ready_to_lead = False
         self._answering: tuple[str, float] | None = None
-        self._membership_queued = False
+        self._decoded = DecodedBatches()
+        self._proposed: dict[int, list[tuple[int, Sequence[Proposal]]]] = {}
+        """By the index of their entry, each with the term of its entry, until an entry at that index is applied."""
+        self._displaced: list[Proposal] = []
         self.installing = False
         """A snapshot is about to become the state: apply nothing, and do not campaign."""
         self._wants_tick = False
@@ -162,8 +163,8 @@ class Replica:
         return now < self._lease_until
 
     def membership_settled(self) -> bool:
-        """No change of membership is under way, in the log or on its way there."""
-        return not self._membership_queued and self._memberships.changed_at <= self.engine.commit_index
+        """No change of membership waits for its commit."""
+        return self._memberships.changed_at <= self.engine.commit_index
 
     def membership_at(self, index: int) -> Membership:
         return self._memberships.at(index)
@@ -195,25 +196,34 @@ class Replica:
         if handler is not None:
             handler(member, body)
 
-    def propose(self, stamp: Any, commands: Sequence[bytes], outcome: Outcome) -> None:
-        """Append one entry at the next tick, which must follow at once. `outcome(results, applied)` is called when
-        its index is applied: with the results, or with False when another leader's entry has taken its place."""
-        self._propose(batch_entry(stamp, commands), outcome)
+    def propose(self, batch: Sequence[Proposal]) -> None:
+        """Of a leader: append the commands of `batch` as one entry, and send it. They end when it is applied; if an
+        entry of another leader is applied in its place, they are displaced."""
+        stamp = self._machine.stamp(self._clock.now(), self._clock.wall_ms())
+        commands = [command for proposal in batch for command in proposal.commands]
+        entry = self.engine.append(batch_entry(stamp, commands))
+        self._decoded.keep(entry, (stamp, commands))
+        self._proposed.setdefault(entry.index, []).append((entry.term, batch))
+        self.send_appends()
 
-    def propose_membership(self, membership: Membership, outcome: Outcome) -> None:
-        """Raises MembershipRefused while an earlier change is not committed (one at a time)."""
+    def take_displaced(self) -> list[Proposal]:
+        """Proposals that will never be applied, since an entry of another leader was: they may be proposed again."""
+        displaced, self._displaced = self._displaced, []
+        return displaced
+
+    def propose_membership(self, membership: Membership) -> Entry:
+        """Append a change of membership, and send it. It has come about once this entry is applied; another entry at
+        its index means that it never will. Raises MembershipRefused while an earlier change is not committed (one at
+        a time)."""
         if not self.leads:
             raise MembershipRefused("only a leader that has committed in its term can change the membership")
         if not self.membership_settled():
             raise MembershipRefused("another change of membership is under way; wait until it is committed")
         self._check_answered_by_majority_of(membership)
-
-        def ended(results: Any, applied: bool) -> None:
-            self._membership_queued = False
-            outcome(results, applied)
-
-        self._membership_queued = True
-        self._propose(membership_entry(membership), ended)
+        entry = self.engine.append(membership_entry(membership))
+        self.membership_added(entry.index, entry.command)
+        self.send_appends()
+        return entry
 
     def _check_answered_by_majority_of(self, membership: Membership) -> None:
         """A change counts before it is committed: one that only absent voters could commit would stop the group for
@@ -225,9 +235,6 @@ class Replica:
                 f"the voters would be {', '.join(sorted(membership.voters))}, and no majority of them answers at the "
                 "moment: the group would stand still. Bring the absent ones back, or remove one of those, first"
             )
-
-    def _propose(self, command: bytes, outcome: Outcome) -> None:
-        self.engine.propose(command, lambda results, code: outcome(results, was_applied(code)))
 
     def disconnected(self, member: str) -> None:
         self.replication.forget(member)
@@ -253,6 +260,8 @@ class Replica:
             self._journal.reset(index, term)
             self._memberships.reset(membership)
         self.engine.restore(index)
+        self._decoded.clear()
+        self._proposed = {at: proposed for at, proposed in self._proposed.items() if at > index}
         self._commit_target = max(self._commit_target, index)
         self._membership_changed()
 
@@ -271,12 +280,15 @@ class Replica:
 
     @property
     def waits_for_sync(self) -> bool:
-        return self._replies.wait_for_sync or self.outbox.waits_for_sync
+        """Also where an install has synced the journal: what that made true leaves with `synced`."""
+        return bool(self._replies.held or self.outbox.held)
 
-    def end_sync(self) -> None:
-        """A sync that `outbox.begin_sync` announced has come to its end."""
-        self.outbox.end_sync()
-        self._replies.end_sync()
+    def synced(self) -> None:
+        """More of the journal is on disk."""
+        if self.outbox.held:
+            self.outbox.release()
+        if self._replies.held:
+            self._replies.judge_held()
 
     # Host: what the engine asks.
 
@@ -329,25 +341,29 @@ class Replica:
             self._sign_of_life_due = now + self._timing.heartbeat_s
             self._send(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
 
-    def apply(self, index: int, term: int, command: bytes) -> Any:
-        try:
-            batch = batch_in(command)
-        except ValueError as error:
-            raise _unreadable_entry(index, term, error) from error
+    def apply(self, entry: Entry) -> None:
+        index, term = entry.index, entry.term
+        batch = self._decoded.take(entry) or _batch_of(entry)
+        results: Sequence[Any] = ()
         if batch is not None:
-            return self._machine.apply(index, term, *batch)
-        self._machine.skip(index, term)
-        if self.engine.leads and index == self.engine.first_index_of_term:
-            self._machine.lead(self._clock.now(), self._clock.wall_ms())
-            self._ready_to_lead = True
-        return None
+            results = self._machine.apply(index, term, *batch)
+        else:
+            self._machine.skip(index, term)
+            if self.engine.leads and index == self.engine.first_index_of_term:
+                self._machine.lead(self._clock.now(), self._clock.wall_ms())
+                self._ready_to_lead = True
+        for proposed_in, proposals in self._proposed.pop(index, ()):
+            if proposed_in == term:
+                end_applied(proposals, index, term, results)
+            else:
+                self._displaced.extend(proposals)
 
     def membership_added(self, index: int, command: bytes) -> None:
-        self._membership_queued = False
         self._memberships.append(index, membership_in(command))
         self._membership_changed()
 
     def truncated_from(self, index: int) -> None:
+        self._decoded.drop_from(index)
         if self._memberships.truncate_from(index):
             self._membership_changed()
 
@@ -384,9 +400,10 @@ class Replica:
         term, commit, prev_index, prev_term, sent_at, packed = body
         entries = [Entry(command, prev_index + 1 + i, at) for i, (command, at) in enumerate(packed)]
         message = Append(term, commit, prev_index, prev_term, entries)
-        unsound = unsound_append(message)
-        if unsound is not None:
-            self._refuse_append(leader, unsound)
+        try:
+            batches = read_batches(message)
+        except UnsoundAppend as error:
+            self._refuse_append(leader, str(error))
             return
         verdict = screen_append(message, self._journal, self.engine.term, self.engine.commit_index)
         if isinstance(verdict, StaleTerm):
@@ -397,6 +414,7 @@ class Replica:
             self._answering = (leader, sent_at)
             self.engine.deliver_append(leader, verdict.append)
             self._answering = None
+            self._keep_decoded(verdict.append.entries, batches[-len(verdict.append.entries) :])
             self._commit_target = max(self._commit_target, verdict.append.commit)
             return
         self.engine.deliver_heartbeat(leader, term)
@@ -405,6 +423,11 @@ class Replica:
             self._answer(leader, verdict.covers + 1, True, sent_at)
         elif isinstance(verdict, Missing):
             self._answer(leader, verdict.next_index, False, sent_at)
+
+    def _keep_decoded(self, entries: Sequence[Entry], batches: Sequence[Batch | None]) -> None:
+        for entry, batch in zip(entries, batches, strict=True):
+            if batch is not None:
+                self._decoded.keep(entry, batch)
 
     def _refuse_append(self, leader: str, reason: str) -> None:
         """In the log it would stop this node, and again at every start. Nothing is acknowledged, nor is the leader
@@ -435,8 +458,13 @@ class Replica:
         return self._send(target, Kind.CAMPAIGN_NOW, [self.engine.term])
 
 
-def _unreadable_entry(index: int, term: int, error: ValueError) -> NodeFailed:
-    return NodeFailed(
-        f"entry {index} of term {term} is committed and can't be read: {error}. The leader of that term was faulty, or "
-        "of another release: run the same release of palisade on all nodes; if that does not help, restore a backup"
-    )
+def _batch_of(entry: Entry) -> Batch | None:
+    """None for an entry without commands."""
+    try:
+        return batch_in(entry.command)
+    except ValueError as error:
+        raise NodeFailed(
+            f"entry {entry.index} of term {entry.term} is committed and can't be read: {error}. The leader of that "
+            "term was faulty, or of another release: run the same release of palisade on all nodes; if that does not "
+            "help, restore a backup"
+        ) from error

@@ -155,7 +155,7 @@ class Replication:
         last_index = self._journal.last.index
         sent = False
         while next_index <= last_index and follower.in_flight_bytes < WINDOW_BYTES:
-            entries = self._entries_from(next_index)
+            entries = [self._journal.last] if next_index == last_index else self._entries_from(next_index)
             if not self._append(member, follower, now, next_index - 1, entries):
                 return False
             next_index = entries[-1].index + 1
@@ -173,8 +173,6 @@ class Replication:
     def _entries_from(self, index: int) -> list[Entry]:
         """As many as fit into one message, one at least."""
         last_index = self._journal.last.index
-        if index == last_index:
-            return [self._journal.last]
         entries: list[Entry] = []
         size = 0
         while index <= last_index and len(entries) < APPEND_ENTRIES_MAX:

@@ -1,20 +1,85 @@
-"""The leader's ear: what the followers' answers to its appends and heartbeats are taken for.
+"""What the followers' answers to appends and heartbeats mean to the leader.
 
-An acknowledgement of what the leader itself has not on disk yet is held back until it has (`guard.screen_reply`), and
-judged again then: its sender may have been removed or replaced meanwhile, and this node may lead no more.
+`screen_reply` (pure) lets an answer count only in the term that it was given in (pysyncobj.md, fault 2), never moves
+nextIndex below matchIndex + 1 or past the end of the log (fault 3, RATIS-1074), and holds an acknowledgement back until
+the leader's own journal has synced as far, because the library counts the leader as one of the majority at once. An
+answer that was held back is judged again then: its sender may have been removed or replaced, and this node may lead no
+more. That a follower's match is unknown is a value of its own (`None`), which no arithmetic can take for an index.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from raftgroup.engine import Engine
-from raftgroup.guard import Acknowledge, Drop, Hold, Reply, Resend, StepDown, screen_reply
 from raftgroup.messages import Kind
 from raftgroup.ports import Journal
 from raftgroup.quorum_lease import QuorumLease
 from raftgroup.replication import Replication
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer to an append: `success` acknowledges everything below `next_index`, else it asks for that index."""
+
+    term: int
+    next_index: int
+    success: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepDown:
+    """Somebody is in a later term."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Deliver it again once the own journal has synced this index."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    match: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Send from this index on."""
+
+    next_index: int
+
+
+ReplyVerdict = Drop | StepDown | Hold | Acknowledge | Resend
+
+
+def screen_reply(reply: Reply, *, term: int, match: int | None, last_index: int, synced_index: int) -> ReplyVerdict:
+    """What an answer means to the leader of `term` whose log ends at `last_index` and is synced to `synced_index`.
+
+    `match` is what the follower is known to hold, None while that is unknown.
+    """
+    if reply.term > term:
+        return StepDown(reply.term)
+    if reply.term < term:
+        return Drop(f"an answer of term {reply.term} in term {term}")
+    if not reply.success:
+        floor = 1 if match is None else match + 1
+        return Resend(min(max(reply.next_index, floor), last_index + 1))
+    acknowledged = reply.next_index - 1
+    if acknowledged > last_index:
+        return Drop(f"acknowledges index {acknowledged} of a log that ends at {last_index}")
+    return Hold(acknowledged) if acknowledged > synced_index else Acknowledge(acknowledged)
+
 
 _Held = tuple[str, Reply, float, str]
 
@@ -38,19 +103,16 @@ class Replies:
         self._replication = replication
         self._is_known = is_known
         self._follow_term = follow_term
-        self._held: list[_Held] = []
+        self.held: list[_Held] = []
+        """Acknowledgements of what is not on the leader's own disk yet."""
         self.handlers: dict[int, Callable[[str, Any], None]] = {
             Kind.APPEND_REPLY: self._on_append_reply,
             Kind.HEARTBEAT_REPLY: self._on_heartbeat_reply,
         }
 
-    @property
-    def wait_for_sync(self) -> bool:
-        return bool(self._held)
-
-    def end_sync(self) -> None:
+    def judge_held(self) -> None:
         """More of the log is on the leader's own disk."""
-        held, self._held = self._held, []
+        held, self.held = self.held, []
         for member, reply, sent_at, incarnation in held:
             self._judge(member, reply, sent_at, incarnation)
 
@@ -75,7 +137,7 @@ class Replies:
             return
         self._confirmed(follower, sent_at)
         if isinstance(verdict, Hold):
-            self._held.append((follower, reply, sent_at, incarnation))
+            self.held.append((follower, reply, sent_at, incarnation))
         elif isinstance(verdict, Acknowledge):
             self._engine.deliver_acknowledgement(follower, verdict.match)
             self._replication.acknowledged(follower, verdict.match)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from raftgroup.journal import MemoryJournal
 from raftgroup.lmdb_journal import LmdbJournal
+from raftgroup.memory_journal import MemoryJournal
 
 
 class MemoryDisk:

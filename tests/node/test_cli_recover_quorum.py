@@ -24,7 +24,7 @@ from metastore.system_records import SystemRecords
 from node.cli.main import main
 from node.data_dir import claim_data_dir
 from node.fencing.registry import PREFIX, registrations, value_of
-from raftgroup.engine import BATCH
+from raftgroup.batch_entries import BATCH
 from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.membership import Member, MemberRole, Membership
 from raftgroup.storage import keep_membership, open_storage

@@ -11,7 +11,7 @@ import raftgroup.replica
 from raftgroup.barrier import ReadBarrier
 from raftgroup.errors import RaftError
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm
-from raftgroup.journal import MemoryJournal
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.outbox import Outbox
 from raftgroup.ports import Entry
 from tests.support.onlooker import Violation
@@ -54,7 +54,7 @@ def test_logs_that_do_not_match_are_seen(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     settled(cluster)
     cluster.checkers.check_logs()
-    entries = cluster.followers()[0].disk.journal._state._entries
+    entries = cluster.followers()[0].disk.journal._entries
     entries[2] = Entry(b"\x01", entries[2].index, entries[2].term)
     with pytest.raises(Violation, match="log matching"):
         cluster.checkers.check_logs()
@@ -148,7 +148,7 @@ def test_a_disk_that_lies_about_its_syncs_is_seen(make_cluster: MakeCluster) -> 
     cluster = make_cluster()
     leader = settled(cluster)
     disks: dict[str, tuple[MemoryJournal, Any]] = {
-        member: (node.disk.journal, node.disk.journal._disk) for member, node in cluster.nodes.items()
+        member: (node.disk.journal, node.disk.journal.disk.stored) for member, node in cluster.nodes.items()
     }
     for node in cluster.nodes.values():
         node.disk.machine.persist()
@@ -158,7 +158,7 @@ def test_a_disk_that_lies_about_its_syncs_is_seen(make_cluster: MakeCluster) -> 
     for member in cluster.nodes:
         cluster.crash(member)
     for journal, disk in disks.values():
-        journal._disk = disk
+        journal.disk.stored = disk
         journal.crash()
     for machine, log in lied:
         machine.log = log

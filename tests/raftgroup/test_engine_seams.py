@@ -17,20 +17,19 @@ from pathlib import Path
 import pysyncobj
 import pysyncobj.syncobj as library
 import pytest
-from pysyncobj.fast_queue import FastQueue
 from pysyncobj.journal import Journal
 from pysyncobj.transport import Transport
 
 import raftgroup
-from raftgroup.engine import BATCH, MEMBERSHIP, NO_OP, Engine
+from raftgroup.batch_entries import BATCH, MEMBERSHIP, NO_OP
+from raftgroup.engine import Engine
+from raftgroup.errors import NodeFailed
+from raftgroup.messages import Kind
 from tests.support.lone_replica import LoneReplica
 
 RELIED_UPON = {
     "__init__": "createJournal once; a first entry only into an empty journal; term from the journal or its last entry",
-    "_applyCommand": "puts (command, callback) as they are when no command type is given",
-    "_checkCommandsToApply": "appends at the end of the log while leading; an error to the callback, or a forward",
     "_onTick": "campaigns after connectedToAnyone; commits by majority in its own term; falls back; applies; sends",
-    "_SyncObj__applyLogEntries": "the callback of the entry's term gets the result, any other one DISCARDED",
     "_SyncObj__onMessageReceived": "the handlers in front of which guard.py and replica.py stand",
     "_SyncObj__sendNextNodeIdx": "answers an append through the transport, at once",
     "_SyncObj__generateRaftTimeout": "between raftMinTimeout and raftMaxTimeout, by the module's random",
@@ -46,10 +45,7 @@ RELIED_UPON = {
 
 DIGESTS = {
     "__init__": "e7a7598668339808",
-    "_applyCommand": "fbd58b4e9c219edc",
-    "_checkCommandsToApply": "2835173bdb57e25b",
     "_onTick": "571248f5c74c9812",
-    "_SyncObj__applyLogEntries": "47b619e5cb0fd94a",
     "_SyncObj__onMessageReceived": "177e84965ad1d313",
     "_SyncObj__sendNextNodeIdx": "5c5c92255d1a526b",
     "_SyncObj__generateRaftTimeout": "50629cab471f81a5",
@@ -84,13 +80,10 @@ def test_a_method_that_is_relied_upon_is_as_it_was_read(method: str) -> None:
 def test_every_private_name_that_the_engine_uses_exists() -> None:
     replica = LoneReplica()
     source = inspect.getsource(inspect.getmodule(Engine))  # type: ignore[arg-type]
-    names = set(re.findall(r"_SyncObj__\w+|_FastQueue__\w+", source))
+    names = set(re.findall(r"_SyncObj__\w+", source))
     assert len(names) > 15
     for name in names:
-        owner = (
-            replica.replica.engine._SyncObj__commandsQueue if name.startswith("_FastQueue") else replica.replica.engine
-        )
-        assert hasattr(owner, name), name
+        assert hasattr(replica.replica.engine, name), name
 
 
 def test_what_the_engine_overrides_exists_in_the_library() -> None:
@@ -196,31 +189,25 @@ def test_the_kinds_of_entries_are_the_librarys() -> None:
     assert (BATCH[0], NO_OP[0], MEMBERSHIP[0]) == (kinds.REGULAR, kinds.NO_OP, kinds.MEMBERSHIP)
 
 
-def test_the_queue_of_commands_is_a_deque_that_can_be_looked_at() -> None:
-    queue = FastQueue(0)
-    queue.put_nowait(("command", None))
-    assert len(queue._FastQueue__queue) == 1
+def test_the_library_applies_and_appends_only_where_the_engine_overrides_it() -> None:
+    """`Engine.append` and `Engine.__applyLogEntries` stand in for these; nothing else in a tick may call them."""
+    assert callers("__applyLogEntries") == {"_onTick": 2}
+    assert callers("_checkCommandsToApply") == {"_onTick": 1}
+    assert callers("__commandsQueue") == {"__init__": 1, "_applyCommand": 2, "_checkCommandsToApply": 1}
 
 
-def test_no_command_stays_in_the_librarys_queue_however_long_a_tick_takes() -> None:
-    """It takes commands for 100 ms and leaves the rest; by the next tick this node may follow somebody."""
+def test_an_entry_is_in_the_log_as_soon_as_it_is_proposed() -> None:
     leader = LoneReplica()
     leader.leads()
-    clock = leader.clock
-    now = clock.now
-
-    def slow() -> float:
-        clock.time += 0.06
-        return now()
-
-    ends: list[bool] = []
-    for _ in range(5):
-        leader.replica.propose(0, [], lambda _, applied: ends.append(applied))
     before = leader.journal.last.index
-    clock.now = slow  # type: ignore[method-assign]
-    leader.tick()
-    clock.now = now  # type: ignore[method-assign]
-    assert leader.journal.last.index - before + ends.count(False) == 5
+    leader.replica.propose([])
+    assert leader.journal.last.index == before + 1
+    assert leader.said(Kind.APPEND, to="n2")
+
+
+def test_a_follower_can_not_append() -> None:
+    with pytest.raises(NodeFailed, match="does not lead"):
+        LoneReplica().replica.engine.append(BATCH)
 
 
 def test_two_engines_in_one_process_keep_their_clocks_apart() -> None:

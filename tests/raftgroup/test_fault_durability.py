@@ -22,6 +22,7 @@ from raftgroup.membership import Member, MemberRole
 from raftgroup.messages import Kind
 from raftgroup.outbox import Outbox
 from raftgroup.ports import Entry
+from raftgroup.proposals import Applied
 from tests.support.lone_replica import LoneReplica, storage, voters
 
 
@@ -70,11 +71,17 @@ def test_fault_4_a_candidate_asks_for_votes_only_with_its_own_on_disk() -> None:
 def test_fault_4_what_was_said_during_a_sync_waits_for_the_next_one() -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))
-    follower.replica.outbox.begin_sync()
-    follower.gets_append("n2", 1, [(2, 1)], prev=(1, 1))
+    disk = follower.journal.disk
+    at_once = disk.before_sync
+
+    async def meanwhile() -> None:
+        disk.before_sync = at_once
+        follower.gets_append("n2", 1, [(2, 1)], prev=(1, 1))
+
+    disk.before_sync = meanwhile
     asyncio.run(follower.journal.sync())
-    follower.journal.append(Entry(b"\x01", 3, 1))
-    follower.replica.end_sync()
+    assert follower.journal.dirty
+    follower.replica.synced()
     assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [2]
     follower.sync()
     assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [3]
@@ -92,7 +99,7 @@ def test_fault_4_a_leader_commits_nothing_that_is_not_on_its_own_disk() -> None:
     assert ends == []
     assert leader.machine.applied[0] < leader.journal.last.index
     leader.settle()
-    assert [applied for _, applied in ends] == [True]
+    assert [type(end) for end in ends] == [Applied]
 
 
 def with_a_learner() -> LoneReplica:
@@ -121,8 +128,7 @@ def test_fault_4_of_one_index_and_one_term_nobody_is_ever_sent_two_entries() -> 
     for command in (b"\x93\xa1x\xa1a\xa1v", b"\x93\xa1x\xa1a\xa1w"):
         leader.waits(leader.timing.election_timeout_max_s + 0.01)
         leader.tick()
-        leader.replica.propose(None, [command], lambda _results, _applied: None)
-        leader.tick()
+        leader.proposes(command)
         leader.replica.connected("n2")
         for term, _, prev_index, _, _, entries in leader.said(Kind.APPEND, to="n2"):
             for number, (packed, _) in enumerate(entries, prev_index + 1):
@@ -207,7 +213,7 @@ def test_a_group_of_one_commits_and_finds_it_after_a_restart() -> None:
     assert single.replica.leads
     ends = single.proposes(b"\x93\xa1x\xa1a\xa1v")
     single.settle()
-    assert [applied for _, applied in ends] == [True]
+    assert [type(end) for end in ends] == [Applied]
     single.crash()
     single.waits(0.1)
     single.settle()

@@ -15,8 +15,8 @@ from raftgroup import forced_cluster, replication
 from raftgroup.admission import Admission
 from raftgroup.errors import DataDirectoryError, MembershipRefused
 from raftgroup.forced_cluster import Survivor, force_new_cluster, survey
-from raftgroup.journal import MemoryJournal
 from raftgroup.membership import Member, MemberRole, Membership
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.messages import Kind
 from raftgroup.storage import keep_membership, open_storage
 from tests.support.lone_replica import LoneReplica, voters
@@ -48,12 +48,13 @@ class MemoryOf(MemoryJournal):
 
     def __init__(self, journal: MemoryJournal) -> None:
         super().__init__()
-        self._disk, self._state = journal._disk, journal._state
-        self._owner = journal
+        self.disk.stored, self._owner = journal.disk.stored, journal
+        self.crash()
 
     async def sync(self) -> None:
         await super().sync()
-        self._owner._disk = self._disk
+        self._owner.disk.stored = self.disk.stored
+        self._owner.crash()
 
 
 def without_majority(make_cluster: MakeCluster, seed: int) -> Cluster:
@@ -235,7 +236,7 @@ def test_a_change_of_membership_that_nobody_is_left_to_commit_is_taken_back(make
     gone, other = (member for member in ("n1", "n2", "n3") if member != leader)
     group = cluster.nodes[leader].group
     cluster.crash(gone)
-    group._replica.propose_membership(group.members.without(other), lambda *_: None)
+    group._replica.propose_membership(group.members.without(other))
     group._turn()
     cluster.run_for(0.001)
     cluster.crash(other)

@@ -12,8 +12,8 @@ import pytest
 
 from raftgroup import storage
 from raftgroup.compaction import LogRetention
-from raftgroup.journal import MemoryJournal
 from raftgroup.membership import Member, MemberRole, Membership
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.messages import Kind
 from raftgroup.storage import keep_membership, open_storage
 from tests.support.raft_cluster import Cluster

@@ -12,8 +12,8 @@ from raftgroup.bootstrap import Founding, Introductions
 from raftgroup.errors import DataDirectoryError
 from raftgroup.generations import UNKNOWN, judge_generation, outlived, refusing_generation
 from raftgroup.group_config import GroupConfig
-from raftgroup.journal import MemoryJournal
 from raftgroup.membership import Membership
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.messages import Kind
 from raftgroup.ports import Entry
 from raftgroup.storage import keep_restored, open_storage

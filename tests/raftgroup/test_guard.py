@@ -11,22 +11,16 @@ from hypothesis import strategies as st
 
 from raftgroup.errors import NodeFailed
 from raftgroup.guard import (
-    Acknowledge,
     Append,
-    Drop,
     Extend,
-    Hold,
     Matched,
     Missing,
-    Reply,
-    Resend,
     StaleTerm,
-    StepDown,
     screen_append,
-    screen_reply,
 )
-from raftgroup.journal import MemoryJournal
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.ports import Entry
+from raftgroup.replies import Acknowledge, Drop, Hold, Reply, Resend, StepDown, screen_reply
 
 Verdict = StaleTerm | Missing | Matched | Extend
 Screen = Callable[[Append, MemoryJournal, int, int], Verdict]

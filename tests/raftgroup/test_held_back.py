@@ -34,7 +34,7 @@ def with_a_held_acknowledgement() -> tuple[LoneReplica, int]:
 
 
 def changes_to(leader: LoneReplica, membership: Membership) -> None:
-    leader.replica.propose_membership(membership, lambda *_: None)
+    leader.replica.propose_membership(membership)
     leader.tick()
     assert leader.replica.membership == membership
 

@@ -20,10 +20,10 @@ import pytest
 
 from raftgroup import journal_file
 from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
+from raftgroup.journal import Changes
 from raftgroup.journal_file import JournalFile
 from raftgroup.journal_format import meta_value, pack
 from raftgroup.lmdb_journal import LmdbJournal
-from raftgroup.log_state import Changes
 from raftgroup.ports import Entry
 from tests.support.journal_writer import command_of
 from tests.support.power_loss import during_commit
@@ -406,8 +406,8 @@ async def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         journal.append(Entry(bytes(100_000), index, 1))
         await journal.sync()
     loads: list[Any] = []
-    load = journal._file.load
-    monkeypatch.setattr(journal._state, "_load", lambda start, stop: loads.append((start, stop)) or load(start, stop))
+    load = journal._storage.load
+    monkeypatch.setattr(journal._storage, "load", lambda start, stop: loads.append((start, stop)) or load(start, stop))
     assert len(journal.slice(1, 101)) == 100
     assert loads[0][0] == 1
     assert loads[0][1] > 90

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raftgroup.journal import MemoryJournal
 from raftgroup.membership import Member, MemberRole, Membership, MembershipLog
 from raftgroup.membership_entries import membership_entry, read_memberships
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.ports import Entry
 
 ENTRIES = 500

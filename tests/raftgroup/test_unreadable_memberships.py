@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from raftgroup.engine import MEMBERSHIP
+from raftgroup.batch_entries import MEMBERSHIP
 from raftgroup.membership import Membership
 from raftgroup.membership_entries import membership_entry
 from raftgroup.messages import Kind

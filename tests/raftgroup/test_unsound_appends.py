@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftgroup.batch_entries import batch_entry, batch_in
-from raftgroup.engine import BATCH, NO_OP
+from raftgroup.batch_entries import BATCH, NO_OP, batch_entry, batch_in
 from raftgroup.errors import NodeFailed
 from raftgroup.messages import Kind
 from raftgroup.ports import Entry

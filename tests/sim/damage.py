@@ -70,7 +70,7 @@ def spoiled(raw: bytes, chance: Random) -> tuple[bytes, str]:
 
 def _in_journal(disk: Disk, chance: Random) -> Damage | None:
     journal = disk.journal
-    entries = list(journal._disk.entries)
+    entries = list(journal.disk.stored.entries)
     if not entries:
         return None
     place = len(entries) - 1 - int(min(40, len(entries)) * chance.random())
@@ -80,7 +80,7 @@ def _in_journal(disk: Disk, chance: Random) -> Damage | None:
     def read() -> None:
         found: Entry = journal_format.entry_from(index, raw)
         entries[place] = found
-        journal._disk = replace(journal._disk, entries=entries)
+        journal.disk.stored = replace(journal.disk.stored, entries=entries)
         journal.crash()
 
     return Damage(Part.JOURNAL, f"entry {index} {how}", read)

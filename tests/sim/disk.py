@@ -18,7 +18,7 @@ from metastore.memory_store import Content, MemoryStore
 from metastore.ordered_map import Table
 from metastore.snapshot import SnapshotMeta
 from metastore.store_errors import StoreFailed
-from raftgroup.journal import MemoryJournal
+from raftgroup.memory_journal import MemoryJournal
 from recovery.decide import RefusalReason
 from tests.sim.incoming import Received, SimSnapshotWriter
 from tests.sim.vault_backend import SimBackend

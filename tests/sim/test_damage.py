@@ -25,7 +25,7 @@ async def filled() -> Disk:
     disk = Disk(Simulation(1), "n1")
     for index in range(1, 6):
         disk.journal.append(Entry(b"command %d" % index, index, 1))
-    disk.journal._before_sync = _at_once  # no time passes here
+    disk.journal.disk.before_sync = _at_once  # no time passes here
     await disk.journal.sync()
     disk.stored[Table.KEY] = {b"s/a": b"one", b"s/b": b""}
     disk.backend.commit({VaultTable.META: {b"place": b"\0\0\0\7"}})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from raftgroup.journal import MemoryJournal
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.ports import Entry
 from tests.sim.fuse import light_fuse, put_out
 from tests.sim.schedule import FastLoop, FastSimulation

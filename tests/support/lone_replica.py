@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from raftgroup.engine import BATCH
-from raftgroup.journal import MemoryJournal
+from raftgroup.batch_entries import BATCH
+from raftgroup.errors import RaftError
 from raftgroup.membership import Member, MemberRole, Membership
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.messages import Kind
+from raftgroup.proposals import Applied, Proposal
 from raftgroup.replica import Identity, Replica
 from raftgroup.timing import Timing
 from tests.support.register_machine import RegisterMachine
@@ -93,9 +96,8 @@ class LoneReplica:
         self.replica.tick()
 
     def sync(self) -> None:
-        self.replica.outbox.begin_sync()
         asyncio.run(self.journal.sync())
-        self.replica.end_sync()
+        self.replica.synced()
 
     def settle(self) -> None:
         """Turn and sync until nothing more is to be done."""
@@ -140,10 +142,10 @@ class LoneReplica:
             storage(follower),
         )
 
-    def proposes(self, *commands: bytes) -> list[tuple[Any, bool]]:
+    def proposes(self, *commands: bytes) -> list[Applied | RaftError]:
         """Returns the list that its end is put into."""
-        ends: list[tuple[Any, bool]] = []
-        self.replica.propose(0, commands, lambda results, applied: ends.append((results, applied)))
+        ends: list[Applied | RaftError] = []
+        self.replica.propose([Proposal(commands, math.inf, ends.append)])
         self.tick()
         return ends
 

@@ -16,8 +16,8 @@ from raftgroup.compaction import LogRetention
 from raftgroup.errors import NodeFailed
 from raftgroup.group import Group
 from raftgroup.group_config import GroupConfig
-from raftgroup.journal import MemoryJournal
 from raftgroup.membership import Member, MemberRole
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.timing import Timing
 from tests.support.raft_checkers import Checkers
 from tests.support.raft_network import Network, SimPeers

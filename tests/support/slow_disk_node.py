@@ -17,8 +17,8 @@ import metastore.store
 import raftgroup.lmdb_journal
 from metastore.disk_thread import DiskThread
 from node.cli.main import main
+from raftgroup.journal import Changes
 from raftgroup.journal_file import JournalFile
-from raftgroup.log_state import Changes
 
 SECONDS_FILE = Path(sys.argv[1])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from raftgroup import voting
 from raftgroup.engine import Engine
-from raftgroup.journal import MemoryJournal
+from raftgroup.memory_journal import MemoryJournal
 from raftgroup.outbox import Outbox
 from raftgroup.voting import Voting
 from tests.sim.faults import Fault, Kind
@@ -33,7 +33,8 @@ def syncs_that_do_nothing(patch: Patch) -> None:
     """The journal says that it is on disk, and it is not."""
 
     async def lies(self: MemoryJournal) -> None:
-        self._state.landed(self._state.take())
+        self._writing = self._unwritten()
+        self._ended(None)
 
     patch.setattr(MemoryJournal, "sync", lies)
 

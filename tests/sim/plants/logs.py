@@ -20,7 +20,8 @@ from node.config import Retention
 from raftgroup.engine import Engine
 from raftgroup.errors import NodeFailed
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, screen_append
-from raftgroup.journal import MemoryJournal
+from raftgroup.journal import Changes
+from raftgroup.memory_journal import MemoryJournal, MemoryStorage
 from raftgroup.ports import Entry
 from tests.sim.disk import Disk, SimStore
 from tests.sim.faults import Fault, Kind
@@ -90,15 +91,12 @@ def repetitions_taken_for_another_history(patch: Patch) -> None:
 @caught_by("stays up", on=Stage("disks", 2))
 def full_disks_that_are_a_surprise(patch: Patch) -> None:
     """A journal that can't be written takes the node down in another way than it says."""
-    write = MemoryJournal._write
+    write = MemoryStorage.write
 
-    async def surprised(self: MemoryJournal, life: int) -> None:
-        try:
-            await write(self, life)
-        except NodeFailed:
-            raise ZeroDivisionError from None
+    def surprised(self: MemoryStorage, changes: Changes, ended: Callable[[Exception | None], None]) -> None:
+        write(self, changes, lambda failure: ended(failure and ZeroDivisionError()))
 
-    patch.setattr(MemoryJournal, "_write", surprised)
+    patch.setattr(MemoryStorage, "write", surprised)
 
 
 @caught_by(
@@ -111,8 +109,9 @@ def disks_that_lie(patch: Patch) -> None:
 
     def lying(self: MemoryJournal) -> None:
         crash(self)
-        kept = self._disk.entries[:-12] if len(self._disk.entries) > 12 else self._disk.entries
-        self._disk = replace(self._disk, entries=kept)
+        stored = self.disk.stored
+        kept = stored.entries[:-12] if len(stored.entries) > 12 else stored.entries
+        self.disk.stored = replace(stored, entries=kept)
         crash(self)
 
     patch.setattr(MemoryJournal, "crash", lying)

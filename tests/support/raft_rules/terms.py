@@ -21,7 +21,7 @@ class Terms(Onlooker):
             return
         disk, start, known = self._known.get(host.id, (host.disk, host.starts, 0))
         if disk is host.disk and start != host.starts:
-            known = min(known, host.disk.journal._disk.term)
+            known = min(known, host.disk.journal.disk.stored.term)
         if disk is host.disk and term < known:
             self.fail(f"the term of {host.id} went back from {known} to {term}")
         self._known[host.id] = host.disk, host.starts, term

@@ -22,7 +22,7 @@ class WordsOnDisk(Onlooker):
     def said(self, sender: str, receiver: str, kind: int, body: Any) -> None:
         if kind not in SAYS_TERM:
             return
-        term, disk = body[0], self.world.by_id(sender).disk.journal._disk
+        term, disk = body[0], self.world.by_id(sender).disk.journal.disk.stored
         if disk.term < term:
             self.fail(f"{sender} speaks in term {term} and has only {disk.term} on disk")
         if disk.term > term:

@@ -1,0 +1,107 @@
+"""The journal without a disk, for the simulator and for tests.
+
+It keeps the promise of the real one and nothing more: `crash` takes away exactly what a loss of power may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from raftgroup.errors import NodeFailed
+from raftgroup.journal import BufferedJournal, Changes, Stored
+from raftgroup.ports import Entry
+
+
+async def _at_once() -> None:
+    return
+
+
+class MemoryStorage:
+    """A `raftgroup.journal.LogStorage`. `before_sync` is the simulated disk: it may wait, or raise OSError to fail."""
+
+    def __init__(self, before_sync: Callable[[], Awaitable[None]] = _at_once) -> None:
+        self.before_sync = before_sync
+        self.stored = Stored()
+        self.writing: Changes | None = None
+        self._task: asyncio.Future[None] | None = None
+        self._lives = 0
+
+    def load(self, start: int, stop: int) -> Sequence[Entry]:
+        raise NodeFailed(f"entries {start} to {stop - 1} are neither in memory nor on disk")
+
+    def write(self, changes: Changes, ended: Callable[[Exception | None], None]) -> None:
+        self.writing = changes
+        self._task = asyncio.ensure_future(self._write(changes, ended, self._lives))
+
+    async def _write(self, changes: Changes, ended: Callable[[Exception | None], None], life: int) -> None:
+        """Goes on when the caller of `sync` is cancelled, as a real disk does."""
+        try:
+            await self.before_sync()
+        except OSError as error:
+            failure = NodeFailed(f"the journal can't be written: {error}. Restart the node")
+            failure.__cause__ = error
+            if life == self._lives:
+                ended(failure)
+            return
+        if life == self._lives:
+            self.land()
+            ended(None)
+
+    def land(self) -> None:
+        """What is being written is on the disk."""
+        if self.writing is not None:
+            self.stored, self.writing = stored_after(self.stored, self.writing), None
+
+    def crash(self) -> None:
+        """What is being written is lost."""
+        self._lives += 1
+        self.writing = self._task = None
+
+    def close(self) -> None:
+        return
+
+
+class MemoryJournal(BufferedJournal):
+    """A `raftgroup.ports.Journal` whose disk is a `MemoryStorage`."""
+
+    def __init__(self, before_sync: Callable[[], Awaitable[None]] = _at_once) -> None:
+        self.disk = MemoryStorage(before_sync)
+        super().__init__(self.disk.stored, self.disk)
+
+    @property
+    def is_syncing(self) -> bool:
+        return self.disk.writing is not None
+
+    def land(self) -> None:
+        """What is being synced is on the disk, and `sync` does not return: as when a process dies in its `fsync`."""
+        self.disk.land()
+
+    def crash(self) -> None:
+        """Lose everything that no `sync` has returned for, also what is being synced right now (but see `land`)."""
+        self.disk.crash()
+        self._begin_with(self.disk.stored)
+        self._wake(NodeFailed("the node lost its power during a sync"))
+
+
+def stored_after(stored: Stored, changes: Changes) -> Stored:
+    """What a disk holds after `changes`. Pure; as `JournalFile` does it, in the same order."""
+    entries = [] if changes.forget else stored.entries
+    if changes.delete_from is not None:
+        entries = [entry for entry in entries if entry.index < changes.delete_from]
+    base_index, base_term = changes.base or (stored.base_index, stored.base_term)
+    term, vote = changes.term_and_vote or (stored.term, stored.vote)
+    if changes.entries:
+        entries = [*entries, *changes.entries]
+    if entries and entries[0].index <= base_index:
+        entries = [entry for entry in entries if entry.index > base_index]
+    return replace(
+        stored,
+        base_index=base_index,
+        base_term=base_term,
+        term=term,
+        vote=vote,
+        meta=stored.meta | changes.meta,
+        entries=entries,
+    )
