@@ -91,11 +91,12 @@ class Node:
         self.catalog = self.service.catalog = Catalog(self.service, config.id)
         self._root_password = password_in(config.root_password_file) if config.root_password_file else None
         on_vault, self.partitions = with_partitions(config, lambda: self.topology.physical.records(), OnVault())
-        beside = Beside(self.store, self._disk)
+        source = local_source(self.service, config.id)
+        beside = Beside(self.store, source)
         self.keeper = VaultKeeper(
             self._machine.vault(),
             config.id,
-            local_source(self.service, config.id),
+            source,
             on_vault,
             RecoveryClock(self._clock, gentle=True),
             Difference(config.catch_up_difference, beside.reach),
@@ -104,6 +105,7 @@ class Node:
         )
         times = config.fencing.timing()
         self.fencing = MemberFencing(config.id, self.service, self.group, self.keeper, self._clock, times)
+        self.store.listen(self.fencing, beside)
         self.fencing.part.shown = proof_of(config)
         self.catalog.releases.released = self.fencing.until_released
         self.catalog.releases.waiting_for = self.fencing.waiting_for

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from catalog.ports import ReleaseRefused
 from fencing.timing import Timing
 from fencing.verdict import Outcome
+from metastore.changes import AppliedEntry, StoreListener
 from node.fencing.asking import asks_own_cluster
 from node.fencing.commands import Prefixes
 from node.fencing.door import Door
@@ -53,8 +54,8 @@ class GroupRoute:
         return ()
 
 
-class MemberFencing:
-    """Make it before anything is applied. `part` and `registry` run as components."""
+class MemberFencing(StoreListener):
+    """One of the store's listeners. `part` and `registry` run as components."""
 
     def __init__(
         self, node: str, service: Service, group: Group, keeper: VaultKeeper, clock: Clock, timing: Timing
@@ -91,7 +92,6 @@ class MemberFencing:
             ask=asks_own_cluster(service.range),
         )  # fmt: skip
         self.part.group = group
-        store.on_applied, store.on_reloaded = self._applied, self._reloaded
         group.leadership.on_led = self._led
         service.strict = StrictAnswers(
             self.released, self.waits_for, self._has_own, staged=self._staged, holds_lease=self._holds_lease
@@ -119,11 +119,11 @@ class MemberFencing:
 
     # What the group and the store tell
 
-    def _applied(self, changed: Sequence[bytes], before: int) -> None:
-        self.grantor.applied(self.log.applied(changed, before, self._service.store.revision))
+    def applied(self, changes: AppliedEntry) -> None:
+        self.grantor.applied(self.log.applied(changes.keys, changes.before, changes.revision))
         self.released.wake()
 
-    def _reloaded(self) -> None:
+    def reloaded(self) -> None:
         self.log.reset(self._service.store.revision)
 
     def _led(self, leads: bool, term: int) -> None:
