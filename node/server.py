@@ -11,6 +11,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
@@ -93,19 +94,19 @@ class Node:
         on_vault, self.partitions = with_partitions(config, lambda: self.topology.physical.records(), OnVault())
         source = local_source(self.service, config.id)
         beside = Beside(self.store, source)
+        home, times = self._machine.vault(), config.fencing.timing()
+        self.fencing = MemberFencing(config.id, self.service, self.group, home.vault_id, self._clock, times)
+        self.store.listen(self.fencing, beside)
         self.keeper = VaultKeeper(
-            self._machine.vault(),
+            home,
             config.id,
             source,
-            on_vault,
+            replace(on_vault, fence=self.fencing.part),
             RecoveryClock(self._clock, gentle=True),
             Difference(config.catch_up_difference, beside.reach),
             beside,
             local=local_configuration(config),
         )
-        times = config.fencing.timing()
-        self.fencing = MemberFencing(config.id, self.service, self.group, self.keeper, self._clock, times)
-        self.store.listen(self.fencing, beside)
         self.fencing.part.shown = proof_of(config)
         self.catalog.releases.released = self.fencing.until_released
         self.catalog.releases.waiting_for = self.fencing.waiting_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from catalog.ports import ReleaseRefused
 from fencing.timing import Timing
@@ -25,7 +25,6 @@ from node.fencing.strict_log import StrictLog
 from node.service import Service
 from node.topology.face import Topology
 from node.topology.life import Phase
-from node.vault_keeper import VaultKeeper
 from raftgroup.errors import RaftError
 from raftgroup.group import Group
 from raftgroup.ports import Clock
@@ -58,7 +57,7 @@ class MemberFencing(StoreListener):
     """One of the store's listeners. `part` and `registry` run as components."""
 
     def __init__(
-        self, node: str, service: Service, group: Group, keeper: VaultKeeper, clock: Clock, timing: Timing
+        self, node: str, service: Service, group: Group, vault_id: Callable[[], str], clock: Clock, timing: Timing
     ) -> None:
         self._service, self._group, self._clock = service, group, clock
         store = service.store
@@ -87,7 +86,7 @@ class MemberFencing(StoreListener):
         self.door = Door(self.grantor)
         self.registry = Registry(group, store.system, self.active, self.grantor, clock.now)
         self.part = MemberPart(
-            node, keeper, GroupRoute(group, self.grantor, node), clock, timing, self._incarnation,
+            node, vault_id, GroupRoute(group, self.grantor, node), clock, timing, self._incarnation,
             on_released=self._on_released, grantor=self.grantor, strict_log=self.log,
             ask=asks_own_cluster(service.range),
         )  # fmt: skip

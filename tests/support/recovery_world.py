@@ -229,9 +229,7 @@ class Node:
         self.resources = Resources(self)
         self.source = SteppedSource(self._store_source, cluster, self.steps)
         self.difference = Difference(difference)
-        world = World(
-            self.vault, self.source, self.told, self.resources, self.clock, self.difference, applied=applied
-        )
+        world = World(self.vault, self.source, self.told, self.resources, self.clock, self.difference, applied=applied)
         self.progress: list[Any] = []
         self.states: list[bool] = []
         self.follower = Follower(

@@ -77,9 +77,8 @@ class Node:
         self.store = MetaStore(opened_again(self.tables), Limits())
         self.group = SimulatedGroup(cluster, name)
         self.service = Service(self.group, self.store, deadline_s=DEADLINE_S)  # type: ignore[arg-type]
-        keeper: Any = SimpleNamespace(on_open=None, on_recovering=None, vault_id=lambda: "vault")
         clock: Any = SimpleNamespace(now=process.now, sleep=asyncio.sleep)
-        self.fencing = MemberFencing(name, self.service, self.group, keeper, clock, TIMING)  # type: ignore[arg-type]
+        self.fencing = MemberFencing(name, self.service, self.group, lambda: "vault", clock, TIMING)  # type: ignore[arg-type]
         active: Any = Active(cluster)
         self.fencing.active = self.fencing.grantor._is_active = active
         self.fencing.grantor._is_active = active.is_active
@@ -88,7 +87,7 @@ class Node:
         self.part._incarnation = lambda: self.incarnation
         page = FencePage(buffer, BOOT, first_sequence=cluster.starts << 32)
         self.vault = Vault(backend, page)
-        self.part._opened(self.vault)
+        self.part.opened(self.vault)
         assert self.part.holder is not None
         self.holder = self.part.holder
         self.gate: Any = self.holder.gate
@@ -102,7 +101,7 @@ class Node:
         self.store.listen(Dirty(self.dirty), self.fencing, self.beside)
         applied = None if name in cluster.followers else self.beside.revisions
         world = RecoveryWorld(self.vault, source, Silent(), NoResources(), clock, Difference(), self.gate, applied)
-        self.follower = Follower(world, Settings(name, batch_revisions=20), on_recovering=self.part._keeper_recovers)
+        self.follower = Follower(world, Settings(name, batch_revisions=20), on_recovering=self.part.recovering)
         self.clock = clock
 
     async def _barrier(self) -> None:
