@@ -85,7 +85,8 @@ class MetaStore:
             tables, self._state, self._history, self._buckets, self._leases, self._results, self._changes, self.limits
         )
         self.watches = WatchHub(self._history, self._state)
-        self._listeners: tuple[StoreListener, ...] | None = None
+        self._listeners: tuple[StoreListener, ...] = ()
+        self._settled = False
         tables.attach(self)
         self.feed = Feed(tables, self._state, self._history, self._buckets)
         control = Control(self._state, self._leases, self._compactor, self._results, self._writer, self.limits)
@@ -104,6 +105,7 @@ class MetaStore:
         state = self._state
         check(index > state.index, f"entry {index} is applied after entry {state.index}: each index once, in order")
         before = state.revision
+        self._settled = True
         self._clock.accept(stamp)
         state.index, state.term = index, term
         results = self._run(unpacked(commands))
@@ -117,7 +119,7 @@ class MetaStore:
         changes = self._changes.take(before, state.revision, digest_bytes(state.chain))
         self.watches.tell(changes.keys, before)
         if changes.keys:
-            for listener in self.listeners:
+            for listener in self._listeners:
                 listener.applied(changes)
         return results
 
@@ -151,6 +153,7 @@ class MetaStore:
 
     def reload(self) -> None:
         """The tables were replaced (a snapshot): forget what is in memory, and tell every watcher."""
+        self._settled = True
         before = self._state.revision
         self._state.load(self._tables)
         self._history.reload()
@@ -160,7 +163,7 @@ class MetaStore:
         self._results.load()
         self.system.load()
         self.watches.tell_all(before)
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener.reloaded()
 
     # What listens, and what the tables call
@@ -170,25 +173,23 @@ class MetaStore:
 
         Raises RuntimeError afterwards: a listener that misses the first entry would be wrong without a sign.
         """
-        if self._listeners is not None:
+        if self._settled:
             raise RuntimeError("the store has its listeners, or has gone on without any: name all of them first")
-        self._listeners = listeners
+        self._listeners, self._settled = listeners, True
 
-    @property
-    def listeners(self) -> tuple[StoreListener, ...]:
-        """Fixed from the first use on."""
-        if self._listeners is None:
-            self._listeners = ()
-        return self._listeners
+    def calls(self, listener: StoreListener) -> bool:
+        """Whether it is one of the listeners."""
+        return listener in self._listeners
 
     def saving(self) -> None:
         """What is only in memory goes into the tables."""
+        self._settled = True
         self._buckets.save(self._tables)
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener.saving()
 
     def flushed(self, keys: Sequence[bytes], rows: Rows) -> None:
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener.flushed(keys, rows)
 
     # What readers see

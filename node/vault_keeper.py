@@ -215,8 +215,7 @@ class VaultKeeper(Component):
 
     def _new_follower(self, vault: Vault) -> Follower:
         resources = self._on_vault.resources(vault)
-        applied = self._beside.revisions if self._beside is not None else None
-        world = World(vault, self._source, self._port, resources, self._clock, self.difference, self._gate, applied)
+        world = World(vault, self._source, self._port, resources, self._clock, self.difference, self._gate, self._beside)
         settings = Settings(
             self._node,
             pin_life_s_max=self._on_vault.pin_life_s_max,

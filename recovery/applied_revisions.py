@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain
 
 from metastore.changes import AppliedEntry, StoreListener
 from metastore.machine import MetaStore
@@ -25,23 +25,20 @@ TAKEN_BYTES = 512 * 1024
 
 
 class AppliedRevisions(StoreListener):
-    """`RevisionSource` for the vault of this member. `stored` reads them from its store."""
+    """A `RevisionSource` for the vault of this member. `stored` reads from its store."""
 
     def __init__(self, store: MetaStore, stored: RevisionSource) -> None:
         self._store, self._stored = store, stored
-        self._waiting: deque[Revision] = deque()
+        self._waiting: deque[AppliedEntry] = deque()
         self._bytes = 0
         self._next: int | None = None
         """The revision that comes next; None: the window is closed, and nothing is kept."""
-        self.read_from_store = 0
-        """How often the store had to be read."""
 
     async def changes(self, first: int, last: int) -> Sequence[Revision]:
-        """As every source. What lies before `first` is in the vault, and is dropped; the rest stays until then."""
+        """The vault has what is before `first`: that is dropped. The rest stays, for an answer may be lost."""
         found = self._taken(first, last)
         if found:
             return found
-        self.read_from_store += 1
         if self._next is None:
             self._next = self._store.revision + 1
         return await self._stored.changes(first, last)
@@ -49,16 +46,17 @@ class AppliedRevisions(StoreListener):
     def _taken(self, first: int, last: int) -> list[Revision]:
         """Whole revisions without a gap from `first` on; none where the first one is not here."""
         waiting = self._waiting
-        while waiting and waiting[0].number < first:
-            self._bytes -= size_of(waiting.popleft())
+        while waiting and waiting[0].revision < first:
+            self._bytes -= bytes_of(waiting.popleft())
         found, size = list[Revision](), 0
-        if not waiting or waiting[0].number != first:
+        if not waiting or waiting[0].before >= first:
             return found
-        for revision in islice(waiting, max(0, last - first + 1)):
-            found.append(revision)
-            size += size_of(revision)
-            if size >= TAKEN_BYTES:
+        for revision in chain.from_iterable(entry.revisions() for entry in waiting):
+            if revision.number > last or size >= TAKEN_BYTES:
                 break
+            if revision.number >= first:
+                found.append(revision)
+                size += sum(map(len, revision.bodies))
         if found and not found[-1].chain:
             found[-1] = found[-1]._replace(chain=self._store.chain_at(found[-1].number) or b"")
         return found
@@ -66,15 +64,13 @@ class AppliedRevisions(StoreListener):
     def applied(self, changes: AppliedEntry) -> None:
         if self._next is None:
             return
-        if changes.before + 1 != self._next or len(self._waiting) + changes.revision - changes.before > REVISIONS_MAX:
+        self._waiting.append(changes)
+        self._bytes += bytes_of(changes)
+        too_many = changes.revision - self._waiting[0].before > REVISIONS_MAX or self._bytes > BYTES_MAX
+        if too_many or changes.before + 1 != self._next:
             self._close()
-            return
-        for revision in changes.revisions():
-            self._waiting.append(revision)
-            self._bytes += size_of(revision)
-        self._next = changes.revision + 1
-        if self._bytes > BYTES_MAX:
-            self._close()
+        else:
+            self._next = changes.revision + 1
 
     def reloaded(self) -> None:
         """What waits is of the state before the snapshot."""
@@ -85,5 +81,5 @@ class AppliedRevisions(StoreListener):
         self._bytes, self._next = 0, None
 
 
-def size_of(revision: Revision) -> int:
-    return sum(map(len, revision.bodies))
+def bytes_of(entry: AppliedEntry) -> int:
+    return sum([sum(map(len, bodies)) for _, bodies, _ in entry.runs])

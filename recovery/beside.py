@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from metastore.changes import AppliedEntry, Rows, StoreListener
+from metastore.changes import Rows
 from metastore.history import is_tombstone
 from metastore.machine import MetaStore
 from metastore.record import LINK_BYTES
@@ -51,15 +51,14 @@ class Leap:
     rows: Rows
 
 
-class Beside(StoreListener):
-    """What a member's vault is fed from: what its store applies (`revisions`), and what it flushes.
+class Beside(AppliedRevisions):
+    """What a member's vault is fed from: what its store applies, and what it flushes.
 
     One of the store's listeners: `follow` raises RuntimeError where it is not. `stored` reads from the store.
     """
 
     def __init__(self, store: MetaStore, stored: RevisionSource) -> None:
-        self._store = store
-        self.revisions = AppliedRevisions(store, stored)
+        super().__init__(store, stored)
         self._known_from = store.revision if store.revision > FIRST_REVISION else 0
         self._mark: tuple[Position, Sums] | None = None
         self._leaps: deque[Leap] = deque(maxlen=LEAPS_MAX)
@@ -67,9 +66,6 @@ class Beside(StoreListener):
     def reach(self) -> int:
         """How far a vault may be behind LM for the next leap to bring it along."""
         return self._store.revision - self._known_from
-
-    def applied(self, changes: AppliedEntry) -> None:
-        self.revisions.applied(changes)
 
     def saving(self) -> None:
         digest = self._store.digest()
@@ -86,7 +82,7 @@ class Beside(StoreListener):
 
     def reloaded(self) -> None:
         """The snapshot does not say what has changed: the next leap begins at its revision, not before."""
-        self.revisions.reloaded()
+        super().reloaded()
         self._leaps.clear()
         self._mark = None
         self._known_from = self._store.revision
@@ -105,7 +101,7 @@ class Beside(StoreListener):
         `pause` lets others have a turn, and no more: a leap that takes its time falls behind the flushes. A leap that
         the gate does not let in stays as it is: joined with the next one it would have to wait for more.
         """
-        if self not in self._store.listeners:
+        if not self._store.calls(self):
             raise RuntimeError("the store does not call this vault's feed: name it in MetaStore.listen")
         held: Leap | None = None
         gate = gate or OpenGate()

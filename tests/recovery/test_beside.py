@@ -234,7 +234,7 @@ class Following:
         self.stored = Stored(self.cluster)
         self.beside = Beside(self.cluster.store, self.stored)
         self.cluster.store.listen(self.beside)
-        self.node = Node(self.cluster, MemoryBackend(), Shelf(), applied=self.beside.revisions)
+        self.node = Node(self.cluster, MemoryBackend(), Shelf(), applied=self.beside)
         self.listens = listens
         self.task: asyncio.Task[None] | None = None
 

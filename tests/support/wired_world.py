@@ -99,7 +99,7 @@ class Node:
         )  # fmt: skip
         self.beside = Beside(self.store, source)
         self.store.listen(Dirty(self.dirty), self.fencing, self.beside)
-        applied = None if name in cluster.followers else self.beside.revisions
+        applied = None if name in cluster.followers else self.beside
         world = RecoveryWorld(self.vault, source, Silent(), NoResources(), clock, Difference(), self.gate, applied)
         self.follower = Follower(world, Settings(name, batch_revisions=20), on_recovering=self.part.recovering)
         self.clock = clock
