@@ -47,6 +47,7 @@ from node.topology.records import Role
 from node.topology.registrar import ClusterState, Registrar
 from node.topology.seeds import http_of_voters, known_seeds
 from node.topology.view import logical_view, nodes_of
+from node.vault_home import VaultHome
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
 from raftgroup.compaction import LogRetention
 from raftgroup.group import Group
@@ -92,21 +93,9 @@ class Node:
         self.catalog = self.service.catalog = Catalog(self.service, config.id)
         self._root_password = password_in(config.root_password_file) if config.root_password_file else None
         on_vault, self.partitions = with_partitions(config, lambda: self.topology.physical.records(), OnVault())
-        source = local_source(self.service, config.id)
-        beside = Beside(self.store, source)
         home, times = self._machine.vault(), config.fencing.timing()
         self.fencing = MemberFencing(config.id, self.service, self.group, home.vault_id, self._clock, times)
-        self.store.listen(self.fencing, beside)
-        self.keeper = VaultKeeper(
-            home,
-            config.id,
-            source,
-            replace(on_vault, fence=self.fencing.part),
-            RecoveryClock(self._clock, gentle=True),
-            Difference(config.catch_up_difference, beside.reach),
-            beside,
-            local=local_configuration(config),
-        )
+        self.keeper = self._make_keeper(home, on_vault)
         self.fencing.part.shown = proof_of(config)
         self.catalog.releases.released = self.fencing.until_released
         self.catalog.releases.waiting_for = self.fencing.waiting_for
@@ -154,6 +143,23 @@ class Node:
             peers=self._machine.peers(),
             clock=self._clock,
             random=self._machine.random,
+        )
+
+    def _make_keeper(self, home: VaultHome, on_vault: OnVault) -> VaultKeeper:
+        """The store calls the fencing first: a strict change is known to the gate before the vault can take it."""
+        config = self.config
+        source = local_source(self.service, config.id)
+        beside = Beside(self.store, source)
+        self.store.listen(self.fencing, beside)
+        return VaultKeeper(
+            home,
+            config.id,
+            source,
+            replace(on_vault, fence=self.fencing.part),
+            RecoveryClock(self._clock, gentle=True),
+            Difference(config.catch_up_difference, beside.reach),
+            beside,
+            local=local_configuration(config),
         )
 
     def _make_topology(self) -> Topology:

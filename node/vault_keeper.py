@@ -215,11 +215,12 @@ class VaultKeeper(Component):
 
     def _new_follower(self, vault: Vault) -> Follower:
         resources = self._on_vault.resources(vault)
-        world = World(vault, self._source, self._port, resources, self._clock, self.difference, self._gate, self._beside)
+        beside = self._beside
+        world = World(vault, self._source, self._port, resources, self._clock, self.difference, self._gate, beside)
         settings = Settings(
             self._node,
             pin_life_s_max=self._on_vault.pin_life_s_max,
-            batches_per_commit=BATCHES_PER_COMMIT if self._beside is None else 1,
+            batches_per_commit=BATCHES_PER_COMMIT if beside is None else 1,
         )
         telling = ProgressLog(self._clock.now)
 
