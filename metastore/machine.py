@@ -9,10 +9,10 @@ out of `apply`, and the node stops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from metastore import mvcc
+from metastore.changes import EntryChanges, Rows, StoreListener
 from metastore.check import InvariantViolated, check
 from metastore.clock import StampClock
 from metastore.codec import decode_fields, encode_result, unpack, unpack_command
@@ -77,19 +77,17 @@ class MetaStore:
         self._compactor = Compactor(tables, self._state, self._history, self.limits)
         self._results = ResultBook(tables, self._state, self.limits)
         self.system = SystemRecords(tables, self._state)
-        self._changed: list[bytes] = []
-        self._writer = RevisionWriter(tables, self._state, self._history, self._buckets, self._leases, self._changed)
+        self._changes = EntryChanges()
+        self._writer = RevisionWriter(tables, self._state, self._history, self._buckets, self._leases, self._changes)
         self._view = mvcc.View(tables, self._state, self._history)
         self._executor = Executor(self._view, self._leases, self._writer, self.limits)
         self._plain_puts = PlainPuts(
-            tables, self._state, self._buckets, self._leases, self._results, self._changed, self.limits
+            tables, self._state, self._buckets, self._leases, self._results, self._changes, self.limits
         )
         self.watches = WatchHub(self._history, self._state)
-        self.on_applied: Callable[[Sequence[bytes], int], None] = lambda changed, before: None
-        """Called behind each entry that has written keys: these keys, and the revision before it."""
-        self.on_reloaded: Callable[[], None] = lambda: None
-        """Called when the whole state was replaced."""
-        tables.before_save = partial(self._buckets.save, tables)
+        self._listeners: tuple[StoreListener, ...] = ()
+        self._settled = False
+        tables.attach(self)
         self.feed = Feed(tables, self._state, self._history, self._buckets)
         control = Control(self._state, self._leases, self._compactor, self._results, self._writer, self.limits)
         self._handlers: dict[type, Callable[[Any], Result]] = {
@@ -108,6 +106,7 @@ class MetaStore:
         if index <= state.index:
             raise InvariantViolated(f"entry {index} is applied after entry {state.index}: each index once, in order")
         before = state.revision
+        self._settled = True
         self._clock.accept(stamp)
         state.index, state.term = index, term
         results = self._run(unpacked(commands))
@@ -119,12 +118,12 @@ class MetaStore:
             writes = max(len(commands), state.revision - before)
             self._compactor.collect(COLLECT_PER_BATCH + writes // WRITES_PER_COLLECTED)
         state.save(self._tables)
-        changed = list(self._changed)
-        self._changed.clear()
-        if changed:
+        changes = self._changes.take(before, state.revision, digest_bytes(state.chain))
+        if changes.keys:
             if self.watches.by_key or self.watches.by_range:
-                self.watches.tell(changed, before)
-            self.on_applied(changed, before)
+                self.watches.tell(changes.keys, before)
+            for listener in self._listeners:
+                listener.applied(changes)
         return results
 
     def skip(self, index: int, term: int) -> None:
@@ -157,6 +156,7 @@ class MetaStore:
 
     def reload(self) -> None:
         """The tables were replaced (a snapshot): forget what is in memory, and tell every watcher."""
+        self._settled = True
         before = self._state.revision
         self._state.load(self._tables)
         self._history.reload()
@@ -166,7 +166,34 @@ class MetaStore:
         self._results.load()
         self.system.load()
         self.watches.tell_all(before)
-        self.on_reloaded()
+        for listener in self._listeners:
+            listener.reloaded()
+
+    # What listens, and what the tables call
+
+    def listen(self, *listeners: StoreListener) -> None:
+        """What follows this store, in the order of the calls. Once, and before anything happens to the store.
+
+        Raises RuntimeError afterwards: a listener that misses the first entry would be wrong without a sign.
+        """
+        if self._settled:
+            raise RuntimeError("the store has its listeners, or has gone on without any: name all of them first")
+        self._listeners, self._settled = listeners, True
+
+    def calls(self, listener: StoreListener) -> bool:
+        """Whether it is one of the listeners."""
+        return listener in self._listeners
+
+    def saving(self) -> None:
+        """What is only in memory goes into the tables."""
+        self._settled = True
+        self._buckets.save(self._tables)
+        for listener in self._listeners:
+            listener.saving()
+
+    def flushed(self, keys: Sequence[bytes], rows: Rows) -> None:
+        for listener in self._listeners:
+            listener.flushed(keys, rows)
 
     # What readers see
 

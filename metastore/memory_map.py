@@ -6,9 +6,9 @@ For the simulator and for tests; the same contract as `LmdbStore` (`tests/contra
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from metastore.ordered_map import Peeked, Table, in_bounds
+from metastore.ordered_map import Owned, Peeked, Table, in_bounds
 
 FEW_KEYS = 16
 
@@ -62,12 +62,11 @@ class MemoryTable:
         return self._keys
 
 
-class MemoryMap:
+class MemoryMap(Owned):
     """`OrderedMap` over one `MemoryTable` per table."""
 
     def __init__(self) -> None:
         self._tables = [MemoryTable() for _ in Table]
-        self.before_save: Callable[[], None] = _nothing
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         return self._tables[table].values.get(key)
@@ -105,13 +104,9 @@ class MemoryMap:
 
     def content(self) -> list[dict[bytes, bytes]]:
         """A copy of every table, as it would be saved."""
-        self.before_save()
+        self.owner.saving()
         return [dict(table.values) for table in self._tables]
 
     def replace_content(self, content: list[dict[bytes, bytes]]) -> None:
         for table in Table:
             self._tables[table].replace(content[table])
-
-
-def _nothing() -> None:
-    return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from metastore import long_keys
 from metastore.memory_map import MemoryMap
@@ -22,7 +22,6 @@ class MemoryStore(MemoryMap):
         self._disk: Content = [{} for _ in Table]
         self._flushes = 0
         self._receiving: tuple[SnapshotMeta, Assembly, Content] | None = None
-        self.on_replaced: Callable[[], None] = _nothing
 
     @property
     def applied(self) -> tuple[int, int]:
@@ -65,7 +64,7 @@ class MemoryStore(MemoryMap):
         self._disk = [dict(table) for table in content]
         self._flushes += 1
         self.replace_content(content)
-        self.on_replaced()
+        self.owner.reload()
 
     def forget_received(self) -> None:
         self._receiving = None

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Protocol
@@ -49,9 +49,51 @@ class Table(enum.IntEnum):
 Peeked = tuple[bytes, bytes]
 
 
+class Owner(Protocol):
+    """Of a map: the one state machine that writes to it."""
+
+    def saving(self) -> None:
+        """Between two batches, before what was written is saved: what the owner only keeps in memory goes in now."""
+        ...
+
+    def flushed(self, keys: Sequence[bytes], rows: Mapping[bytes, bytes | None]) -> None:
+        """After that: the rows of KEY that were saved, None for a removed one; `keys` are theirs, in order."""
+        ...
+
+    def reload(self) -> None:
+        """A received snapshot has become the content: whatever was read from the map before is of another state."""
+        ...
+
+
+class NoOwner:
+    """Of a map that is used as it is."""
+
+    def saving(self) -> None:
+        """Nothing is kept in memory."""
+
+    def flushed(self, keys: Sequence[bytes], rows: Mapping[bytes, bytes | None]) -> None:
+        """Nothing follows the map."""
+
+    def reload(self) -> None:
+        """Nothing was read."""
+
+
+class Owned:
+    """A map with at most one owner, which attaches itself when it is made."""
+
+    owner: Owner = NoOwner()
+
+    def attach(self, owner: Owner) -> None:
+        """Raises RuntimeError for a second one: two state machines over one map would both be wrong."""
+        if not isinstance(self.owner, NoOwner):
+            raise RuntimeError("another state machine is over this map already: open the map again, or use that one")
+        self.owner = owner
+
+
 class OrderedMap(Protocol):
-    before_save: Callable[[], None]
-    """Called between two batches, before what was written is saved: what its owner only keeps in memory goes in now."""
+    def attach(self, owner: Owner) -> None:
+        """Once: from now on the owner is called as `Owner` says."""
+        ...
 
     def get(self, table: Table, key: bytes) -> bytes | None: ...
     def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -11,6 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from metastore.block import BLOCK_BYTES, CHAIN_FACTOR, CHAIN_MASK, pack_block
+from metastore.changes import EntryChanges
 from metastore.codec import PLAIN_PUT
 from metastore.digest import BUCKETS, BucketSums
 from metastore.exactly_once import SEQUENCE_MAX, ResultBook
@@ -31,7 +32,7 @@ class PlainPuts:
     """`run` executes as many commands as are plain puts, from one on, and says where it has stopped."""
 
     __slots__ = (
-        "_buckets", "_changed", "_key_max", "_leases", "_quota_bytes", "_results", "_state", "_tables", "_value_max",
+        "_buckets", "_changes", "_key_max", "_leases", "_quota_bytes", "_results", "_state", "_tables", "_value_max",
     )  # fmt: skip
 
     def __init__(
@@ -41,7 +42,7 @@ class PlainPuts:
         buckets: BucketSums,
         leases: LeaseBook,
         results: ResultBook,
-        changed: list[bytes],
+        changes: EntryChanges,
         limits: Limits,
     ) -> None:
         self._tables = tables
@@ -49,7 +50,7 @@ class PlainPuts:
         self._buckets = buckets
         self._leases = leases
         self._results = results
-        self._changed = changed
+        self._changes = changes
         roomy = limits.request_bytes_max >= limits.key_bytes_max + limits.value_bytes_max + 64
         self._key_max = limits.key_bytes_max
         self._value_max = limits.value_bytes_max if roomy else -1
@@ -135,6 +136,7 @@ class PlainPuts:
         revision, chain, size, garbage = state.revision, state.chain, state.size, state.garbage
         written: dict[bytes, bytes] = {}
         events: list[bytes] = []
+        bodies: list[bytes] = []
         block, block_bytes = (revision + 1, garbage, chain), 0
         new_keys = 0
         for key, value in pairs:
@@ -162,12 +164,14 @@ class PlainPuts:
                 new_keys += 1
             revision += 1
             row = pack(0, jump, jump_sub, since, revision, create, version + 1, 0, key_bytes, value_bytes) + key + value
-            leaf = leaf_of(row[LINK_BYTES:])
+            body = row[LINK_BYTES:]
+            leaf = leaf_of(body)
             chain = (chain * CHAIN_FACTOR + leaf) & CHAIN_MASK
             sums[crc32(key) & BUCKET_MASK] += leaf - old_leaf
             rows[key] = written[key] = row
             event = row + replaced
             events.append(event)
+            bodies.append(body)
             block_bytes += len(event)
             if block_bytes >= BLOCK_BYTES:
                 put_block(block, revision, events)
@@ -180,7 +184,7 @@ class PlainPuts:
             put_block(block, revision, events)
         done = revision - state.revision
         self._tables.put_many(Table.KEY, written)
-        self._changed.extend(written)
+        self._changes.add_puts(state.revision + 1, list(written), bodies)
         state.revision, state.chain, state.size, state.garbage = revision, chain, size, garbage
         state.keys += new_keys
         return done

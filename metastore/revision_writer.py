@@ -7,6 +7,7 @@ the events follows when the revision is closed.
 
 from __future__ import annotations
 
+from metastore.changes import EntryChanges
 from metastore.check import check
 from metastore.digest import BucketSums
 from metastore.history import History
@@ -21,7 +22,7 @@ NO_LEAF = 0
 class RevisionWriter:
     """Used again for every revision: `put` and `delete` any number of keys, each once, then `close`."""
 
-    __slots__ = ("_buckets", "_history", "_leases", "_state", "_tables", "changed")
+    __slots__ = ("_buckets", "_changes", "_history", "_leases", "_state", "_tables")
 
     def __init__(
         self,
@@ -30,15 +31,15 @@ class RevisionWriter:
         history: History,
         buckets: BucketSums,
         leases: LeaseBook,
-        changed: list[bytes],
+        changes: EntryChanges,
     ) -> None:
-        """`changed` collects every key that was written, for the watchers."""
+        """`changes` collects what is written, for watchers and listeners."""
         self._tables = tables
         self._state = state
         self._history = history
         self._buckets = buckets
         self._leases = leases
-        self.changed = changed
+        self._changes = changes
 
     @property
     def revision(self) -> int:
@@ -95,11 +96,13 @@ class RevisionWriter:
         self._history.add(packed, replaced)
         self._tables.put(Table.KEY, row.key, packed)
         old_leaf = leaf_of(replaced[LINK_BYTES:]) if old and old.version else NO_LEAF
-        self._buckets.replace(row.key, old_leaf, leaf_of(packed[LINK_BYTES:]) if row.version else NO_LEAF)
+        body = packed[LINK_BYTES:]
+        self._buckets.replace(row.key, old_leaf, leaf_of(body) if row.version else NO_LEAF)
         self._leases.move(row.key, old.lease if old else 0, row.lease)
-        self.changed.append(row.key)
+        self._changes.add_event(row.key, body)
 
     def close(self) -> int:
         """The revision of the store after it: the same as before where nothing was written."""
         self._history.close()
+        self._changes.end_revision(self._state.revision)
         return self._state.revision

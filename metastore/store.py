@@ -28,7 +28,7 @@ from metastore.errors import StoreCorrupt
 from metastore.flush import commit_layers
 from metastore.flush_policy import FlushPolicy
 from metastore.lmdb_file import MAP_BYTES_MIN, LmdbFile
-from metastore.ordered_map import APPLIED_KEY, Peeked, Table, decode_applied
+from metastore.ordered_map import APPLIED_KEY, Owned, Peeked, Table, decode_applied
 from metastore.overlay import merged, new_layers
 from metastore.snapshot import SnapshotMeta, SnapshotReader
 from metastore.snapshot_source import open_source
@@ -47,7 +47,7 @@ LOOK_S = 0.1
 _ABSENT: Any = object()
 
 
-class LmdbStore:
+class LmdbStore(Owned):
     """An `OrderedMap` in the directory `path`, which is made where it does not exist. One event loop owns it.
 
     `map_bytes` is the address space to begin with; it grows by itself. Files up to `verified_at_once_bytes` are
@@ -81,11 +81,6 @@ class LmdbStore:
         self._writer: StoreSnapshotWriter | None = None
         self._flushing = asyncio.Lock()
         self.thread = DiskThread("store")
-        self.before_save: Callable[[], None] = _nothing
-        self.on_flushed: Callable[[Sequence[bytes], Mapping[bytes, bytes | None]], None] = _nothing_with
-        """Told after each flush which rows of KEY it had: their keys in order, and rows, None for those removed."""
-        self.on_replaced: Callable[[], None] = _nothing
-        """Called when a received snapshot has become the content of this store: whoever caches it reads it again."""
 
     # The ordered map
 
@@ -252,7 +247,7 @@ class LmdbStore:
             self._live, self._frozen = new_layers(), new_layers()
             self._generation += 1
             self._failure = None
-        self.on_replaced()
+        self.owner.reload()
 
     def _open(self, verified_at_once_bytes: int) -> LmdbFile:
         current = self.directory.current
@@ -310,7 +305,7 @@ class LmdbStore:
             self._look_at_verification()
 
     async def _flush_frozen(self) -> None:
-        self.before_save()
+        self.owner.saving()
         self._frozen, self._live = self._live, new_layers()
         self._generation += 1
         self._waiting_since = None
@@ -325,7 +320,7 @@ class LmdbStore:
         self.file.renew()
         flushed, self._frozen = self._frozen[Table.KEY], new_layers()
         self._generation += 1
-        self.on_flushed(flushed.keys(), flushed.values)
+        self.owner.flushed(flushed.keys(), flushed.values)
 
     def _grow(self) -> None:
         self._generation += 1
@@ -333,11 +328,3 @@ class LmdbStore:
             self.file.grow()
         except lmdb.Error as error:
             raise self.file.failure(error) from error
-
-
-def _nothing() -> None:
-    return
-
-
-def _nothing_with(_keys: Sequence[bytes], _rows: Mapping[bytes, bytes | None]) -> None:
-    return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from node.authorization.remote_rows import RemoteRows
@@ -61,11 +62,17 @@ class FollowerNode:
         self._door = machine.door(self._members)
         self._source = machine.source(self._members)
         on_vault, self.partitions = with_partitions(config, physical.records, on_vault or OnVault())
+        home = machine.vault()
+        self.fencing = HolderPart(
+            config.id, home.vault_id, FollowerRoute(physical), self._clock, config.fencing.timing(), self._incarnation,
+            ask=asks_a_member(self._door.ask),
+        )  # fmt: skip
+        self.fencing.shown = proof_of(config)
         self.keeper = VaultKeeper(
-            machine.vault(),
+            home,
             config.id,
             self._source,
-            on_vault,
+            replace(on_vault, fence=self.fencing),
             RecoveryClock(machine.clock, gentle=False),
             Difference(config.catch_up_difference),
             local=local_configuration(config),
@@ -85,11 +92,6 @@ class FollowerNode:
         logical = LogicalCopy(self._door.nodes, machine.clock.now)
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
-        self.fencing = HolderPart(
-            config.id, self.keeper, FollowerRoute(physical), self._clock, config.fencing.timing(), self._incarnation,
-            ask=asks_a_member(self._door.ask),
-        )  # fmt: skip
-        self.fencing.shown = proof_of(config)
         self.authorizer = authorizer_of(config, FencedRows(self.fencing.reads, RemoteRows(self._door.ask)))
         self._http = machine.http(
             lambda: FollowerServer(

@@ -18,12 +18,11 @@ from raftgroup.ports import SnapshotInvalid, SnapshotMeta, SnapshotReader, Snaps
 
 
 class ReplicaState:
-    """What `store` applies is what `disk` keeps. A received snapshot makes `store` read everything again."""
+    """`store` is over `disk`: what it applies is what `disk` keeps."""
 
     def __init__(self, store: MetaStore, disk: LmdbStore) -> None:
         self._store = store
         self._disk = disk
-        disk.on_replaced = store.reload
         self.lead = store.lead
         self.stamp = store.stamp
         self.skip = store.skip

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
@@ -46,6 +47,7 @@ from node.topology.records import Role
 from node.topology.registrar import ClusterState, Registrar
 from node.topology.seeds import http_of_voters, known_seeds
 from node.topology.view import logical_view, nodes_of
+from node.vault_home import VaultHome
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
 from raftgroup.compaction import LogRetention
 from raftgroup.group import Group
@@ -98,19 +100,9 @@ class Node:
         self.catalog = self.service.catalog = Catalog(self.service, config.id)
         self._root_password = password_in(config.root_password_file) if config.root_password_file else None
         on_vault, self.partitions = with_partitions(config, lambda: self.topology.physical.records(), OnVault())
-        beside = Beside(self.store, self._disk)
-        self.keeper = VaultKeeper(
-            self._machine.vault(),
-            config.id,
-            local_source(self.service, config.id),
-            on_vault,
-            RecoveryClock(self._clock, gentle=True),
-            Difference(config.catch_up_difference, beside.reach),
-            beside,
-            local=local_configuration(config),
-        )
-        times = config.fencing.timing()
-        self.fencing = MemberFencing(config.id, self.service, self.group, self.keeper, self._clock, times)
+        home, times = self._machine.vault(), config.fencing.timing()
+        self.fencing = MemberFencing(config.id, self.service, self.group, home.vault_id, self._clock, times)
+        self.keeper = self._make_keeper(home, on_vault)
         self.fencing.part.shown = proof_of(config)
         self.catalog.releases.released = self.fencing.until_released
         self.catalog.releases.waiting_for = self.fencing.waiting_for
@@ -159,6 +151,23 @@ class Node:
             peers=self._machine.peers(),
             clock=self._clock,
             random=self._machine.random,
+        )
+
+    def _make_keeper(self, home: VaultHome, on_vault: OnVault) -> VaultKeeper:
+        """The store calls the fencing first: a strict change is known to the gate before the vault can take it."""
+        config = self.config
+        source = local_source(self.service, config.id)
+        beside = Beside(self.store, source)
+        self.store.listen(self.fencing, beside)
+        return VaultKeeper(
+            home,
+            config.id,
+            source,
+            replace(on_vault, fence=self.fencing.part),
+            RecoveryClock(self._clock, gentle=True),
+            Difference(config.catch_up_difference, beside.reach),
+            beside,
+            local=local_configuration(config),
         )
 
     def _make_topology(self) -> Topology:

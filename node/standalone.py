@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
+from typing import NoReturn
 
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig
@@ -22,7 +23,7 @@ from raftgroup.clock import SystemClock
 from raftgroup.directory_lock import DirectoryLock
 from recovery.catchup import Difference
 from recovery.errors import SourceUnavailable
-from recovery.ports import BucketSums, Chunk, NoResources, SourceState
+from recovery.ports import NoResources
 from recovery.recover import Recovery, Settings, World
 from recovery.report import Recorder
 from vault.change import Event, Revision
@@ -101,33 +102,11 @@ class NoListeners:
         """Nobody listens."""
 
 
+async def _alone(*_: object, **__: object) -> NoReturn:
+    raise SourceUnavailable("this node runs without a cluster (--standalone)")
+
+
 class NoNetwork:
-    """A source that can't be asked: standalone mode never does, and would hear that it must not."""
+    """A source that can't be asked. A recovery in standalone mode asks nothing; if it did, every question would fail."""
 
-    async def state(self, chain_at: int) -> SourceState:
-        raise _alone()
-
-    async def changes(self, first: int, last: int) -> Sequence[Revision]:
-        raise _alone()
-
-    async def pin(self, revision: int, life_s: float) -> float:
-        raise _alone()
-
-    async def unpin(self) -> None:
-        raise _alone()
-
-    async def sums(self, revision: int) -> BucketSums:
-        raise _alone()
-
-    async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:
-        raise _alone()
-
-    async def spans(self, revision: int, start: bytes) -> Chunk:
-        raise _alone()
-
-    async def fingerprints(self, revision: int, buckets: bytes, start: bytes, end: bytes | None) -> Chunk:
-        raise _alone()
-
-
-def _alone() -> SourceUnavailable:
-    return SourceUnavailable("this node runs without a cluster (--standalone)")
+    state = changes = pin = unpin = sums = rows = spans = fingerprints = staticmethod(_alone)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Told
@@ -84,13 +85,43 @@ class RecoveryClock:
         self._rested = self.now()
 
 
+class Fence(Protocol):
+    """Between the vault and its readers: `node.fencing.part.HolderPart`."""
+
+    def opened(self, vault: Vault) -> Gate:
+        """As soon as the vault is open. What may enter it while it is read through the fence."""
+        ...
+
+    def recovering(self, begins: bool) -> None:
+        """True before a recovery begins, False when the vault is whole again."""
+        ...
+
+    def closing(self) -> None:
+        """Before the vault is closed, and where it could not be opened as a whole: no reader may use it any more."""
+        ...
+
+
+class NoFence:
+    """Of a vault that is not read through a fence."""
+
+    def opened(self, vault: Vault) -> Gate:
+        return OpenGate()
+
+    def recovering(self, begins: bool) -> None:
+        """No reader has to know."""
+
+    def closing(self) -> None:
+        """No reader has to know."""
+
+
 @dataclass(frozen=True, slots=True)
 class OnVault:
-    """What lives on the vault of a node: its components, and what it holds beside the vault."""
+    """What lives on the vault of a node: its components, what it holds beside the vault, the fence of its readers."""
 
     components: Lifecycle = field(default_factory=lambda: Lifecycle([]))
     resources: Callable[[Vault], Resources] = lambda vault: NoResources()
     pin_life_s_max: float = PIN_LIFE_S_MAX
+    fence: Fence = field(default_factory=NoFence)
 
     def and_also(self, part: Part, resources: Callable[[Vault], Resources]) -> OnVault:
         """One more component, on the same listeners, which holds what the node has beside its vault."""
@@ -122,6 +153,7 @@ class VaultKeeper(Component):
         self._source = source
         self._inner = on_vault.components
         self._on_vault = on_vault
+        self._fence = on_vault.fence
         self._clock = clock
         self._vault: Vault | None = None
         self._port = ComponentPort(self._inner, lambda: self.vault)
@@ -130,22 +162,12 @@ class VaultKeeper(Component):
         self._watching: asyncio.Task[None] | None = None
         self._trouble: asyncio.Future[None] | None = None
         self._gate: Gate = OpenGate()
-        self.on_open: Callable[[Vault], Gate] = lambda _vault: OpenGate()
-        """Called with the vault as soon as it is open: what may enter it while it is read through a fence."""
-        self.on_closing: Callable[[], None] = lambda: None
-        """Called before it is closed: nobody is to read it any more."""
-        self.on_recovering: Callable[[bool], None] = lambda _begins: None
-        """Called with True before a recovery begins, with False when the vault is whole again."""
 
     @property
     def vault(self) -> Vault:
         if self._vault is None:
             raise RuntimeError("the vault is not open: the node has not started, or has stopped")
         return self._vault
-
-    def vault_id(self) -> str:
-        """Which fence page the vault has."""
-        return self._home.vault_id()
 
     @property
     def revision(self) -> int:
@@ -183,26 +205,27 @@ class VaultKeeper(Component):
         vault = await self._home.open()
         try:
             self._keep_configuration(vault)
-            self._gate = self.on_open(vault)
+            self._gate = self._fence.opened(vault)
             self._follower = self._new_follower(vault)
         except BaseException:
-            self.on_closing()
+            self._fence.closing()
             vault.close()
             raise
         self._vault = vault
 
     def _new_follower(self, vault: Vault) -> Follower:
         resources = self._on_vault.resources(vault)
-        world = World(vault, self._source, self._port, resources, self._clock, self.difference, self._gate)
+        beside = self._beside
+        world = World(vault, self._source, self._port, resources, self._clock, self.difference, self._gate, beside)
         settings = Settings(
             self._node,
             pin_life_s_max=self._on_vault.pin_life_s_max,
-            batches_per_commit=BATCHES_PER_COMMIT if self._beside is None else 1,
+            batches_per_commit=BATCHES_PER_COMMIT if beside is None else 1,
         )
         telling = ProgressLog(self._clock.now)
 
         def recovers(begins: bool) -> None:
-            self.on_recovering(begins)
+            self._fence.recovering(begins)
             telling.began(begins)
 
         return Follower(
@@ -270,7 +293,7 @@ class VaultKeeper(Component):
         try:
             await self._inner.stop()
         finally:
-            self.on_closing()
+            self._fence.closing()
             if self._vault is not None:
                 self._vault.close()
                 self._vault = None

@@ -10,17 +10,18 @@ only few, the vault takes them one by one, as everywhere else (`follow.py`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from metastore.changes import Rows
 from metastore.history import is_tombstone
 from metastore.machine import MetaStore
 from metastore.record import LINK_BYTES
 from metastore.state import FIRST_REVISION
+from recovery.applied_revisions import AppliedRevisions
 from recovery.follow import Follower
 from recovery.gate import Gate, OpenGate
-from recovery.ports import Clock
+from recovery.ports import Clock, RevisionSource
 from vault.digest import Sums
 from vault.errors import RESET, VaultDiverged
 from vault.position import Position
@@ -38,16 +39,6 @@ LEAPS_MAX = 4
 SLICE_ROWS = 2_000
 """Three milliseconds or so. With less a busy loop takes longer for a leap than its store between two flushes."""
 
-Rows = Mapping[bytes, bytes | None]
-
-
-class Tables(Protocol):
-    """What is needed of the store: `metastore.store.LmdbStore`."""
-
-    before_save: Callable[[], None]
-    on_flushed: Callable[[Sequence[bytes], Rows], None]
-    on_replaced: Callable[[], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Leap:
@@ -60,27 +51,27 @@ class Leap:
     rows: Rows
 
 
-class Beside:
-    """Hears of the flushes of the store. Make it before anything is written, and after the store has its hooks."""
+class Beside(AppliedRevisions):
+    """What a member's vault is fed from: what its store applies, and what it flushes.
 
-    def __init__(self, store: MetaStore, tables: Tables) -> None:
-        self._store = store
+    One of the store's listeners: `follow` raises RuntimeError where it is not. `stored` reads from the store.
+    """
+
+    def __init__(self, store: MetaStore, stored: RevisionSource) -> None:
+        super().__init__(store, stored)
         self._known_from = store.revision if store.revision > FIRST_REVISION else 0
         self._mark: tuple[Position, Sums] | None = None
         self._leaps: deque[Leap] = deque(maxlen=LEAPS_MAX)
-        self._before_save, self._on_replaced = tables.before_save, tables.on_replaced
-        tables.before_save, tables.on_flushed, tables.on_replaced = self._saving, self._flushed, self._replaced
 
     def reach(self) -> int:
         """How far a vault may be behind LM for the next leap to bring it along."""
         return self._store.revision - self._known_from
 
-    def _saving(self) -> None:
-        self._before_save()
+    def saving(self) -> None:
         digest = self._store.digest()
         self._mark = Position(digest.revision, digest.chain, self._store.key_count), self._store.bucket_sums()
 
-    def _flushed(self, keys: Sequence[bytes], rows: Rows) -> None:
+    def flushed(self, keys: Sequence[bytes], rows: Rows) -> None:
         mark, self._mark = self._mark, None
         if mark is None:
             return
@@ -89,9 +80,9 @@ class Beside:
             self._leaps.append(Leap(self._known_from, position, sums, keys, rows))
         self._known_from = position.revision
 
-    def _replaced(self) -> None:
-        """By a snapshot of the group: nobody knows what has changed."""
-        self._on_replaced()
+    def reloaded(self) -> None:
+        """The snapshot does not say what has changed: the next leap begins at its revision, not before."""
+        super().reloaded()
         self._leaps.clear()
         self._mark = None
         self._known_from = self._store.revision
@@ -110,6 +101,8 @@ class Beside:
         `pause` lets others have a turn, and no more: a leap that takes its time falls behind the flushes. A leap that
         the gate does not let in stays as it is: joined with the next one it would have to wait for more.
         """
+        if not self._store.calls(self):
+            raise RuntimeError("the store does not call this vault's feed: name it in MetaStore.listen")
         held: Leap | None = None
         gate = gate or OpenGate()
         while True:

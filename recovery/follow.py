@@ -11,6 +11,7 @@ from collections.abc import Callable
 from recovery.decide import Options, Refuse, decide
 from recovery.errors import SourceCompacted
 from recovery.patience import PatientSource
+from recovery.ports import RevisionSource
 from recovery.recover import Recovery, Settings, World, cluster_state, vault_state
 from recovery.replay import tell_and_apply
 from recovery.report import Progress, Recorder, RecoveryReport
@@ -45,6 +46,7 @@ class Follower:
         self.under_way: Recorder | None = None
         self.begun = 0
         self._source = PatientSource(world.source, world.clock, Recorder(settings.node_id, world.clock.now))
+        self._changes: RevisionSource = world.applied or self._source
         self._look_at = world.clock.now() + LOOK_S
 
     def _new_recorder(self) -> Recorder:
@@ -82,7 +84,7 @@ class Follower:
             await self.look()
             vault = self._world.vault
             last = vault.revision + self._settings.batch_revisions
-            revisions = await self._source.changes(vault.revision + 1, last)
+            revisions = await self._changes.changes(vault.revision + 1, last)
             world = self._world
             await tell_and_apply(vault, world.listeners, world.clock, revisions, gate=world.gate)
         except SourceCompacted:

@@ -46,18 +46,22 @@ class Chunk:
     until: bytes | None
 
 
-class ClusterSource(Protocol):
-    """The meta storage, from wherever it can be read. Every method may raise SourceUnavailable."""
-
-    async def state(self, chain_at: int) -> SourceState:
-        """Linearizable."""
-        ...
+class RevisionSource(Protocol):
+    """The revisions in order."""
 
     async def changes(self, first: int, last: int) -> Sequence[Revision]:
         """Some revisions from `first` on, up to `last`, whole and without a gap. Raises SourceCompacted.
 
         Waits a bounded time where there is none yet, and may then be empty.
         """
+        ...
+
+
+class ClusterSource(RevisionSource, Protocol):
+    """The meta storage, from wherever it can be read. Every method may raise SourceUnavailable."""
+
+    async def state(self, chain_at: int) -> SourceState:
+        """Linearizable."""
         ...
 
     async def pin(self, revision: int, life_s: float) -> float:

@@ -37,7 +37,7 @@ from recovery.eviction import evict
 from recovery.gate import Gate, OpenGate
 from recovery.patience import PatientSource
 from recovery.pinning import PIN_LIFE_S_MAX, PinHolder
-from recovery.ports import Clock, ClusterSource, Listeners, Resources, SourceState
+from recovery.ports import Clock, ClusterSource, Listeners, Resources, RevisionSource, SourceState
 from recovery.replay import tell_and_apply
 from recovery.report import Outcome, Phase, Recorder, RecoveryReport
 from vault.change import Revision
@@ -79,6 +79,8 @@ class World:
     difference: Difference
     gate: Gate = field(default_factory=OpenGate)
     """Of what follows the recovery; while a node recovers it serves nobody."""
+    applied: RevisionSource | None = None
+    """Of a member: what its own replica applies. What follows the recovery takes it from there, not from `source`."""
 
 
 class Recovery:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from catalog.ports import ReleaseRefused
 from fencing.timing import Timing
 from fencing.verdict import Outcome
+from metastore.changes import AppliedEntry, StoreListener
 from node.fencing.asking import asks_own_cluster
 from node.fencing.commands import Prefixes
 from node.fencing.door import Door
@@ -24,7 +25,6 @@ from node.fencing.strict_log import StrictLog
 from node.service import Service
 from node.topology.face import Topology
 from node.topology.life import Phase
-from node.vault_keeper import VaultKeeper
 from raftgroup.errors import RaftError
 from raftgroup.group import Group
 from raftgroup.ports import Clock
@@ -53,11 +53,11 @@ class GroupRoute:
         return ()
 
 
-class MemberFencing:
-    """Make it before anything is applied. `part` and `registry` run as components."""
+class MemberFencing(StoreListener):
+    """One of the store's listeners. `part` and `registry` run as components."""
 
     def __init__(
-        self, node: str, service: Service, group: Group, keeper: VaultKeeper, clock: Clock, timing: Timing
+        self, node: str, service: Service, group: Group, vault_id: Callable[[], str], clock: Clock, timing: Timing
     ) -> None:
         self._service, self._group, self._clock = service, group, clock
         store = service.store
@@ -86,12 +86,11 @@ class MemberFencing:
         self.door = Door(self.grantor)
         self.registry = Registry(group, store.system, self.active, self.grantor, clock.now)
         self.part = MemberPart(
-            node, keeper, GroupRoute(group, self.grantor, node), clock, timing, self._incarnation,
+            node, vault_id, GroupRoute(group, self.grantor, node), clock, timing, self._incarnation,
             on_released=self._on_released, grantor=self.grantor, strict_log=self.log,
             ask=asks_own_cluster(service.range),
         )  # fmt: skip
         self.part.group = group
-        store.on_applied, store.on_reloaded = self._applied, self._reloaded
         group.leadership.on_led = self._led
         service.strict = StrictAnswers(
             self.released, self.waits_for, self._has_own, staged=self._staged, holds_lease=self._holds_lease
@@ -119,11 +118,11 @@ class MemberFencing:
 
     # What the group and the store tell
 
-    def _applied(self, changed: Sequence[bytes], before: int) -> None:
-        self.grantor.applied(self.log.applied(changed, before, self._service.store.revision))
+    def applied(self, changes: AppliedEntry) -> None:
+        self.grantor.applied(self.log.applied(changes.keys, changes.before, changes.revision))
         self.released.wake()
 
-    def _reloaded(self) -> None:
+    def reloaded(self) -> None:
         self.log.reset(self._service.store.revision)
 
     def _led(self, leads: bool, term: int) -> None:

@@ -17,7 +17,6 @@ from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
 from node.fencing.link import Link, Route
 from node.fencing.strict_log import StrictLog
-from node.vault_keeper import VaultKeeper
 from raftgroup.ports import Clock
 from vault.vault import Vault
 
@@ -33,13 +32,16 @@ Listener = Callable[[], Awaitable[None]]
 
 
 class HolderPart(Component):
-    """`incarnation`: of this node in the logical topology; 0 while it is not in it. `log`, `grantor`: of a member.
-    `ask`: the cluster, for what a fenced node must not answer."""
+    """The fence of the node's vault (`node.vault_keeper.Fence`): made before the keeper, which calls it.
+
+    `vault_id`: which fence page the open vault has. `incarnation`: of this node in the logical topology; 0 while it is
+    not in it. `log`, `grantor`: of a member. `ask`: the cluster, for what a fenced node must not answer.
+    """
 
     def __init__(
         self,
         node: str,
-        keeper: VaultKeeper,
+        vault_id: Callable[[], str],
         route: Route,
         clock: Clock,
         timing: Timing,
@@ -50,7 +52,7 @@ class HolderPart(Component):
         strict_log: StrictLog | None = None,
         ask: Ask | None = None,
     ) -> None:
-        self.node, self._keeper, self._route = node, keeper, route
+        self.node, self._vault_id, self._route = node, vault_id, route
         self._clock, self.timing, self._incarnation = clock, timing, incarnation
         self._on_released, self._grantor, self._log = on_released, grantor, strict_log
         self.listeners: dict[str, Listener] = {}
@@ -61,21 +63,24 @@ class HolderPart(Component):
         """By which the leader knows that this is a node."""
         self._linked: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None
-        keeper.on_open, keeper.on_closing = self._opened, self.reads.close
-        keeper.on_recovering = self._keeper_recovers
 
-    def _opened(self, vault: Vault) -> VaultGate:
-        self.holder = VaultHolder(
-            self.node, self._keeper.vault_id(), vault, self.timing, self._clock.now, self._on_released
-        )
+    # What the keeper of the vault calls
+
+    def opened(self, vault: Vault) -> VaultGate:
+        self.holder = VaultHolder(self.node, self._vault_id(), vault, self.timing, self._clock.now, self._on_released)
         self.reads.open(vault, self.holder.changed, self._clock.now)
         gate = VaultGate(self.holder, self._log)
         self.holder.gate = gate
         return gate
 
-    def _keeper_recovers(self, begins: bool) -> None:
+    def recovering(self, begins: bool) -> None:
         if self.holder is not None:
             self.holder.recovering(begins)
+
+    def closing(self) -> None:
+        self.reads.close()
+
+    # As a component
 
     async def start(self) -> None:
         if self.holder is None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from metastore.memory_store import MemoryStore
-from metastore.ordered_map import APPLIED_KEY, Table, encode_applied
+from metastore.ordered_map import APPLIED_KEY, NoOwner, Table, encode_applied
 from metastore.snapshot import PIECE_BYTES, SnapshotMeta, SnapshotReader, open_piece, seal_piece
 from metastore.store import LmdbStore
 from metastore.store_errors import SnapshotInvalid
@@ -95,12 +95,20 @@ async def transfer(sent: list[bytes], writer: Any) -> None:
     await writer.finish()
 
 
+class Watching(NoOwner):
+    def __init__(self, replaced: list[bool]) -> None:
+        self._replaced = replaced
+
+    def reload(self) -> None:
+        self._replaced.append(True)
+
+
 async def test_what_is_sent_is_what_arrives(source: Any, target: Any) -> None:
     target.put(Table.LEASE, b"of before", b"")
     await target.flush()
     target.put(Table.LEASE, b"of before, not flushed", b"")
     replaced: list[bool] = []
-    target.on_replaced = lambda: replaced.append(True)
+    target.attach(Watching(replaced))
     reader = await source.open_snapshot()
     assert (reader.meta.index, reader.meta.term) == (77, 3)
     writer = target.receive_snapshot(reader.meta)

@@ -226,8 +226,8 @@ def test_every_lease_has_its_whole_time_again() -> None:
     assert driver.store.lease_info(7).ttl_s <= 10
     copy = restored_from(disk)
     begin_restored(copy, 2)
-    assert MetaStore(copy).lease_info(7).ttl_s == 60
-    assert MetaStore(copy).lease_info(7).keys == (b"leased",)
+    lease = MetaStore(copy).lease_info(7)
+    assert (lease.ttl_s, lease.keys) == (60, (b"leased",))
 
 
 def test_a_write_of_before_keeps_its_result_and_one_of_after_is_executed() -> None:

@@ -199,7 +199,7 @@ def test_a_torn_block_is_named_by_its_last_event(full: Driver) -> None:
 
 def test_a_key_that_changes_without_its_digest_is_found(full: Driver) -> None:
     number = bucket_of(b"key9")
-    full.tables.before_save()
+    full.tables.owner.saving()
     flip(full.tables, Table.META, SUMS_KEY, 8 * 16 * number + 5)
     assert [(finding.part, finding.bucket) for finding in verify(full.tables)] == [(Part.BUCKET, number)]
 

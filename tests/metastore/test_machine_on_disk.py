@@ -35,7 +35,7 @@ def assert_equal(store: MetaStore, tables: LmdbStore, reference: Driver) -> None
     assert store.applied == reference.store.applied
     assert store.digest() == reference.store.digest()
     assert control_digest(tables) == control_digest(reference.tables)
-    tables.before_save()
+    tables.owner.saving()
     assert list(verify(tables)) == []
 
 
@@ -70,7 +70,6 @@ async def test_a_snapshot_makes_a_replica_and_wakes_its_watchers(tmp_path: Path)
     reference, log = random_log(42, 60)
     source, target = LmdbStore(tmp_path / "source"), LmdbStore(tmp_path / "target")
     leader, follower = MetaStore(source, LIMITS), MetaStore(target, LIMITS)
-    target.on_replaced = follower.reload
     replay(leader, log, 40)
     replay(follower, log, 5)
     woken: list[int] = []

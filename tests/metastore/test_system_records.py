@@ -10,6 +10,7 @@ from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
 from metastore.ordered_map import Table
 from metastore.requests import FROM_KEY, DeleteRange, Put, Range, SystemWrite, WatchRequest
+from tests.support.meta_driver import opened_again
 
 
 class World:
@@ -68,7 +69,7 @@ def test_users_see_nothing_of_it_whatever_range_they_ask_for() -> None:
 def test_it_survives_a_restart_and_a_snapshot() -> None:
     world = World()
     world.apply(write(("node/n1", b"a")))
-    again = MetaStore(world.tables)
+    again = MetaStore(opened_again(world.tables))
     assert again.system.get("node/n1") == ("node/n1", 1, b"a")
     other = World()
     for key, value in world.tables.scan(Table.META, b"", None):
@@ -96,7 +97,7 @@ def test_a_record_that_is_damaged_is_never_served() -> None:
     world = World()
     world.tables.put(Table.META, b"system/node/n1", b"\xc1")
     with pytest.raises(StoreCorrupt, match="is none"):
-        MetaStore(world.tables)
+        MetaStore(opened_again(world.tables))
 
 
 def test_it_travels_as_every_command_does() -> None:

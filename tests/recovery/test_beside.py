@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from metastore.machine import MetaStore
+from metastore.memory_store import MemoryStore
 from metastore.ordered_map import Table
 from metastore.requests import Put
 from metastore.store import LmdbStore
@@ -17,12 +18,25 @@ from recovery.beside import FEW_REVISIONS, Beside, take
 from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Node, Shelf, SimulatedClock, founded
 from tests.support.vault_feed import full, items_of, state_of, write_some
+from vault.change import Revision
 from vault.digest import unpack_sums
 from vault.errors import VaultDiverged, VaultGap
 from vault.lmdb_backend import LmdbBackend
 from vault.memory_backend import MemoryBackend
 from vault.position import Position
 from vault.vault import Vault
+
+
+class Stored:
+    """Reads from the store, as a `StoreSource` does."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.asked: list[int] = []
+
+    async def changes(self, first: int, last: int) -> Sequence[Revision]:
+        self.asked.append(first)
+        return self._driver.store.feed.changes(first, last, 1 << 20)
 
 
 class Member:
@@ -34,7 +48,8 @@ class Member:
         self.driver.tables = self.disk  # type: ignore[assignment]
         self.driver.store = MetaStore(self.disk)
         self.driver.clock_ms, self.driver.log = 0, []
-        self.beside = Beside(self.driver.store, self.disk)
+        self.beside = Beside(self.driver.store, Stored(self.driver))
+        self.driver.store.listen(self.beside)
         self.backend = LmdbBackend(path / "vault")
         self.vault = Vault(self.backend)
         self.pauses = 0
@@ -110,13 +125,53 @@ async def test_a_vault_that_has_missed_a_flush_does_not_leap(member: Member) -> 
     assert member.vault.revision == 0
 
 
-async def test_after_a_snapshot_of_the_group_nothing_is_known(member: Member) -> None:
+async def install(sender: MemoryStore, receiver: LmdbStore) -> None:
+    """A snapshot of the group, as it is sent."""
+    reader = await sender.open_snapshot()
+    meta = reader.meta
+    writer = receiver.receive_snapshot(meta)
+    number = 0
+    while (piece := reader.chunk(number)) is not None:
+        writer.write(number, piece)
+        number += 1
+    await writer.finish()
+
+
+async def test_no_leap_begins_before_a_snapshot_of_the_group(member: Member) -> None:
+    """The flushes after it do not have what it has changed. A leap from before would pass the digests all the same."""
     member.beside._known_from = 0
-    member.driver.do(Put(b"a", b"1"))
+    leader = Driver(MemoryStore("leader"))
+    for number in range(20):
+        member.driver.do(Put(b"k%d" % number, b"before"))
+        leader.do(Put(b"k%d" % number, b"before"))
     await member.disk.flush()
-    member.disk.on_replaced()
+    assert await member.leap()
+    lv = member.vault.revision
+    for number in range(15):
+        leader.do(Put(b"k%d" % number, b"in the snapshot"))
+    member.driver.do(Put(b"k0", b"in the snapshot"))
+    await install(leader.tables, member.disk)
+    assert member.driver.store.revision == leader.store.revision > lv
+    member.driver.do(Put(b"k1", b"after"))
+    await member.disk.flush()
     assert not await member.leap()
-    assert member.beside._known_from == member.driver.store.revision
+    assert member.vault.revision == lv
+    feed = member.driver.store.feed
+    member.vault.apply(feed.changes(lv + 1, leader.store.revision, 1 << 20))
+    assert await member.leap()
+    member.assert_equal()
+
+
+async def test_flush_before_a_snapshot_of_the_group_gives_no_leap(member: Member) -> None:
+    member.beside._known_from = 0
+    leader = Driver(MemoryStore("leader"))
+    for number in range(9):
+        leader.do(Put(b"k%d" % number, b"in the snapshot"))
+    member.driver.do(Put(b"k1", b"before"))
+    await member.disk.flush()
+    await install(leader.tables, member.disk)
+    assert not await member.leap()
+    assert member.vault.revision == 0
 
 
 async def test_readers_see_the_revision_before_until_the_leap_is_done(member: Member) -> None:
@@ -175,20 +230,16 @@ class Following:
     """A node that follows beside a store whose flushes are said, not made."""
 
     def __init__(self, *, listens: bool) -> None:
-        self.cluster = founded(full((b"/k/%02d" % n, b"") for n in range(30)))
-        self.node = Node(self.cluster, MemoryBackend(), Shelf())
+        self.cluster = founded(full((b"/k/%02d" % n, b"") for n in range(30))).restarted()
+        self.stored = Stored(self.cluster)
+        self.beside = Beside(self.cluster.store, self.stored)
+        self.cluster.store.listen(self.beside)
+        self.node = Node(self.cluster, MemoryBackend(), Shelf(), applied=self.beside)
         self.listens = listens
-        self.beside = Beside(self.cluster.store, self)
         self.task: asyncio.Task[None] | None = None
 
     async def pause(self) -> None:
         await asyncio.sleep(0)
-
-    def before_save(self) -> None: ...
-
-    def on_flushed(self, *_: object) -> None: ...
-
-    def on_replaced(self) -> None: ...
 
     async def __aenter__(self) -> Following:
         await self.node.recover()
@@ -211,9 +262,9 @@ class Following:
             self.cluster.do(Put(b"/k/%02d" % (number % 35), b"%d" % number))
 
     def flush(self) -> None:
-        self.before_save()
+        self.cluster.store.saving()
         rows = dict(self.cluster.tables.scan(Table.KEY, b"", None))
-        self.on_flushed(sorted(rows), rows)
+        self.cluster.store.flushed(sorted(rows), rows)
 
 
 async def test_a_few_revisions_are_taken_at_once_one_by_one() -> None:

@@ -10,7 +10,7 @@ wiped disk is a new one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from metastore.flush_policy import FlushPolicy
@@ -164,7 +164,6 @@ class SimStore(MemoryStore):
         self._since: float | None = None
         self._writer: SimSnapshotWriter | None = None
         self._one = asyncio.Lock()
-        self.on_flushed: Callable[[Sequence[bytes], Mapping[bytes, bytes | None]], None] = lambda keys, rows: None
 
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         super().put(table, key, value)
@@ -211,7 +210,7 @@ class SimStore(MemoryStore):
                     self.home.flushing = None
             self._flushed = writes
             self._keep(content)
-            self.on_flushed(keys, {key: content[Table.KEY].get(key) for key in keys})
+            self.owner.flushed(keys, {key: content[Table.KEY].get(key) for key in keys})
 
     def _keep(self, content: Content) -> None:
         self._flushes += 1
@@ -235,4 +234,4 @@ class SimStore(MemoryStore):
             self._disk, self._flushes = self.home.stored, self.home.flushes
             self._dirty, self._flushed = set(), self._writes
             self.replace_content(content)
-        self.on_replaced()
+        self.owner.reload()

@@ -8,7 +8,7 @@ from metastore.codec import decode_result, encode_command
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
-from metastore.ordered_map import APPLIED_KEY, Table
+from metastore.ordered_map import APPLIED_KEY, NoOwner, Table
 from metastore.requests import Command, RequestId
 from metastore.results import KeyValue
 from metastore.state import CLOCK_KEY
@@ -68,8 +68,7 @@ class Driver:
 
     def restarted(self) -> Driver:
         """A new process over the same tables."""
-        self.tables.before_save()
-        return Driver(self.tables, self.limits, self.retention)
+        return Driver(opened_again(self.tables), self.limits, self.retention)
 
     def copied(self) -> Driver:
         """Another replica, restored from a copy of these tables."""
@@ -77,7 +76,7 @@ class Driver:
 
     def findings(self) -> list[Divergence]:
         """What a verification says of the tables, as they would be saved."""
-        self.tables.before_save()
+        self.tables.owner.saving()
         return list(verify(self.tables))
 
     def contents(self) -> Tables:
@@ -89,8 +88,15 @@ class Driver:
 
 
 def contents_of(tables: MemoryMap) -> Tables:
-    tables.before_save()
+    tables.owner.saving()
     return {table: dict(tables.scan(table, b"", None)) for table in Table}
+
+
+def opened_again(tables: MemoryMap) -> MemoryMap:
+    """The same tables as a new process finds them: saved, and without a state machine."""
+    tables.owner.saving()
+    tables.owner = NoOwner()
+    return tables
 
 
 def copy_of(tables: MemoryMap) -> MemoryMap:

@@ -14,6 +14,7 @@ from metastore.requests import Command, DeleteRange, FoundCluster, Put
 from recovery.catchup import Difference
 from recovery.errors import SourceUnavailable
 from recovery.follow import Follower
+from recovery.ports import RevisionSource
 from recovery.recover import Settings, World
 from recovery.report import RecoveryReport
 from recovery.store_source import StoreSource
@@ -215,6 +216,7 @@ class Node:
         *,
         steps: Steps | None = None,
         difference: int = 0,
+        applied: RevisionSource | None = None,
         **settings: Any,
     ) -> None:
         self.cluster, self.disk, self.shelf = cluster, disk, shelf
@@ -227,7 +229,7 @@ class Node:
         self.resources = Resources(self)
         self.source = SteppedSource(self._store_source, cluster, self.steps)
         self.difference = Difference(difference)
-        world = World(self.vault, self.source, self.told, self.resources, self.clock, self.difference)
+        world = World(self.vault, self.source, self.told, self.resources, self.clock, self.difference, applied=applied)
         self.progress: list[Any] = []
         self.states: list[bool] = []
         self.follower = Follower(

@@ -15,6 +15,7 @@ import msgpack
 
 from fencing.release import Registration
 from fencing.timing import Timing
+from metastore.changes import AppliedEntry, StoreListener
 from metastore.codec import encode_command
 from metastore.limits import Limits
 from metastore.machine import MetaStore
@@ -123,7 +124,7 @@ class Node:
             self.world.reads.append(Told(now, now, value, self.name))
 
 
-class World:
+class World(StoreListener):
     """`delay_max_s`: of a message, one way."""
 
     def __init__(self, seed: int, nodes: int = 3, delay_max_s: float = 0.02) -> None:
@@ -146,7 +147,7 @@ class World:
             on_released=self._release,
             on_failed=self.faults.append,
         )
-        self.store.on_applied = self._applied
+        self.store.listen(self)
         self.reads: list[Told] = []
         self.answered: list[Told] = []
         self.not_told = self.value = 0
@@ -160,8 +161,8 @@ class World:
         )
         self._apply(Put(region_key("s"), pack_region(Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED))))
 
-    def _applied(self, changed: Any, before: int) -> None:
-        self.grantor.applied(self.log.applied(changed, before, self.store.revision))
+    def applied(self, changes: AppliedEntry) -> None:
+        self.grantor.applied(self.log.applied(changes.keys, changes.before, changes.revision))
         self.released.wake()
 
     def _release(self, revision: int) -> None:

@@ -12,7 +12,6 @@ import msgpack
 
 from fencing.messages import Elsewhere, Refused
 from fencing.timing import Timing
-from metastore.memory_store import MemoryStore
 from node.fencing.grantor import Connection
 from node.fencing.link import Link
 from node.fencing.wire import pack, unpack
@@ -214,9 +213,3 @@ class Active:
 
     def is_gone(self, node: str) -> bool:
         return not self._cluster.incarnations.get(node)
-
-
-class Tables(MemoryStore):
-    """Flushed by the walk."""
-
-    on_flushed: Callable[[Sequence[bytes], Any], None]

@@ -14,9 +14,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from metastore.changes import AppliedEntry, StoreListener
 from metastore.codec import decode_result, encode_command
 from metastore.limits import Limits
 from metastore.machine import MetaStore
+from metastore.memory_store import MemoryStore
 from metastore.ordered_map import Table
 from metastore.requests import FoundCluster
 from node.feed.local import _unavailable
@@ -32,6 +34,7 @@ from recovery.ports import NoResources
 from recovery.recover import Settings
 from recovery.recover import World as RecoveryWorld
 from recovery.store_source import StoreSource
+from tests.support.meta_driver import opened_again
 from tests.support.simulation import Process, Simulation
 from tests.support.wired_parts import (
     BOOT,
@@ -43,7 +46,6 @@ from tests.support.wired_parts import (
     Entry,
     SimulatedGroup,
     SimulatedLink,
-    Tables,
     Visit,
     Wire,
 )
@@ -65,47 +67,41 @@ class Node:
         self.proposals: list[tuple[Sequence[bytes], Callable[[Any], None]]] = []
         self.commit_due = False
         self.dirty: set[bytes] = set()
-        self.tables = Tables(name)
-        self.store = MetaStore(self.tables, Limits())
+        self.tables = MemoryStore(name)
+        before = MetaStore(self.tables, Limits())
         self.incarnation = 0
         self.stopped = False
         for entry in cluster.log[: cluster.durable.get(name, 0)]:
             self.applied = entry.index
-            self.store.apply(entry.index, entry.term, entry.stamp, entry.commands)
+            before.apply(entry.index, entry.term, entry.stamp, entry.commands)
+        self.store = MetaStore(opened_again(self.tables), Limits())
         self.group = SimulatedGroup(cluster, name)
         self.service = Service(self.group, self.store, deadline_s=DEADLINE_S)  # type: ignore[arg-type]
-        keeper: Any = SimpleNamespace(on_open=None, on_recovering=None, vault_id=lambda: "vault")
         clock: Any = SimpleNamespace(now=process.now, sleep=asyncio.sleep)
-        self.fencing = MemberFencing(name, self.service, self.group, keeper, clock, TIMING)  # type: ignore[arg-type]
+        self.fencing = MemberFencing(name, self.service, self.group, lambda: "vault", clock, TIMING)  # type: ignore[arg-type]
         active: Any = Active(cluster)
         self.fencing.active = self.fencing.grantor._is_active = active
         self.fencing.grantor._is_active = active.is_active
         self.fencing.registry._active = active
         self.part = self.fencing.part
         self.part._incarnation = lambda: self.incarnation
-        noted = self.store.on_applied
-
-        def applied(changed: Sequence[bytes], before: int) -> None:
-            self.dirty.update(changed)
-            noted(changed, before)
-
-        self.store.on_applied = applied
         page = FencePage(buffer, BOOT, first_sequence=cluster.starts << 32)
         self.vault = Vault(backend, page)
-        self.part._opened(self.vault)
+        self.part.opened(self.vault)
         assert self.part.holder is not None
         self.holder = self.part.holder
         self.gate: Any = self.holder.gate
         if name in cluster.followers:
             self.gate._log = None
-        self.tables.on_flushed = lambda keys, rows: None
-        self.beside = Beside(self.store, self.tables)
         source = StoreSource(
             name, self.store, barrier=self._barrier, propose=self._propose, others=partial(asyncio.sleep, 0),
             news=lambda after: asyncio.sleep(0.03),
         )  # fmt: skip
-        world = RecoveryWorld(self.vault, source, Silent(), NoResources(), clock, Difference(), self.gate)
-        self.follower = Follower(world, Settings(name, batch_revisions=20), on_recovering=self.part._keeper_recovers)
+        self.beside = Beside(self.store, source)
+        self.store.listen(Dirty(self.dirty), self.fencing, self.beside)
+        applied = None if name in cluster.followers else self.beside
+        world = RecoveryWorld(self.vault, source, Silent(), NoResources(), clock, Difference(), self.gate, applied)
+        self.follower = Follower(world, Settings(name, batch_revisions=20), on_recovering=self.part.recovering)
         self.clock = clock
 
     async def _barrier(self) -> None:
@@ -151,9 +147,10 @@ class Node:
 
     def flush(self) -> None:
         """The store has been flushed: the vault may leap."""
-        keys, self.dirty = sorted(self.dirty), set()
-        self.tables.before_save()
-        self.tables.on_flushed(keys, {key: self.tables.get(Table.KEY, key) for key in keys})
+        keys = sorted(self.dirty)
+        self.dirty.clear()
+        self.tables.owner.saving()
+        self.tables.owner.flushed(keys, {key: self.tables.get(Table.KEY, key) for key in keys})
         self.cluster.durable[self.name] = self.applied
 
     def apply(self, entry: Entry) -> None:
@@ -168,6 +165,16 @@ class Node:
                 done(Applied(entry.index, entry.term, results[begin : begin + count]))
             entry.ends = []
         self.cluster.note(self, entry)
+
+
+class Dirty(StoreListener):
+    """Collects the keys that the next flush has."""
+
+    def __init__(self, keys: set[bytes]) -> None:
+        self._keys = keys
+
+    def applied(self, changes: AppliedEntry) -> None:
+        self._keys.update(changes.keys)
 
 
 class Silent:

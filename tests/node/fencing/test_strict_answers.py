@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from metastore.changes import AppliedEntry, StoreListener
 from metastore.codec import encode_command
 from metastore.errors import ResultEvicted
 from metastore.limits import Limits
@@ -33,7 +34,7 @@ BEFORE, REGION, WRITE = 2, 3, 4
 
 
 @dataclass
-class Member:
+class Member(StoreListener):
     """A member with its store, which applies what it is told to; nothing is released but what is."""
 
     leased: bool = True
@@ -44,7 +45,7 @@ class Member:
         self.store = MetaStore(MemoryMap())
         self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
         self.released = Released(self.log, asyncio.get_running_loop().time)
-        self.store.on_applied = self._applied
+        self.store.listen(self)
         self.answers = StrictAnswers(
             self.released, str, lambda: True, staged=lambda: self.staged, holds_lease=lambda: self.leased
         )
@@ -52,8 +53,8 @@ class Member:
         self.apply(Put(b"e", b""))
         self.release(BEFORE)
 
-    def _applied(self, changed: Sequence[bytes], before: int) -> None:
-        self.log.applied(changed, before, self.store.revision)
+    def applied(self, changes: AppliedEntry) -> None:
+        self.log.applied(changes.keys, changes.before, changes.revision)
         self.released.wake()
 
     def apply(self, *requests: Put) -> None:

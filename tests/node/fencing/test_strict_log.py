@@ -8,6 +8,7 @@ import pytest
 from fencing.messages import Grant, HolderId, Renew, Row, State
 from fencing.release import Registration, Releases
 from fencing.timing import Timing
+from metastore.changes import AppliedEntry, StoreListener
 from metastore.limits import Limits
 from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
@@ -22,7 +23,7 @@ from vault.regions import Mode, Policy, Region, pack_region, region_key
 STRICT = Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED)
 
 
-class World:
+class World(StoreListener):
     """A store and the log over it; `batches` as the log has made them."""
 
     def __init__(self, released: int | None = 1) -> None:
@@ -30,14 +31,14 @@ class World:
         self.group = FakeGroup(self.store)
         self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
         self.batches: list[Batch] = []
-        self.store.on_applied = self._applied
+        self.store.listen(self)
         if released is not None:
             self.log.release(released)
             self.do(Put(region_key("s"), pack_region(STRICT)))
             self.log.release(self.store.revision)
 
-    def _applied(self, changed: list[bytes], before: int) -> None:
-        self.batches.append(self.log.applied(changed, before, self.store.revision))
+    def applied(self, changes: AppliedEntry) -> None:
+        self.batches.append(self.log.applied(changes.keys, changes.before, changes.revision))
 
     def do(self, *commands: Command) -> Batch:
         from metastore.codec import encode_command
