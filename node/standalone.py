@@ -107,6 +107,6 @@ async def _alone(*_: object, **__: object) -> NoReturn:
 
 
 class NoNetwork:
-    """A source that can't be asked. A recovery in standalone mode asks nothing; if it did, every question would fail."""
+    """A source that cannot be asked. A recovery in standalone mode asks nothing; a question would fail."""
 
     state = changes = pin = unpin = sums = rows = spans = fingerprints = staticmethod(_alone)
