@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from metastore import mvcc
-from metastore.changes import EntryChanges, Rows, StoreListener
+from metastore.changes import AppliedEntry, EntryChanges, Rows, StoreListener
 from metastore.check import check
 from metastore.clock import StampClock
 from metastore.codec import decode_fields, encode_result, unpack, unpack_command
@@ -116,9 +116,11 @@ class MetaStore:
             self._compactor.collect(COLLECT_PER_BATCH + writes // WRITES_PER_COLLECTED)
         state.save_clock(self._tables)
         state.save(self._tables)
-        changes = self._changes.take(before, state.revision, digest_bytes(state.chain))
-        self.watches.tell(changes.keys, before)
-        if changes.keys:
+        keys, runs = self._changes.keys, self._changes.runs
+        self._changes.keys, self._changes.runs = [], []
+        self.watches.tell(keys, before)
+        if keys:
+            changes = AppliedEntry(before, state.revision, digest_bytes(state.chain), keys, runs)
             for listener in self._listeners:
                 listener.applied(changes)
         return results
