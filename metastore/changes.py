@@ -7,6 +7,7 @@ The writers add what they write while the entry is applied (`EntryChanges`). `Me
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vault.change import Revision
@@ -37,37 +38,16 @@ class AppliedEntry(NamedTuple):
                 yield Revision(number, (body,), self.chain if number == self.revision else b"")
 
 
+@dataclass(slots=True)
 class EntryChanges:
-    """Of the entry that is being applied. One store and its writers share it; `take` starts the next entry."""
+    """What the entry that is being applied has changed so far. One store and its writers share it.
 
-    __slots__ = ("_bodies", "_keys", "_runs")
+    The writers append: the keys of each write, and a run for each series of puts and for each revision that they end.
+    `MetaStore.apply` takes both lists at the end and starts new ones. No methods: this is on the path of every put.
+    """
 
-    def __init__(self) -> None:
-        self._keys: list[bytes] = []
-        self._runs: list[Run] = []
-        self._bodies: list[bytes] = []
-
-    def add_puts(self, first: int, keys: Sequence[bytes], bodies: Sequence[bytes]) -> None:
-        """Puts of which each is a revision, from `first` on. `keys`: each key once."""
-        self._keys.extend(keys)
-        self._runs.append((first, bodies, True))
-
-    def add_event(self, key: bytes, body: bytes) -> None:
-        """Of the revision that `end_revision` ends."""
-        self._keys.append(key)
-        self._bodies.append(body)
-
-    def end_revision(self, number: int) -> None:
-        """Without an event before it there is no revision."""
-        if self._bodies:
-            self._runs.append((number, self._bodies, False))
-            self._bodies = []
-
-    def take(self, before: int, revision: int, chain: bytes) -> AppliedEntry:
-        """All that was added since the last call."""
-        applied = AppliedEntry(before, revision, chain, self._keys, self._runs)
-        self._keys, self._runs = [], []
-        return applied
+    keys: list[bytes] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
 
 
 class StoreListener:

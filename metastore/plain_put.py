@@ -184,7 +184,8 @@ class PlainPuts:
             put_block(block, revision, events)
         done = revision - state.revision
         self._tables.put_many(Table.KEY, written)
-        self._changes.add_puts(state.revision + 1, list(written), bodies)
+        self._changes.keys.extend(written)
+        self._changes.runs.append((state.revision + 1, bodies, True))
         state.revision, state.chain, state.size, state.garbage = revision, chain, size, garbage
         state.keys += new_keys
         return done

@@ -22,7 +22,7 @@ NO_LEAF = 0
 class RevisionWriter:
     """Used again for every revision: `put` and `delete` any number of keys, each once, then `close`."""
 
-    __slots__ = ("_buckets", "_changes", "_history", "_leases", "_state", "_tables")
+    __slots__ = ("_bodies", "_buckets", "_changes", "_history", "_leases", "_state", "_tables")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class RevisionWriter:
         self._buckets = buckets
         self._leases = leases
         self._changes = changes
+        self._bodies: list[bytes] = []
 
     @property
     def revision(self) -> int:
@@ -99,10 +100,13 @@ class RevisionWriter:
         body = packed[LINK_BYTES:]
         self._buckets.replace(row.key, old_leaf, leaf_of(body) if row.version else NO_LEAF)
         self._leases.move(row.key, old.lease if old else 0, row.lease)
-        self._changes.add_event(row.key, body)
+        self._changes.keys.append(row.key)
+        self._bodies.append(body)
 
     def close(self) -> int:
         """The revision of the store after it: the same as before where nothing was written."""
         self._history.close()
-        self._changes.end_revision(self._state.revision)
+        if self._bodies:
+            self._changes.runs.append((self._state.revision, self._bodies, False))
+            self._bodies = []
         return self._state.revision

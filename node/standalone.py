@@ -107,6 +107,6 @@ async def _alone(*_: object, **__: object) -> NoReturn:
 
 
 class NoNetwork:
-    """A source without a network. A recovery in standalone mode asks nothing; each question fails."""
+    """A source that cannot be asked. A recovery in standalone mode asks nothing; a question would fail."""
 
     state = changes = pin = unpin = sums = rows = spans = fingerprints = staticmethod(_alone)

@@ -47,7 +47,8 @@ class AppliedRevisions(StoreListener):
         """Whole revisions without a gap from `first` on; none where the first one is not here."""
         waiting = self._waiting
         while waiting and waiting[0].revision < first:
-            self._bytes -= bytes_of(waiting.popleft())
+            dropped = waiting.popleft()
+            self._bytes -= sum([sum(map(len, bodies)) for _, bodies, _ in dropped.runs])
         found, size = list[Revision](), 0
         if not waiting or waiting[0].before >= first:
             return found
@@ -65,7 +66,7 @@ class AppliedRevisions(StoreListener):
         if self._next is None:
             return
         self._waiting.append(changes)
-        self._bytes += bytes_of(changes)
+        self._bytes += sum([sum(map(len, bodies)) for _, bodies, _ in changes.runs])
         too_many = changes.revision - self._waiting[0].before > REVISIONS_MAX or self._bytes > BYTES_MAX
         if too_many or changes.before + 1 != self._next:
             self._close()
@@ -79,7 +80,3 @@ class AppliedRevisions(StoreListener):
     def _close(self) -> None:
         self._waiting.clear()
         self._bytes, self._next = 0, None
-
-
-def bytes_of(entry: AppliedEntry) -> int:
-    return sum([sum(map(len, bodies)) for _, bodies, _ in entry.runs])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from metastore.changes import AppliedEntry, EntryChanges, StoreListener
+from metastore.changes import AppliedEntry, StoreListener
 from metastore.machine import MetaStore
 from metastore.memory_store import MemoryStore
 from metastore.requests import DeleteRange, LeaseGrant, LeaseRevoke, Put
@@ -188,8 +188,12 @@ def test_map_has_one_state_machine() -> None:
 async def test_planted_fault_in_what_apply_hands_on_is_seen(
     member: Member, monkeypatch: pytest.MonkeyPatch, fault: Callable[[Sequence[bytes]], Sequence[bytes]]
 ) -> None:
-    add = EntryChanges.add_puts
-    monkeypatch.setattr(EntryChanges, "add_puts", lambda *given: add(*given[:3], fault(given[3])))
+    def spoiled(entry: AppliedEntry) -> Iterator[Revision]:
+        (first, bodies, single), *_ = entry.runs
+        return revisions(entry._replace(runs=[(first, fault(bodies), single)]))
+
+    revisions = AppliedEntry.revisions
+    monkeypatch.setattr(AppliedEntry, "revisions", spoiled)
     member.driver.all(Put(b"a"), Put(b"b"), Put(b"c"))
     found = await member.revisions.changes(member.vault.revision + 1, member.store.revision)
     assert found != stored(member, member.entries[-1])
