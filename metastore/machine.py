@@ -76,6 +76,7 @@ class MetaStore:
         self.retention = retention or Retention()
         self._state = State(tables)
         self._clock = StampClock(self._state)
+        self.stamp = self._clock.stamp
         self._buckets = BucketSums(tables)
         self._history = History(tables, self._state)
         self._leases = LeaseBook(tables, self._state)
@@ -148,9 +149,6 @@ class MetaStore:
     def lead(self, now: float, wall_ms: int) -> None:
         """This node stamps from now on; `now` in seconds of its monotonic clock. Wall time plays no part in it."""
         self._clock.lead(now)
-
-    def stamp(self, now: float, wall_ms: int) -> list[int]:
-        return self._clock.stamp(now, wall_ms)
 
     def clock_ms(self, now: float) -> int:
         """The replicated clock as this leader would stamp it now: what `due_commands` wants."""

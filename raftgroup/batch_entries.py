@@ -10,6 +10,7 @@ from typing import Any
 
 import msgpack
 
+from raftgroup.errors import NodeFailed
 from raftgroup.ports import Entry
 
 BATCH = b"\x00"
@@ -78,18 +79,34 @@ class DecodedBatches:
             self._kept[entry.index] = (entry, batch)
             self._bytes += len(entry.command)
 
+    def keep_all(self, entries: Sequence[Entry], batches: Sequence[Batch | None]) -> None:
+        """Those of `entries` that have a batch."""
+        for entry, batch in zip(entries, batches, strict=True):
+            if batch is not None:
+                self.keep(entry, batch)
+
     def take(self, entry: Entry) -> Batch | None:
-        """The batch of this entry, which is about to be applied."""
+        """The batch of this entry, which is about to be applied; decoded now if it was not kept. None for an entry
+        without commands. Raises NodeFailed for one that can't be read."""
         kept = self._kept.pop(entry.index, None)
-        if kept is None:
-            return None
-        self._bytes -= len(kept[0].command)
-        return kept[1] if kept[0].term == entry.term else None
+        if kept is not None:
+            self._bytes -= len(kept[0].command)
+            if kept[0].term == entry.term:
+                return kept[1]
+        try:
+            return batch_in(entry.command)
+        except ValueError as error:
+            raise NodeFailed(
+                f"entry {entry.index} of term {entry.term} is committed and can't be read: {error}. The leader of that "
+                "term was faulty, or of another release: run the same release of palisade on all nodes; if that does "
+                "not help, restore a backup"
+            ) from error
 
     def drop_from(self, index: int) -> None:
         """The log was truncated."""
-        for entry, _ in [kept for at, kept in self._kept.items() if at >= index]:
-            self.take(entry)
+        for at in [at for at in self._kept if at >= index]:
+            entry, _ = self._kept.pop(at)
+            self._bytes -= len(entry.command)
 
     def clear(self) -> None:
         """A snapshot has become the state."""

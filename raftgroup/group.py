@@ -405,7 +405,7 @@ class Group:
         self._wake()
 
     def on_disconnected(self, member: str) -> None:
-        self._replica.disconnected(member)
+        self._replica.replication.forget(member)
         self._snapshots.disconnected(member)
         for part in (self._calls, self._forwarding, self._admission):
             part.lost(member)

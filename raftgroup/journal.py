@@ -120,7 +120,7 @@ class BufferedJournal:
             )
         self._entries.append(entry)
         self.last = entry
-        self._bytes += _bytes_of(entry)
+        self._bytes += len(entry.command) + ENTRY_OVERHEAD_BYTES
         self.written += 1
 
     def truncate_from(self, index: int) -> None:

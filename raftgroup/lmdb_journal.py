@@ -72,7 +72,9 @@ class LmdbStorage:
 
     def write(self, changes: Changes, ended: Callable[[Exception | None], None]) -> None:
         """Fill and commit a transaction; wait for it as long as `commit_thread.py` has it."""
-        self._listen_in(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._listen_in(loop)
         self._write = changes, ended
         try:
             self._commit = self._thread.submit(self._file.begin(changes))
@@ -90,8 +92,6 @@ class LmdbStorage:
         self._lock.release()
 
     def _listen_in(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        if loop is self._loop:
-            return
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._thread.bell)
         self._loop = loop

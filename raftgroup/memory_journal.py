@@ -78,6 +78,9 @@ class MemoryJournal(BufferedJournal):
         """What is being synced is on the disk, and `sync` does not return: as when a process dies in its `fsync`."""
         self.disk.land()
 
+    def close(self) -> None:
+        """Nothing to release: the same journal serves the next start of its node."""
+
     def crash(self) -> None:
         """Lose everything that no `sync` has returned for, also what is being synced right now (but see `land`)."""
         self.disk.crash()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from raftgroup.batch_entries import Batch, DecodedBatches, batch_entry, batch_in
+from raftgroup.batch_entries import DecodedBatches, batch_entry
 from raftgroup.engine import Engine
 from raftgroup.errors import MembershipRefused, NodeFailed
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, UnsoundAppend, read_batches, screen_append
@@ -236,9 +236,6 @@ class Replica:
                 "moment: the group would stand still. Bring the absent ones back, or remove one of those, first"
             )
 
-    def disconnected(self, member: str) -> None:
-        self.replication.forget(member)
-
     def connected(self, member: str) -> None:
         """A leader whose term is not on its disk yet, as the only voter of several members may be, beats once it is."""
         if self.engine.leads and self.outbox.term_is_durable and member in self._others:
@@ -343,7 +340,7 @@ class Replica:
 
     def apply(self, entry: Entry) -> None:
         index, term = entry.index, entry.term
-        batch = self._decoded.take(entry) or _batch_of(entry)
+        batch = self._decoded.take(entry)
         results: Sequence[Any] = ()
         if batch is not None:
             results = self._machine.apply(index, term, *batch)
@@ -414,7 +411,7 @@ class Replica:
             self._answering = (leader, sent_at)
             self.engine.deliver_append(leader, verdict.append)
             self._answering = None
-            self._keep_decoded(verdict.append.entries, batches[-len(verdict.append.entries) :])
+            self._decoded.keep_all(verdict.append.entries, batches[-len(verdict.append.entries) :])
             self._commit_target = max(self._commit_target, verdict.append.commit)
             return
         self.engine.deliver_heartbeat(leader, term)
@@ -423,11 +420,6 @@ class Replica:
             self._answer(leader, verdict.covers + 1, True, sent_at)
         elif isinstance(verdict, Missing):
             self._answer(leader, verdict.next_index, False, sent_at)
-
-    def _keep_decoded(self, entries: Sequence[Entry], batches: Sequence[Batch | None]) -> None:
-        for entry, batch in zip(entries, batches, strict=True):
-            if batch is not None:
-                self._decoded.keep(entry, batch)
 
     def _refuse_append(self, leader: str, reason: str) -> None:
         """In the log it would stop this node, and again at every start. Nothing is acknowledged, nor is the leader
@@ -456,15 +448,3 @@ class Replica:
         self.lease.surrender()
         self._lease_until = 0.0
         return self._send(target, Kind.CAMPAIGN_NOW, [self.engine.term])
-
-
-def _batch_of(entry: Entry) -> Batch | None:
-    """None for an entry without commands."""
-    try:
-        return batch_in(entry.command)
-    except ValueError as error:
-        raise NodeFailed(
-            f"entry {entry.index} of term {entry.term} is committed and can't be read: {error}. The leader of that "
-            "term was faulty, or of another release: run the same release of palisade on all nodes; if that does not "
-            "help, restore a backup"
-        ) from error

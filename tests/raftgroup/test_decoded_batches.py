@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+import raftgroup.batch_entries
 import raftgroup.guard
-import raftgroup.replica
-from raftgroup.batch_entries import DecodedBatches, batch_in
+from raftgroup.batch_entries import NO_OP, DecodedBatches, batch_in
 from raftgroup.messages import Kind
 from raftgroup.ports import Entry
 from tests.support.lone_replica import LoneReplica, write
@@ -18,7 +18,7 @@ from tests.support.register_machine import put
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Every entry that is decoded, in order."""
     found: list[bytes] = []
-    for module in (raftgroup.guard, raftgroup.replica):
+    for module in (raftgroup.guard, raftgroup.batch_entries):
         monkeypatch.setattr(module, "batch_in", lambda entry: found.append(entry) or batch_in(entry))
     return found
 
@@ -81,8 +81,9 @@ def test_a_displaced_proposal_may_be_proposed_again_once_another_entry_is_applie
     assert ends == []
 
 
-def entry(index: int, term: int = 1, size: int = 10) -> Entry:
-    return Entry(bytes(size), index, term)
+def entry(index: int, term: int = 1) -> Entry:
+    """10 bytes. Decoded, it has no batch."""
+    return Entry(NO_OP.ljust(10), index, term)
 
 
 def test_decoded_batches_are_bounded_and_the_oldest_ones_stay() -> None:

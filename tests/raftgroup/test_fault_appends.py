@@ -113,7 +113,7 @@ def test_fault_3_transport_errors_leave_next_index_of_a_follower_that_was_never_
         leader.waits(0.11)
         leader.acknowledges("n2")
         leader.tick()
-        leader.replica.disconnected("n3")
+        leader.replica.replication.forget("n3")
     assert leader.replica.leads
     assert leader.replica.engine.next_index("n3") == before
     assert leader.replica.engine.match_index("n3") is None

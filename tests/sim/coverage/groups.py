@@ -29,6 +29,7 @@ import node.topology.verdicts
 import raftgroup.guard
 import raftgroup.membership
 import raftgroup.messages
+import raftgroup.replies
 import raftgroup.role
 import raftgroup.snapshot_sender
 import raftgroup.snapshot_transfer
@@ -245,7 +246,7 @@ GROUPS = (
         lambda: names_of(answers_of(raftgroup.guard.screen_append)),
         "cut followers and leaders off",
     ),
-    Group("append is answered", lambda: names_of(raftgroup.guard.ReplyVerdict), "cut followers and leaders off"),
+    Group("append is answered", lambda: names_of(raftgroup.replies.ReplyVerdict), "cut followers and leaders off"),
     Group("back-pressure", lambda: PRESSED, "small windows, and readers that are paused"),
     Group("membership", memberships, "wipe or remove members"),
     Group(
