@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +15,11 @@ from node.client.loop_thread import LoopThread
 from node.service import Service
 from node.stream.server import StreamServer
 from tests.support.fake_group import FakeGroup, fake_group
+from tests.support.waiting import until
 
 T = TypeVar("T")
+BLOCKED_S = 0.2
+"""Long enough for a thread to reach its wait. Where it has not, a test still holds, by another way."""
 
 
 class ThreadedNode:
@@ -49,6 +54,10 @@ class ThreadedNode:
 
         return self._thread.run(call())
 
+    def until_submitted(self, count: int) -> None:
+        """Wait until so many commands have arrived at the group."""
+        self._thread.run(until(lambda: self.group.submitted >= count))
+
     def connections(self) -> int:
         """How many clients have open now."""
         return self.do(lambda: len(self._server.connections) if self._server else 0)
@@ -64,3 +73,21 @@ def threaded_node() -> Iterator[ThreadedNode]:
         yield node
     finally:
         node.close()
+
+
+def later(function: Callable[[], object], delay_s: float = BLOCKED_S) -> threading.Timer:
+    """In another thread."""
+    timer = threading.Timer(delay_s, function)
+    timer.start()
+    return timer
+
+
+def interrupt() -> None:
+    """What Ctrl-C does to the main thread."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def unused_address() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
