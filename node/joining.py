@@ -11,11 +11,10 @@ import logging
 from http import HTTPStatus
 from typing import Any
 
-import aiohttp
-
 from node.address import Address
 from node.authorization.wiring import headers_of
 from node.config import NodeConfig
+from node.http_request import HttpRequests, NoAnswer
 from raftgroup.group import Group
 
 log = logging.getLogger(__name__)
@@ -34,17 +33,16 @@ async def join_cluster(config: NodeConfig, group: Group) -> None:
     """Return when the node is a member. Raises JoinRefused."""
     if config.join is None:
         return
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout, headers=headers_of(config)) as session:
+    async with HttpRequests(headers_of(config), timeout_s=TIMEOUT_S) as requests:
         conflicts = 0
         while not _is_member(config, group):
             try:
-                conflict = await _ask(session, config.join, config, group)
+                conflict = await _ask(requests, config.join, config, group)
                 conflicts += conflict is not None
                 if conflict is not None and conflicts > CONFLICTS_MAX:
                     raise JoinRefused(f"{config.join} does not take {config.id} into {config.cluster}: {conflict}")
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                log.warning("no answer from %s, trying again: %s", config.join, error or type(error).__name__)
+            except NoAnswer as error:
+                log.warning("no answer from %s, trying again: %s", config.join, error.reason)
             await asyncio.sleep(RETRY_S)
     log.info("%s is a member of %s", config.id, config.cluster)
 
@@ -54,14 +52,14 @@ def _is_member(config: NodeConfig, group: Group) -> bool:
     return member is not None and member.incarnation == group.incarnation
 
 
-async def _ask(session: aiohttp.ClientSession, at: Address, config: NodeConfig, group: Group) -> str | None:
-    """Returns what is in the way for now, if the cluster says so."""
-    async with session.get(f"http://{at}/v1/members") as response:
-        if response.status == HTTPStatus.MISDIRECTED_REQUEST:
-            problem = await response.json(content_type=None)
-            raise JoinRefused(f"--join {at} names no member of {config.cluster}: {problem.get('detail', problem)}")
-        response.raise_for_status()
-        known = {member["id"]: member["incarnation"] for member in (await response.json())["members"]}
+async def _ask(requests: HttpRequests, at: Address, config: NodeConfig, group: Group) -> str | None:
+    """Returns what is in the way for now, if the cluster says so. Raises NoAnswer, JoinRefused."""
+    listed = await requests.json(str(at), "/v1/members")
+    if listed.status == HTTPStatus.MISDIRECTED_REQUEST:
+        raise JoinRefused(f"--join {at} names no member of {config.cluster}: {listed.detail}")
+    if listed.status >= 400:
+        raise NoAnswer(str(at), f"HTTP {listed.status}: {listed.detail}")
+    known = {member["id"]: member["incarnation"] for member in listed.content["members"]}
     if known.get(config.id) == group.incarnation:
         return None
     asked: dict[str, Any] = {
@@ -70,14 +68,12 @@ async def _ask(session: aiohttp.ClientSession, at: Address, config: NodeConfig, 
         "addresses": config.advertised(),
         "voter": True,
     }
-    async with session.post(f"http://{at}/v1/members", json=asked) as response:
-        if response.status >= 500:
-            log.warning("%s can't add this node now (HTTP %d), trying again", at, response.status)
-        if not 400 <= response.status < 500:
-            return None
-        problem = await response.json(content_type=None)
-        detail = str(problem.get("detail", problem))
-        if response.status != HTTPStatus.CONFLICT:
-            raise JoinRefused(f"{at} does not take {config.id} into {config.cluster}: {detail}")
-        log.warning("%s does not add this node yet, trying again: %s", at, detail)
-        return detail
+    answer = await requests.json(str(at), "/v1/members", "POST", asked)
+    if answer.status >= 500:
+        log.warning("%s can't add this node now (HTTP %d), trying again", at, answer.status)
+    if not 400 <= answer.status < 500:
+        return None
+    if answer.status != HTTPStatus.CONFLICT:
+        raise JoinRefused(f"{at} does not take {config.id} into {config.cluster}: {answer.detail}")
+    log.warning("%s does not add this node yet, trying again: %s", at, answer.detail)
+    return answer.detail
