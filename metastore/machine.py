@@ -12,13 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from metastore import mvcc
-<<<<<<< HEAD
-from metastore.changes import EntryChanges, Rows, StoreListener
-from metastore.check import InvariantViolated, check
-=======
 from metastore.changes import AppliedEntry, EntryChanges, Rows, StoreListener
-from metastore.check import check
->>>>>>> vaultfeed
+from metastore.check import InvariantViolated, check
 from metastore.clock import StampClock
 from metastore.codec import decode_fields, encode_result, unpack, unpack_command
 from metastore.compaction import Compactor
@@ -124,18 +119,12 @@ class MetaStore:
             writes = max(len(commands), state.revision - before)
             self._compactor.collect(COLLECT_PER_BATCH + writes // WRITES_PER_COLLECTED)
         state.save(self._tables)
-<<<<<<< HEAD
-        changes = self._changes.take(before, state.revision, digest_bytes(state.chain))
-        if changes.keys:
-            if self.watches.by_key or self.watches.by_range:
-                self.watches.tell(changes.keys, before)
-=======
         keys, runs = self._changes.keys, self._changes.runs
         self._changes.keys, self._changes.runs = [], []
-        self.watches.tell(keys, before)
         if keys:
+            if self.watches.by_key or self.watches.by_range:
+                self.watches.tell(keys, before)
             changes = AppliedEntry(before, state.revision, digest_bytes(state.chain), keys, runs)
->>>>>>> vaultfeed
             for listener in self._listeners:
                 listener.applied(changes)
         return results

@@ -26,9 +26,7 @@ from metastore.requests import (
     Range,
     SortOrder,
     SortTarget,
-    Txn,
     WatchRequest,
-    prefix_end,
 )
 from metastore.results import (
     CompactResult,
@@ -43,9 +41,7 @@ from metastore.results import (
     TxnResult,
 )
 from node.catalog_api import CatalogApi
-
-Content = bytes | bytearray | memoryview | str
-Operation = Put | DeleteRange | Range | Txn
+from node.operations import Content, Operation, as_bytes, interval, plain_txn
 
 
 class WatchHandle(Protocol):
@@ -183,7 +179,7 @@ class StoreApi(CatalogApi):
         timeout_s: float | None = None,
     ) -> TxnResult:
         """`success` if every compare holds, else `failure`; all writes share one revision."""
-        result: TxnResult = await self._write(Txn(tuple(compare), tuple(success), tuple(failure)), timeout_s)
+        result: TxnResult = await self._write(plain_txn(compare, success, failure), timeout_s)
         return result
 
     async def compact(self, revision: int) -> CompactResult:
@@ -233,6 +229,10 @@ class StoreApi(CatalogApi):
         return tuple(await self._call("leases"))
 
     # The cluster.
+
+    async def ping(self) -> None:
+        """Return when a node has answered."""
+        await self._call("ping")
 
     async def status(self) -> dict[str, Any]:
         """Of the node that is asked, its group, and its store (docs/http-api.md has the shape)."""
@@ -297,24 +297,3 @@ class StoreApi(CatalogApi):
     async def disarm_alarm(self) -> DoneResult:
         result: DoneResult = await self._write(DisarmAlarm())
         return result
-
-
-def as_bytes(content: Content) -> bytes:
-    """Raises TypeError for what is neither bytes nor text."""
-    if type(content) is bytes:
-        return content
-    if isinstance(content, str):
-        return content.encode()
-    if isinstance(content, bytes | bytearray | memoryview):
-        return bytes(content)
-    raise TypeError(f"a key or value is bytes or text, not {type(content).__name__}")
-
-
-def interval(key: Content, range_end: Content, prefix: bool) -> tuple[bytes, bytes]:
-    """(key, range_end) of the request. The prefix b"" stands for every key."""
-    start, end = as_bytes(key), as_bytes(range_end)
-    if not prefix:
-        return start, end
-    if end:
-        raise ValueError("give either prefix or range_end")
-    return start or b"\0", prefix_end(start)

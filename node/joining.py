@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-import aiohttp
-
 from node.address import Address
+from node.http_request import HttpRequests, NoAnswer
 from node.topology.own_node import OwnNode
 from raftgroup.group import Group
 
@@ -34,17 +33,16 @@ async def join_cluster(own: OwnNode, group: Group, headers: Mapping[str, str]) -
     """Return when the node is a member. `headers`: sent with each request. Raises JoinRefused."""
     if own.join is None:
         return
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
+    async with HttpRequests(headers, timeout_s=TIMEOUT_S) as requests:
         conflicts = 0
         while not _is_member(own, group):
             try:
-                conflict = await _ask(session, own.join, own, group)
+                conflict = await _ask(requests, own.join, own, group)
                 conflicts += conflict is not None
                 if conflict is not None and conflicts > CONFLICTS_MAX:
                     raise JoinRefused(f"{own.join} does not take {own.id} into {own.cluster}: {conflict}")
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                log.warning("no answer from %s, trying again: %s", own.join, error or type(error).__name__)
+            except NoAnswer as error:
+                log.warning("no answer from %s, trying again: %s", own.join, error.reason)
             await asyncio.sleep(RETRY_S)
     log.info("%s is a member of %s", own.id, own.cluster)
 
@@ -54,14 +52,14 @@ def _is_member(own: OwnNode, group: Group) -> bool:
     return member is not None and member.incarnation == group.incarnation
 
 
-async def _ask(session: aiohttp.ClientSession, at: Address, own: OwnNode, group: Group) -> str | None:
-    """Returns what is in the way for now, if the cluster says so."""
-    async with session.get(f"http://{at}/v1/members") as response:
-        if response.status == HTTPStatus.MISDIRECTED_REQUEST:
-            problem = await response.json(content_type=None)
-            raise JoinRefused(f"--join {at} names no member of {own.cluster}: {problem.get('detail', problem)}")
-        response.raise_for_status()
-        known = {member["id"]: member["incarnation"] for member in (await response.json())["members"]}
+async def _ask(requests: HttpRequests, at: Address, own: OwnNode, group: Group) -> str | None:
+    """Returns what is in the way for now, if the cluster says so. Raises NoAnswer, JoinRefused."""
+    listed = await requests.json(str(at), "/v1/members")
+    if listed.status == HTTPStatus.MISDIRECTED_REQUEST:
+        raise JoinRefused(f"--join {at} names no member of {own.cluster}: {listed.detail}")
+    if listed.status >= 400:
+        raise NoAnswer(str(at), f"HTTP {listed.status}: {listed.detail}")
+    known = {member["id"]: member["incarnation"] for member in listed.content["members"]}
     if known.get(own.id) == group.incarnation:
         return None
     asked: dict[str, Any] = {
@@ -70,14 +68,12 @@ async def _ask(session: aiohttp.ClientSession, at: Address, own: OwnNode, group:
         "addresses": dict(own.addresses),
         "voter": True,
     }
-    async with session.post(f"http://{at}/v1/members", json=asked) as response:
-        if response.status >= 500:
-            log.warning("%s can't add this node now (HTTP %d), trying again", at, response.status)
-        if not 400 <= response.status < 500:
-            return None
-        problem = await response.json(content_type=None)
-        detail = str(problem.get("detail", problem))
-        if response.status != HTTPStatus.CONFLICT:
-            raise JoinRefused(f"{at} does not take {own.id} into {own.cluster}: {detail}")
-        log.warning("%s does not add this node yet, trying again: %s", at, detail)
-        return detail
+    answer = await requests.json(str(at), "/v1/members", "POST", asked)
+    if answer.status >= 500:
+        log.warning("%s can't add this node now (HTTP %d), trying again", at, answer.status)
+    if not 400 <= answer.status < 500:
+        return None
+    if answer.status != HTTPStatus.CONFLICT:
+        raise JoinRefused(f"{at} does not take {own.id} into {own.cluster}: {answer.detail}")
+    log.warning("%s does not add this node yet, trying again: %s", at, answer.detail)
+    return answer.detail

@@ -93,6 +93,9 @@ _COMPACTED = "etcdserver: mvcc: required revision has been compacted"
 _FUTURE = "etcdserver: mvcc: required revision is a future revision"
 
 REFUSALS: dict[type[Exception], Refusal] = {
+    partitions.BadPartition: Refusal(
+        "bad-request", 400, "The request can't be read", _INVALID, None
+    ),  # BadRequest, below, is what its code stands for.
     BadRequest: Refusal("bad-request", 400, "The request can't be read", _INVALID, None),
     PreconditionFailed: Refusal("precondition-failed", 412, "The key is not as it was expected", _INVALID, None),
     WithoutCluster: Refusal("standalone", 503, "This node runs without its cluster", _DOWN, None),
@@ -174,7 +177,6 @@ REFUSALS: dict[type[Exception], Refusal] = {
         "already-initialized", 409, "The cluster is initialized", Grpc.FAILED_PRECONDITION, None
     ),
     topology.JoinLater: Refusal("join-later", 503, "The node can't join yet", _DOWN, None),
-    partitions.BadPartition: Refusal("bad-request", 400, "The request can't be read", _INVALID, None),
     partitions.NoSuchPartition: Refusal("no-such-partition", 404, "Not held here", Grpc.NOT_FOUND, None),
     scenarios.NoSuchScenario: Refusal("no-such-scenario", 404, "No such scenario", Grpc.NOT_FOUND, None),
     scenarios.ScenarioRuns: Refusal("scenario-runs", 409, "A scenario is under way", Grpc.FAILED_PRECONDITION, None),

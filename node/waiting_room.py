@@ -12,7 +12,6 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-import aiohttp
 from aiohttp import web
 
 from node.authorization.rows import NoRows
@@ -28,6 +27,7 @@ from node.http.leftovers import LINGERING_S, leave_nothing
 from node.http.problems import errors_as_answers, problem_response
 from node.http.quiet_log import quiet_log
 from node.http.v1_keys import answer
+from node.http_request import HttpRequests, NoAnswer
 from node.options import read_members
 from node.parts import ServerPart, cause_of_failure
 from node.topology.initialization import Commit, InitPlan, InitRefused, InitState, Participant, Prepare, Wait, next_step
@@ -137,8 +137,8 @@ class WaitingRoom:
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise InitRefused('the body has to name the members, such as {"members": ["n1", "n2", "n3"]}')
         plan = self._plan_for(names)
-        async with aiohttp.ClientSession(headers=headers_of(self._config)) as session:
-            coordinator = _Coordinator(plan, self._config.id, session)
+        async with HttpRequests(headers_of(self._config), timeout_s=ASK_S) as requests:
+            coordinator = _Coordinator(plan, self._config.id, requests)
             if body.get("cancel"):
                 await coordinator.cancel()
                 return answer({"cancelled": True, "members": list(plan.names)})
@@ -182,9 +182,9 @@ class WaitingRoom:
 class _Coordinator:
     """Carries out the next step until there is none. This node is asked like every other one, but last."""
 
-    def __init__(self, plan: InitPlan, own: str, session: aiohttp.ClientSession) -> None:
+    def __init__(self, plan: InitPlan, own: str, requests: HttpRequests) -> None:
         self._plan = plan
-        self._session = session
+        self._requests = requests
         members = read_members(",".join(plan.members))
         ordered = sorted(members, key=lambda member: member.id == own)
         self._http = {member.id: str(member.http) for member in ordered}
@@ -212,22 +212,18 @@ class _Coordinator:
 
     async def _ask(self, name: str) -> Participant | None:
         try:
-            async with self._session.get(f"http://{self._http[name]}/v1/init", timeout=_TIMEOUT) as response:
-                return Participant.from_json(await response.json())
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
+            return Participant.from_json((await self._requests.json(self._http[name], "/v1/init")).content)
+        except (NoAnswer, ValueError, KeyError, TypeError):
             return None
 
     async def _tell(self, name: str, verb: str) -> None:
-        url = f"http://{self._http[name]}/v1/init/{verb}"
         try:
-            async with self._session.post(url, json=self._plan.to_json(), timeout=_TIMEOUT) as response:
-                if response.status == 409:
-                    raise InitRefused(f"{name}: {(await response.json()).get('detail')}")
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.warning("%s does not %s now: %s", name, verb, error or type(error).__name__)
-
-
-_TIMEOUT = aiohttp.ClientTimeout(total=ASK_S)
+            answer = await self._requests.json(self._http[name], f"/v1/init/{verb}", "POST", self._plan.to_json())
+        except NoAnswer as error:
+            log.warning("%s does not %s now: %s", name, verb, error.reason)
+            return
+        if answer.status == 409:
+            raise InitRefused(f"{name}: {answer.detail}")
 
 
 class _Site:

@@ -15,6 +15,7 @@ from node.cli.byte_bar import byte_bar
 from node.cli.credentials import headers
 from node.cli.options import client_options
 from node.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, Failure, Session
+from node.http_request import HttpRequests, NoAnswer
 
 if TYPE_CHECKING:
     from metastore.backup import BackupEnd, BackupHeader
@@ -119,17 +120,16 @@ async def download(
     url: str, target: BackupFile | None, show: Callable[[int, int | None], None]
 ) -> tuple[BackupHeader, BackupEnd]:
     """Every byte is checked before it is kept."""
-    import aiohttp
-
     from metastore.backup import BackupCheck
     from metastore.store_errors import BackupInvalid
 
     check, done = BackupCheck("the backup"), 0
     if target is not None:
         target.begin()
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=SILENT_S)
+    at, _, path = url.removeprefix("http://").partition("/")
+    requests = HttpRequests(headers(), timeout_s=None, connect_s=5.0, silent_s=SILENT_S)
     try:
-        async with aiohttp.ClientSession(timeout=timeout, headers=headers()) as http, http.get(url) as response:
+        async with requests, requests.open(at, f"/{path}") as response:
             if response.status != 200:
                 raise BrokenOff(await problem_text(response))
             async for data in response.content.iter_any():
@@ -138,8 +138,8 @@ async def download(
                 done += len(data)
                 show(done, check.header.size_bytes if check.header else None)
         return check.finish()
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise BrokenOff(f"{HALF_SENT} after {done} bytes ({error or type(error).__name__})") from None
+    except NoAnswer as error:
+        raise BrokenOff(f"{HALF_SENT} after {done} bytes ({error.reason})") from None
     except BackupInvalid as error:
         raise BrokenOff(f"{HALF_SENT} after {done} bytes: {error}") from None
 

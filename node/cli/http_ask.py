@@ -9,12 +9,9 @@ from typing import Any
 
 from node.cli.credentials import headers
 from node.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, Failure, Session
+from node.http_request import HttpRequests, NoAnswer
 
 TIMEOUT_S = 5.0
-
-
-class NoAnswer(Exception):
-    """Nobody answers at this address, or not as a node of ours does."""
 
 
 class Refused(Exception):
@@ -28,22 +25,14 @@ class Refused(Exception):
 
 async def ask(at: str, path: str, method: str = "GET", body: Any = None, timeout_s: float = TIMEOUT_S) -> Any:
     """The JSON of the answer. Raises NoAnswer, Refused."""
-    import aiohttp
-
-    timeout = aiohttp.ClientTimeout(total=timeout_s)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, headers=headers()) as http,
-            http.request(method, f"http://{at}{path}", json=body) as answer,
-        ):
-            found = await answer.json(content_type=None)
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-        raise NoAnswer(f"no node answers at http://{at}: {error or type(error).__name__}") from None
+    async with HttpRequests(headers(), timeout_s=timeout_s) as requests:
+        answer = await requests.json(at, path, method, body)
+    found = answer.content
     if isinstance(found, dict) and answer.status < 400:
         return found
     if isinstance(found, dict) and "code" in found:
         raise Refused(found)
-    raise NoAnswer(f"what answers at http://{at} is no node (HTTP {answer.status})")
+    raise NoAnswer(at, f"HTTP {answer.status}, not from a node")
 
 
 def run_or_fail(session: Session, asking: Coroutine[Any, Any, Any]) -> Any:

@@ -10,6 +10,7 @@ import click
 from node.cli.credentials import headers
 from node.cli.printing import print_json
 from node.cli.session import REFUSED, UNAVAILABLE, Failure, Session
+from node.http_request import HttpRequests, NoAnswer
 
 TIMEOUT_S = 20.0
 
@@ -44,15 +45,9 @@ def init(members: tuple[str, ...], at: str, cancel: bool, as_json: bool) -> None
 
 async def ask(at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """(status, answer); 503 where nobody answers."""
-    import aiohttp
-
     try:
-        async with (
-            aiohttp.ClientSession(headers=headers(), timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session,
-            session.post(f"http://{at}/v1/cluster/init", json=body) as response,
-        ):
-            answer = await response.json(content_type=None)
-            return response.status, {"code": "unavailable", "detail": str(answer), **answer}
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        detail = f"{at} does not answer: {error or type(error).__name__}; start it, or give another --at"
-        return 503, {"code": "unavailable", "detail": detail}
+        async with HttpRequests(headers(), timeout_s=TIMEOUT_S) as requests:
+            answer = await requests.json(at, "/v1/cluster/init", "POST", body)
+    except NoAnswer as error:
+        return 503, {"code": "unavailable", "detail": f"{error}; start it, or give another --at"}
+    return answer.status, {"code": "unavailable", "detail": str(answer.content), **answer.content}

@@ -13,6 +13,7 @@ from node.cli.load import progress_bar
 from node.cli.options import client_options
 from node.cli.printing import print_json, print_rows
 from node.cli.session import REFUSED, UNAVAILABLE, Failure, Session
+from node.http_request import HttpRequests, NoAnswer
 
 if TYPE_CHECKING:
     from node.partitions.assigning import Assigned
@@ -120,20 +121,15 @@ def addresses_in(topology: Mapping[str, Any]) -> dict[str, str]:
 
 async def ask_all(addresses: Mapping[str, str]) -> dict[str, dict[str, Any] | None]:
     """What each says of its partitions; None for one that does not answer."""
-    import aiohttp
-
-    async with aiohttp.ClientSession(headers=headers(), timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as http:
-        answers = await asyncio.gather(*(ask_one(http, address) for address in addresses.values()))
+    async with HttpRequests(headers(), timeout_s=TIMEOUT_S) as requests:
+        answers = await asyncio.gather(*(ask_one(requests, address) for address in addresses.values()))
     return dict(zip(addresses, answers, strict=True))
 
 
-async def ask_one(http: Any, address: str) -> dict[str, Any] | None:
-    import aiohttp
-
+async def ask_one(requests: HttpRequests, address: str) -> dict[str, Any] | None:
     try:
-        async with http.get(f"http://{address}/v1/partitions", params={"limit": 1}) as response:
-            response.raise_for_status()
-            found = await response.json()
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+        answer = await requests.json(address, "/v1/partitions", params={"limit": 1})
+    except NoAnswer:
         return None
-    return found if isinstance(found, dict) and "keeps" in found else None
+    found = answer.content
+    return found if answer.status < 400 and isinstance(found, dict) and "keeps" in found else None

@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from node.cli.http_ask import NoAnswer, ask, run_or_fail
+from node.cli.http_ask import ask, run_or_fail
 from node.cli.options import read_address
 from node.cli.session import REFUSED, Failure, Session
+from node.http_request import NoAnswer
 
 PATH = "/v1/recovery"
 
@@ -71,7 +72,7 @@ async def recoveries(at: str) -> dict[str, Any]:
     """Raises NoAnswer, Refused."""
     found: dict[str, Any] = await ask(at, PATH)
     if not {"recoveries", "begun", "under_way"} <= found.keys():
-        raise NoAnswer(f"what answers at http://{at} does not tell of recoveries as this version does")
+        raise NoAnswer(at, "what does answer reports no recoveries as this version does")
     return found
 
 

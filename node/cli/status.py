@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from node.cli.credentials import shown
-from node.cli.http_ask import NoAnswer, Refused, run_or_fail
+from node.cli.http_ask import Refused, run_or_fail
 from node.cli.http_ask import ask as ask_http
 from node.cli.options import at_option, client_options
 from node.cli.printing import print_json
 from node.cli.session import NO_STREAM, UNAVAILABLE, Failure, Session, failure_of
+from node.http_request import NoAnswer
 
 if TYPE_CHECKING:
     from node.client import Client

@@ -11,12 +11,13 @@ from metastore.codec import encode_command, operation_fields
 from metastore.requests import Command, Range, RequestId, WatchRequest
 from metastore.result_codec import decode_result
 from metastore.results import PutResult, RangeResult
-from node.api import Content, StoreApi, as_bytes
+from node.api import StoreApi
 from node.authorization.credentials import Credentials
 from node.client.many import Many
 from node.client.route import Route
 from node.client.session import Session
 from node.client.watch import Watch
+from node.operations import Content, as_bytes
 from node.stream.protocol import Kind
 
 CLIENT_ID_BYTES = 8
@@ -26,7 +27,8 @@ class Client(StoreApi):
     """Use it with `async with`. Any number of requests may be under way at a time; each is retried, safely, over
     reconnects and changes of leader, until its deadline.
 
-    `endpoints`: 'host:port' of the streams of one or more nodes. `timeout_s`: the deadline of requests that name none.
+    `endpoints`: 'host:port' of the streams of one or more nodes, as a list or with commas between them.
+    `timeout_s`: the deadline of requests that name none.
     `client_id`: names this client in request ids; never give the same one to two clients, not one after the other
     either. `exactly_once` False leaves request ids out: then a write whose connection breaks ends as OutcomeUnknown.
     `follow_leader` False stays with the endpoints as they are given, and never goes to the leader by itself.
@@ -35,7 +37,7 @@ class Client(StoreApi):
 
     def __init__(
         self,
-        endpoints: Iterable[str],
+        endpoints: str | Iterable[str],
         *,
         timeout_s: float = 5.0,
         client_id: str | None = None,
@@ -44,11 +46,13 @@ class Client(StoreApi):
         credentials: Credentials | None = None,
     ) -> None:
         self._session = Session(Route(endpoints, follow_leader=follow_leader), timeout_s, credentials)
-        self._id = client_id or secrets.token_hex(CLIENT_ID_BYTES)
+        self._id = client_id or ""
         self._exactly_once = exactly_once
         self._sequence = 0
 
     async def __aenter__(self) -> Client:
+        """The id is drawn here: of a client made before a fork, parent and child would else have the same one."""
+        self._id = self._id or secrets.token_hex(CLIENT_ID_BYTES)
         self._session.open()
         return self
 

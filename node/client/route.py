@@ -14,8 +14,10 @@ AVOID_S = 10.0
 class Route:
     """Goes round the known addresses. Times are the caller's clock, in seconds."""
 
-    def __init__(self, endpoints: Iterable[str], *, follow_leader: bool = True) -> None:
-        self._given = list(dict.fromkeys(endpoints))
+    def __init__(self, endpoints: str | Iterable[str], *, follow_leader: bool = True) -> None:
+        """`endpoints`: addresses, or one text with commas between them."""
+        several = endpoints.split(",") if isinstance(endpoints, str) else endpoints
+        self._given = list(dict.fromkeys(each.strip() for each in several if each.strip()))
         if not self._given:
             raise ValueError("endpoints: give host:port of at least one node")
         self._known = list(self._given)

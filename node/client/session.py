@@ -92,8 +92,10 @@ class Session:
             self._link.close()
             await self._link.closed
             self._link = None
-        while self._admission:
-            self._admission.popleft().cancel()
+        for turn in self._admission:
+            if not turn.done():
+                turn.set_exception(Unavailable("the client was closed, nothing was done"))
+        self._admission.clear()
 
     # Requests.
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import aiohttp
 
 from node.feed import wire
+from node.http_request import Addresses, HttpRequests, NoAnswer
 from recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
 from recovery.ports import BucketSums, Chunk, SourceState
 from vault.change import Revision
@@ -33,17 +34,14 @@ class RemoteSource:
         self, node: str, addresses: Callable[[], Sequence[str]], headers: Mapping[str, str] | None = None
     ) -> None:
         """`headers`: by which the members know this node."""
-        self._node, self._headers = node, headers
-        self._addresses = addresses
-        self._session: aiohttp.ClientSession | None = None
-        self._last = ""
+        self._node = node
+        self._addresses = Addresses(addresses)
+        self._requests = HttpRequests(headers, timeout_s=TIMEOUT_S)
         self._history: wire.History | None = None
         """Of which all is asked: that of the latest state."""
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._requests.close()
 
     async def state(self, chain_at: int) -> SourceState:
         state = await self._ask("state", [chain_at], wire.to_state)
@@ -75,23 +73,23 @@ class RemoteSource:
     async def _ask(self, name: str, question: list[Any], read: Callable[[Any], T]) -> T:
         """Raises SourceUnavailable, SourceCompacted, PinRefused."""
         trouble = "no member of the Raft group is known now"
-        for address in sorted(self._addresses(), key=lambda each: each != self._last):
+        for address in self._addresses.in_order():
             try:
                 status, content = await self._send(address, name, wire.pack(question))
                 if status == 200:
                     found = read(wire.unpack(content))
-                    self._last = address
+                    self._addresses.answered(address)
                     return found
                 trouble = f"{address}: {_refusal(wire.unpack(content))}"
-            except (aiohttp.ClientError, TimeoutError, OSError, wire.BadFeed) as error:
-                trouble = f"{address}: {error or type(error).__name__}"
+            except NoAnswer as error:
+                trouble = f"{address}: {error.reason}"
+            except wire.BadFeed as error:
+                trouble = f"{address}: {error}"
         raise SourceUnavailable(trouble)
 
     async def _send(self, address: str, name: str, body: bytes) -> tuple[int, bytes]:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(headers=self._headers, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
         headers = {"Content-Type": wire.CONTENT_TYPE}
-        async with self._session.post(f"http://{address}/v1/feed/{name}", data=body, headers=headers) as response:
+        async with self._requests.open(address, f"/v1/feed/{name}", "POST", data=body, headers=headers) as response:
             if response.content_type != wire.CONTENT_TYPE:
                 said = await response.content.read(SAID_BYTES_MAX)
                 raise OSError(f"HTTP {response.status}: {said.decode(errors='replace')}")

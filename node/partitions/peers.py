@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 import aiohttp
 
+from node.http_request import HttpRequests, NoAnswer, error_text
 from node.partitions.names import Wanted, table_and_day
 from node.partitions.sources import SourceFailed
 
-TIMEOUT = aiohttp.ClientTimeout(total=30.0, sock_connect=2.0, sock_read=5.0)
+TIMEOUT_S, CONNECT_S, SILENT_S = 30.0, 2.0, 5.0
 COOLING_S = 10.0
 """So long a node that did not answer is not asked again: it would cost a timeout for each partition."""
 
@@ -20,17 +21,16 @@ class Peers:
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         """`headers`: by which the nodes know this one."""
-        self._headers = headers
-        self._session: aiohttp.ClientSession | None = None
+        self._requests = HttpRequests(
+            headers, timeout_s=TIMEOUT_S, connect_s=CONNECT_S, silent_s=SILENT_S, decompress=False
+        )
         self._silent_until: dict[str, float] = {}
 
     def peer(self, node: str, address: str) -> Peer:
         return Peer(self, node, address)
 
     async def close(self) -> None:
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
+        await self._requests.close()
 
     async def get(self, address: str, name: str, wanted: Wanted) -> bytes:
         """Raises SourceFailed."""
@@ -39,17 +39,17 @@ class Peers:
             raise SourceFailed("did not answer a moment ago")
         try:
             return await self._download(address, name, wanted)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            if isinstance(error, TimeoutError | aiohttp.ClientConnectionError):
+        except NoAnswer as error:
+            if error.unreachable:
                 self._silent_until[address] = now + COOLING_S
-            raise SourceFailed(str(error) or type(error).__name__) from error
+            raise SourceFailed(error.reason) from error
+        except ValueError as error:
+            raise SourceFailed(error_text(error)) from error
 
     async def _download(self, address: str, name: str, wanted: Wanted) -> bytes:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(headers=self._headers, timeout=TIMEOUT, auto_decompress=False)
         table, day = table_and_day(name)
-        url, asked = f"http://{address}/v1/partitions/{table}/{day}", {"digest": wanted.digest}
-        async with self._session.get(url, params=asked, allow_redirects=False) as response:
+        path, asked = f"/v1/partitions/{table}/{day}", {"digest": wanted.digest}
+        async with self._requests.open(address, path, params=asked, allow_redirects=False) as response:
             if response.status == 404:
                 raise SourceFailed("does not have it")
             if response.status != 200:

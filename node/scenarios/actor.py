@@ -8,9 +8,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from node.config import InitialMember
+from node.http_request import HttpRequests, NoAnswer
 from node.kept_report import kept_report
 from node.scenarios.story import Report
 from node.supervisor.child import Child
@@ -23,7 +22,9 @@ STOP_S = 20.0
 class Actor:
     """`arguments` are those of `palisade node` but for the data folder; they may be changed between two starts."""
 
-    def __init__(self, name: str, folder: Path, http: str, swim: str, arguments: list[str], session: Any) -> None:
+    def __init__(
+        self, name: str, folder: Path, http: str, swim: str, arguments: list[str], requests: HttpRequests
+    ) -> None:
         self.name = name
         self.http = http
         self.swim = swim
@@ -32,7 +33,7 @@ class Actor:
         """What `staged_node.py` puts on the node's vault; a plain `palisade node` where it is empty."""
         self.folder = folder
         self.data_dir = folder / "data"
-        self._session: aiohttp.ClientSession = session
+        self._requests = requests
         self._child: Child | None = None
 
     async def start(self) -> None:
@@ -84,14 +85,11 @@ class Actor:
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any], dict[str, str]]:
         """(status, answer, headers); 0 where nobody answers. An answer that is no JSON object is {"text": ...}."""
-        timeout = aiohttp.ClientTimeout(total=ANSWER_S)
         try:
-            async with self._session.request(
-                method, f"http://{self.http}{path}", json=body, timeout=timeout
-            ) as response:
+            async with self._requests.open(self.http, path, method, json=body) as response:
                 text = await response.text()
                 return response.status, as_object(text), dict(response.headers)
-        except (aiohttp.ClientError, TimeoutError, OSError):
+        except NoAnswer:
             return 0, {}, {}
 
     async def get(self, path: str) -> dict[str, Any]:

@@ -18,11 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import aiohttp
-
 from catalog.demo.entries import CatalogEntry
 from node.code_root import CODE_ROOT
-from node.scenarios.actor import Actor
+from node.http_request import HttpRequests
+from node.scenarios.actor import ANSWER_S, Actor
 from node.scenarios.members import Members
 from node.scenarios.story import Check, Event, Report, Scenario
 
@@ -52,7 +51,7 @@ class Stage:
         self._closing: list[Callable[[], Awaitable[None]]] = []
 
     async def __aenter__(self) -> Stage:
-        self.session = aiohttp.ClientSession()
+        self._requests = HttpRequests(timeout_s=ANSWER_S)
         return self
 
     async def __aexit__(
@@ -61,7 +60,7 @@ class Stage:
         await asyncio.gather(*(actor.kill() for actor in self._actors))
         for close in reversed(self._closing):
             await close()
-        await self.session.close()
+        await self._requests.close()
 
     # What is told.
 
@@ -91,7 +90,7 @@ class Stage:
                 return f"127.0.0.1:{port}"
 
     def actor(self, name: str, group: str, http: str, swim: str, arguments: list[str]) -> Actor:
-        actor = Actor(name, self.folder / group / name, http, swim, arguments, self.session)
+        actor = Actor(name, self.folder / group / name, http, swim, arguments, self._requests)
         self._actors.append(actor)
         return actor
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import aiohttp
-
+from node.http_request import Addresses, HttpRequests, NoAnswer
 from node.topology.errors import JoinLater, JoinRejected, Reason
 from node.topology.records import NodeRecord, Role, Standing
 from node.topology.registrar import ClusterState
@@ -26,14 +25,11 @@ class RemoteDoor:
     `headers`: by which the nodes know this one."""
 
     def __init__(self, addresses: Callable[[], Sequence[str]], headers: Mapping[str, str] | None = None) -> None:
-        self._addresses, self._headers = addresses, headers
-        self._session: aiohttp.ClientSession | None = None
-        self._answered: str | None = None
+        self._addresses = Addresses(addresses)
+        self._requests = HttpRequests(headers, timeout_s=TIMEOUT_S)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._requests.close()
 
     async def state(self) -> ClusterState:
         return state_from(await self.ask("GET", "/v1/cluster"))
@@ -71,36 +67,30 @@ class RemoteDoor:
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The answer of the first node that has one. Raises JoinRejected, JoinLater, Unavailable."""
         trouble = "no node of the cluster is known yet: is a seed, or the node that --join names, up?"
-        candidates = list(self._addresses())
-        candidates.sort(key=lambda each: each != self._answered)
-        for address in candidates:
+        for address in self._addresses.in_order():
             try:
                 answer = await self._ask_one(address, method, path, body)
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                trouble = f"{address} does not answer: {error or type(error).__name__}"
+            except NoAnswer as error:
+                trouble = str(error)
                 continue
             if isinstance(answer, Unavailable):
                 trouble = f"{address}: {answer}"
                 continue
-            self._answered = address
+            self._addresses.answered(address)
             return answer
         raise Unavailable(trouble)
 
     async def _ask_one(self, address: str, method: str, path: str, body: Any) -> Any:
         """Unavailable as a value: another node may know more."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(headers=self._headers, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
-        async with self._session.request(method, f"http://{address}{path}", json=body) as response:
-            answer = await response.json(content_type=None)
-        if response.status == 200:
-            return answer
-        code = answer.get("code") if isinstance(answer, dict) else None
-        detail = str(answer.get("detail", answer)) if isinstance(answer, dict) else f"HTTP {response.status}"
-        if code == "join-rejected":
-            raise JoinRejected(reason_of(answer.get("reason")), detail)
-        if code == "join-later":
-            raise JoinLater(detail)
-        return Unavailable(detail)
+        answer = await self._requests.json(address, path, method, body)
+        if answer.status == 200:
+            return answer.content
+        problem = answer.content if isinstance(answer.content, dict) else {}
+        if problem.get("code") == "join-rejected":
+            raise JoinRejected(reason_of(problem.get("reason")), answer.detail)
+        if problem.get("code") == "join-later":
+            raise JoinLater(answer.detail)
+        return Unavailable(answer.detail)
 
 
 def reason_of(text: Any) -> Reason:

@@ -7,9 +7,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import aiohttp
-
 from node.address import Address
+from node.http_request import HttpRequests, NoAnswer, error_text
 from node.swim.record import Record
 from node.topology.own_node import OwnNode
 from node.topology.physical import PhysicalTopology
@@ -42,15 +41,12 @@ def http_of_others(records: Iterable[Record], name: str) -> dict[str, str]:
 
 async def ask_for_seeds(physical: PhysicalTopology, at: Address, headers: Mapping[str, str] | None = None) -> None:
     """Ask the node with this HTTP address whom it knows, until this node is not alone. `headers`: of each question."""
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
+    async with HttpRequests(headers, timeout_s=TIMEOUT_S) as requests:
         while len(physical.swim.live()) < 2:
             try:
-                async with session.get(f"http://{at}/v1/topology") as response:
-                    response.raise_for_status()
-                    physical.add_seeds(addresses_in(await response.json()))
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                log.debug("%s does not say which nodes there are: %s", at, error or type(error).__name__)
+                physical.add_seeds(addresses_in((await requests.json(str(at), "/v1/topology")).content))
+            except (NoAnswer, ValueError) as error:
+                log.debug("%s does not say which nodes there are: %s", at, error_text(error))
             await asyncio.sleep(RETRY_S)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from aiohttp import ClientSession, ClientTimeout
 
 from node.catalog.face import Catalog
 from node.client import Client
+from node.client.sync_client import SyncClient
 from node.http.front import HttpLimits
 from node.http.scenario_host import ScenarioHost
 from node.http.server import HttpServer
@@ -17,6 +18,7 @@ from node.scenarios.all import SCENARIOS
 from node.service import Service
 from node.stream.server import StreamServer
 from tests.support.fake_group import FakeGroup, fake_group
+from tests.support.threaded_node import ThreadedNode, threaded_node
 
 
 @pytest.fixture
@@ -62,3 +64,16 @@ async def server(service: Service) -> AsyncIterator[HttpServer]:
 async def http(server: HttpServer) -> AsyncIterator[ClientSession]:
     async with ClientSession(f"http://127.0.0.1:{server.port}", timeout=ClientTimeout(total=10)) as session:
         yield session
+
+
+@pytest.fixture
+def threaded() -> Iterator[ThreadedNode]:
+    """A node in a thread of its own."""
+    with threaded_node() as started:
+        yield started
+
+
+@pytest.fixture
+def blocking(threaded: ThreadedNode) -> Iterator[SyncClient]:
+    with SyncClient([threaded.address], follow_leader=False, timeout_s=5) as opened:
+        yield opened

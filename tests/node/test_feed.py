@@ -235,7 +235,7 @@ async def test_pins_beyond_their_number_are_refused_and_recovery_goes_on_without
     source: RemoteSource, group: FakeGroup
 ) -> None:
     for number in range(group.store.limits.pins_max):
-        other = RemoteSource(f"other-{number}", source._addresses)
+        other = RemoteSource(f"other-{number}", source._addresses.in_order)
         await other.pin(5, 60.0)
         await other.close()
     with pytest.raises(PinRefused, match="hold MM already"):
