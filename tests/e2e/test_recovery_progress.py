@@ -31,8 +31,8 @@ class Standing:
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
-        self.gate = folder / "go-on"
-        plan = {"listener_ms": 1, "holds_at": STANDS_AT, "until": str(self.gate)}
+        self.gate, self.ledger = folder / "go-on", folder / "told"
+        plan = {"listener_ms": 1, "holds_at": STANDS_AT, "until": str(self.gate), "told": str(self.ledger)}
         self.node = FollowerProcess(folder, "f1", join=cluster["n1"].http)
         self.node.program = ["-m", "node.scenarios.staged_node", json.dumps(plan)]
 
@@ -40,7 +40,9 @@ class Standing:
         self.gate.touch()
 
     async def under_way(self) -> dict[str, Any] | None:
-        """Its progress, once it has come as far as it will."""
+        """Its progress, once it has come as far as it will: a batch is done when all of its revisions are."""
+        if not self.ledger.exists() or self.ledger.read_bytes().count(b"\n") < STANDS_AT - 1:
+            return None
         found = await self.node.get("/v1/recovery")
         progress = found["under_way"] if found is not None and found["http_status"] == 200 else None
         return progress if progress is not None and progress["done"] else None

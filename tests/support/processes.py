@@ -13,13 +13,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from tests.faults import kernel
+from tests.support.preloaded import PROGRAM, Preloaded
 
 LONGEST_WAIT_S = 30.0
 WORKERS = 8
@@ -61,13 +63,26 @@ async def _value(found: Awaitable[Any] | Any) -> Any:
     return await found if inspect.isawaitable(found) else found
 
 
-async def palisade(*arguments: str) -> tuple[int, str, str]:
+async def palisade(*arguments: str, environment: Mapping[str, str] = os.environ) -> tuple[int, str, str]:
     """(exit code, stdout, stderr) of one command."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "node.cli", *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = Preloaded(arguments, out.fileno(), err.fileno(), environment)
+        try:
+            await until_ended(process)
+        finally:
+            process.kill()
+        code = process.wait()
+        return code or 0, *(file.seek(0) or file.read().decode() for file in (out, err))
+
+
+async def until_ended(process: Preloaded) -> None:
+    """However long it takes; the event loop goes on meanwhile."""
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(process, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(process)
 
 
 class NodeProcess:
@@ -80,10 +95,10 @@ class NodeProcess:
         self.http, self.peer, self.stream = (f"127.0.0.1:{free_port()}" for _ in range(3))
         self.cluster = cluster
         self.options = options
-        self.program = ["-m", "node.cli"]
+        self.program = ["-m", PROGRAM]
         self.before_exec: Callable[[], None] | None = None
         """Called in the new process before the program, to limit it."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Preloaded | None = None
         self._log_began = 0
 
     def command(self) -> list[str]:
@@ -97,9 +112,14 @@ class NodeProcess:
             raise RuntimeError(f"{self.id} runs already")
         with self.log_file.open("ab") as log:
             self._log_began = log.tell()
-            self._process = subprocess.Popen(
-                self.command(), stdout=log, stderr=log, start_new_session=True, preexec_fn=self._prepare
-            )
+            self._process = self._begin(self.command(), log.fileno())
+
+    def _begin(self, command: list[str], log: int) -> subprocess.Popen[bytes] | Preloaded:
+        """Without importing the program once more, where nothing is asked for that takes an `exec`."""
+        entering = self.before_exec or kernel.Entering()
+        if isinstance(entering, kernel.Entering) and command[:3] == [sys.executable, "-m", PROGRAM]:
+            return Preloaded(command[3:], log, log, network=entering.network)
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, preexec_fn=self._prepare)
 
     def _prepare(self) -> None:
         """Whoever kills the run, SIGKILL included, leaves no node behind."""

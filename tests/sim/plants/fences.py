@@ -18,10 +18,12 @@ from metastore.results import RangeResult
 from node.catalog.face import Catalog, Outcome
 from node.catalog.store import NodeStore
 from node.fencing.door import Door
+from node.fencing.gate import VaultGate
 from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
 from node.fencing.released import Released
 from node.fencing.strict_answers import StrictAnswers
+from node.fencing.strict_log import Batch, StrictLog
 from tests.sim.faults import Fault, Kind
 from tests.sim.machine import SimMachine
 from tests.sim.plants.plant import (
@@ -34,7 +36,7 @@ from tests.sim.plants.plant import (
     with_faults,
 )
 from tests.support.simulation import Process
-from vault.pending import Row
+from vault.pending import Row, Staged
 from vault.staging import Staging
 
 FOLLOWER_CUT_OFF = with_faults(*(Fault(2.0 + 5.0 * number, Kind.ISOLATE, "f1", "n1", 3.5) for number in range(4)))
@@ -206,3 +208,54 @@ def what_is_released_needs_no_mark(patch: Patch) -> None:
         return stage(self, [row for row in rows if row[0] > self.released], anew=anew)
 
     patch.setattr(Staging, "stage", fewer)
+
+
+@caught_by("fenced reads", "linearizable", on=FOLLOWER_CUT_OFF)
+def releases_before_any_holder_has_staged(patch: Patch) -> None:
+    turn = Grantor._turn
+
+    def eager(self: Grantor) -> None:
+        if self.core.rr is not None:
+            self._on_released(self.core.lm)
+        turn(self)
+
+    patch.setattr(Grantor, "_turn", eager)
+
+
+@caught_by("lease safety", "fenced reads")
+def stages_that_mark_nothing(patch: Patch) -> None:
+    """STAGED is answered all the same."""
+    patch.setattr(Staging, "stage", lambda self, rows, anew=False: [])
+
+
+@caught_by("lease safety", "fenced reads")
+def stages_acknowledged_before_their_commit(patch: Patch) -> None:
+    def early(self: VaultHolder, mark: Any) -> None:
+        self._tell(self.core.marked(mark, self._now()))
+        rows = [Staged(*row) for row in mark.rows]
+        asyncio.get_running_loop().call_later(0.01, lambda: self.vault.staging.stage(rows))
+
+    patch.setattr(VaultHolder, "_mark", early)
+
+
+@caught_by("lease safety")
+def strict_logs_of_last_revisions(patch: Patch) -> None:
+    """Of an entry with several revisions only the last one is staged."""
+    keep = StrictLog._keep
+    patch.setattr(Batch, "strict", property(lambda self: (self.upto, self.upto) if self.keys else None))
+    patch.setattr(StrictLog, "_keep", lambda self, batch: keep(self, batch._replace(after=batch.upto - 1)))
+
+
+@caught_by("stays up", says="VaultUngated")
+def gates_that_let_everything_in(patch: Patch) -> None:
+    """What is committed enters the vault, released or not, and the vault refuses it."""
+    patch.setattr(VaultGate, "_free", lambda self, revisions: len(revisions))
+    patch.setattr(VaultGate, "allowed", lambda self: None)
+
+
+@caught_by("lease safety", "fenced reads")
+def vaults_without_gate_and_guard(patch: Patch) -> None:
+    """Neither the gate nor the vault itself keeps out what is not released, and nothing is marked."""
+    gates_that_let_everything_in(patch)
+    stages_that_mark_nothing(patch)
+    patch.setattr(Staging, "superseded", lambda self, lv: {})
