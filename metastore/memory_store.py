@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from metastore import long_keys
+from base import long_keys
 from metastore.memory_map import MemoryMap
 from metastore.ordered_map import APPLIED_KEY, Table, decode_applied
 from metastore.snapshot import Assembly, Row, Run, SnapshotMeta, SnapshotReader

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from metastore import long_keys
+from base import long_keys
 from metastore.lmdb_file import LmdbFile
 from metastore.ordered_map import Table
 from metastore.snapshot import Row, SnapshotMeta, SnapshotReader

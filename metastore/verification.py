@@ -24,8 +24,8 @@ from lmdb import verify as walker
 from metastore.errors import StoreCorrupt
 from metastore.lmdb_file import LmdbFile
 from metastore.ordered_map import Table
+from metastore.record_check import REMEDY
 from metastore.store_errors import StoreFailed
-from metastore.stored_record import REMEDY
 
 VERIFIED_AT_ONCE_BYTES = 64 * 1024 * 1024
 _PAGE_SIZE = Struct("=40xI")

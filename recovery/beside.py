@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from base.long_keys import stored_key
 from metastore.history import is_tombstone
 from metastore.machine import MetaStore
 from metastore.record import LINK_BYTES
@@ -24,7 +25,6 @@ from recovery.ports import Clock
 from vault.digest import Sums
 from vault.errors import RESET, VaultDiverged
 from vault.position import Position
-from vault.stored_key import stored_key
 from vault.tables import Pause
 from vault.vault import Vault
 

@@ -21,7 +21,7 @@ from vault.directory import DATA, VaultDirectory, check_head
 from vault.errors import RESET, VaultDamaged, VaultError, VaultUnusable
 from vault.fence_file import FenceFile
 from vault.lmdb_format import Tables, open_tables
-from vault.seal import seal_all, unseal, unseal_all
+from vault.record_check import CHECKSUMS
 from vault.tables import Changes, Pause, Table
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class LmdbBackend:
                 sealed = txn.get(key, db=self.tables[table])
         except lmdb.Error as error:
             raise self.failure(error) from error
-        return None if sealed is None else unseal(table, key, sealed)
+        return None if sealed is None else CHECKSUMS.unseal(table, key, sealed)
 
     def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         if not keys or self.tables[table] is None:
@@ -97,7 +97,7 @@ class LmdbBackend:
                 found = cursor.getmulti(sorted(keys))
         except lmdb.Error as error:
             raise self.failure(error) from error
-        return unseal_all(table, found)
+        return dict(CHECKSUMS.unseal_all(table, found))
 
     def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         if self.tables[table] is None:
@@ -107,7 +107,7 @@ class LmdbBackend:
                 for key, sealed in cursor.iternext() if cursor.set_range(start) else ():
                     if end is not None and key >= end:
                         return
-                    yield key, unseal(table, key, sealed)
+                    yield key, CHECKSUMS.unseal(table, key, sealed)
         except lmdb.Error as error:
             raise self.failure(error) from error
 
@@ -192,7 +192,7 @@ class LmdbBackend:
         puts = [(key, value) for key, value in rows.items() if value is not None]
         puts.sort()
         with txn.cursor(database) as cursor:
-            cursor.putmulti(seal_all(table, puts))
+            cursor.putmulti(CHECKSUMS.seal_all(table, puts))
         if len(puts) != len(rows):
             for key, value in rows.items():
                 if value is None:

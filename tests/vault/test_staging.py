@@ -24,8 +24,8 @@ from vault.memory_backend import MemoryBackend
 from vault.opening import open_vault, read_vault
 from vault.pending import Pending, Staged, check_pending, pack_all
 from vault.position import Position
+from vault.record_check import CHECKSUMS
 from vault.regions import Mode, Policy, Region, pack_region, region_key
-from vault.seal import seal_all
 from vault.tables import Backend, Table
 from vault.vault import Vault
 from vault.verification import verify, verify_at_rest
@@ -308,7 +308,7 @@ def old_vault(path: Path) -> Path:
         pending, about = env.open_db(b"PENDING"), env.open_db(b"ABOUT")
         with env.begin(write=True) as txn:
             txn.drop(pending)
-            said = seal_all(Table.META, [(b"format", msgpack.packb(["palisade-vault", 1, "ab"]))])[0][1]
+            said = CHECKSUMS.seal_all(Table.META, [(b"format", msgpack.packb(["palisade-vault", 1, "ab"]))])[0][1]
             txn.put(b"format", said, db=about)
     return path
 
