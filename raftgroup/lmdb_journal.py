@@ -21,9 +21,10 @@ from pathlib import Path
 
 import lmdb
 
+from base.directory_lock import DirectoryLock
+from base.durable_files import sync_directory
 from raftgroup.commit_thread import PATIENCE_S, POLL_S, START_S, YIELD_S, BusyMeter, Commit, CommitThread
-from raftgroup.directory_lock import DirectoryLock, sync_directory
-from raftgroup.errors import NodeFailed
+from raftgroup.errors import DataDirectoryError, NodeFailed
 from raftgroup.journal_file import JournalFile
 from raftgroup.log_state import Changes, LogState
 from raftgroup.ports import Entry
@@ -41,7 +42,7 @@ class LmdbJournal:
 
     def __init__(self, path: str | Path, *, memory_bytes: int = MEMORY_BYTES, patience_s: float = PATIENCE_S) -> None:
         directory = Path(path)
-        self._lock = DirectoryLock(directory)
+        self._lock = DirectoryLock(directory, DataDirectoryError)
         try:
             self._file = JournalFile(directory, memory_bytes)
             sync_directory(directory)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from base.directory_lock import DirectoryLock
 from catalog.demo.flights import DataSetError
 from metastore.errors import MetastoreError
 from node.authorization.credentials import Credentials
@@ -25,7 +26,6 @@ from node.supervisor.events import Event
 from node.supervisor.layout import BASE_PORT, NODES, Layout, check_same, layout_from_json
 from node.supervisor.screen import Screen
 from node.supervisor.status import Nodes
-from raftgroup.directory_lock import DirectoryLock
 from raftgroup.errors import DataDirectoryError, RaftError
 
 MARKER = "cluster.json"
@@ -79,7 +79,7 @@ def opened(request: UpRequest, screen: Screen) -> Iterator[tuple[Path, Layout]]:
     lock = None
     try:
         marker = Marker(folder, MARKER)
-        lock = DirectoryLock(folder)
+        lock = DirectoryLock(folder, DataDirectoryError)
         layout = settle_layout(marker, folder, request, screen)
     except (ConfigError, DataDirectoryError, FolderError, PortUnavailable) as error:
         if lock is not None:
