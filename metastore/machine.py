@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from base.digest import digest_bytes
 from metastore import mvcc
 from metastore.check import check
 from metastore.clock import StampClock
 from metastore.codec import decode_fields, encode_result, unpack, unpack_command
 from metastore.compaction import Compactor
 from metastore.control import Control
-from metastore.digest import BucketSums, Digest, digest_bytes
+from metastore.digest import BucketSums, Digest
 from metastore.errors import MetastoreError, StoreCorrupt
 from metastore.exactly_once import ResultBook
 from metastore.feed import MOD, Feed

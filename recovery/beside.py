@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from base.digest import Sums
 from base.long_keys import stored_key
 from metastore.history import is_tombstone
 from metastore.machine import MetaStore
@@ -22,7 +23,6 @@ from metastore.state import FIRST_REVISION
 from recovery.follow import Follower
 from recovery.gate import Gate, OpenGate
 from recovery.ports import Clock
-from vault.digest import Sums
 from vault.errors import RESET, VaultDiverged
 from vault.position import Position
 from vault.tables import Pause

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
+from base.digest import BUCKETS, CHAIN_FACTOR, DIGEST_BYTES, SUM_MASK, Sums, content_after, leaf_of
 from base.long_keys import PREFIX_BYTES, stored_key
 from vault.change import CREATE_AT, CREATE_VERSION, FIRST_REVISION, HEADER, HEADER_BYTES, Revision
-from vault.digest import BUCKETS, CHAIN_FACTOR, DIGEST_BYTES, SUM_MASK, Sums, content_after, leaf_of
 from vault.errors import RESET, VaultDiverged, VaultGap
 from vault.position import Position
 

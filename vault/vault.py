@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
+from base.digest import BUCKETS, Sums, content_of, pack_sums
 from base.long_keys import LONG_BYTES, in_order, stored_end, stored_key, stored_start
 from vault.bucket_pages import load_sums, pages_of
 from vault.change import Event, Item, Revision, item_of, key_of, with_key
-from vault.digest import BUCKETS, Sums, content_of, pack_sums
 from vault.errors import RESET, VaultDiverged, VaultForeign, VaultGap, VaultRecovering
 from vault.fence_page import FencePage
 from vault.position import (

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from lmdb import verify as walker
 
+from base.digest import BUCKETS, Sums, content_of, leaf_of, replace_leaf
 from base.long_keys import stored_key
 from vault.change import is_body, item_of
-from vault.digest import BUCKETS, Sums, content_of, leaf_of, replace_leaf
 from vault.directory import check_head
 from vault.errors import RESET, VaultDamaged
 from vault.lmdb_backend import LmdbBackend

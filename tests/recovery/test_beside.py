@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from base.digest import unpack_sums
 from metastore.machine import MetaStore
 from metastore.ordered_map import Table
 from metastore.requests import Put
@@ -17,7 +18,6 @@ from recovery.beside import FEW_REVISIONS, Beside, take
 from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Node, Shelf, SimulatedClock, founded
 from tests.support.vault_feed import full, items_of, state_of, write_some
-from vault.digest import unpack_sums
 from vault.errors import VaultDiverged, VaultGap
 from vault.lmdb_backend import LmdbBackend
 from vault.memory_backend import MemoryBackend

@@ -10,11 +10,11 @@ import lmdb
 import msgpack
 import pytest
 
+from base.digest import unpack_sums
 from metastore.requests import DeleteRange, Put
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full, items_of, revision_at
 from vault.change import item_of
-from vault.digest import unpack_sums
 from vault.errors import VaultDamaged, VaultDiverged, VaultError, VaultUngated
 from vault.fence_page import FENCE_BYTES, FencePage, FenceState
 from vault.incoming import Incoming
