@@ -23,7 +23,7 @@ from typing import Any
 
 import lmdb
 
-from metastore.disk_thread import DiskThread
+from base.commit_thread import DiskThread
 from metastore.errors import StoreCorrupt
 from metastore.flush import commit_layers
 from metastore.flush_policy import FlushPolicy

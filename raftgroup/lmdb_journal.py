@@ -21,9 +21,9 @@ from pathlib import Path
 
 import lmdb
 
+from base.commit_thread import PATIENCE_S, POLL_S, START_S, YIELD_S, BusyMeter, Commit, CommitThread
 from base.directory_lock import DirectoryLock
 from base.durable_files import sync_directory
-from raftgroup.commit_thread import PATIENCE_S, POLL_S, START_S, YIELD_S, BusyMeter, Commit, CommitThread
 from raftgroup.errors import DataDirectoryError, NodeFailed
 from raftgroup.journal_file import JournalFile
 from raftgroup.log_state import Changes, LogState

@@ -17,7 +17,7 @@ import lmdb
 import msgpack
 import pytest
 
-from metastore.disk_thread import DiskThread
+from base.commit_thread import DiskThread
 from metastore.errors import StoreCorrupt
 from metastore.flush_policy import FlushPolicy
 from metastore.lmdb_file import LmdbFile
