@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from base.directory_lock import lock_file
 from base.durable_files import publish, sync_file
+from base.errors import PalisadeError
 from metastore.backup import BackupCheck, BackupEnd, BackupHeader
 
 READ_BYTES = 1 << 20
@@ -21,8 +22,10 @@ Progress = Callable[[int, int | None], None]
 """Called with the bytes so far, and about how many there will be."""
 
 
-class BackupFileError(Exception):
+class BackupFileError(PalisadeError):
     """The file can't be written or read: which, why, and what to do."""
+
+    code = "bad-backup-file"
 
 
 class BackupFile:

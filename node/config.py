@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from base.errors import PalisadeError
 from fencing.timing import Timing as Fences
 from fencing.timing import remainder_s
 from node.address import Address, bracketed
@@ -28,8 +29,10 @@ AUTHORIZATION = ("auto", "on", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-class ConfigError(Exception):
+class ConfigError(PalisadeError):
     """A value that cannot work: names the option, the value and what to do. Nothing was started."""
+
+    code = "bad-configuration"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from base.durable_files import replace_file
+from base.errors import PalisadeError
 
 FORMAT = 1
 OURS = {"LOCK"}
 
 
-class FolderError(Exception):
+class FolderError(PalisadeError):
     """The folder can't be used: which, why, and what to do."""
+
+    code = "bad-data-dir"
 
 
 class Marker:

@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 
+from base.errors import PalisadeError
 from node.address import Address
 from node.authorization.wiring import headers_of
 from node.config import NodeConfig
@@ -26,8 +27,10 @@ CONFLICTS_MAX = 30
 """How often a change of membership that is in the way of this one is waited for."""
 
 
-class JoinRefused(Exception):
+class JoinRefused(PalisadeError):
     """The cluster does not take this node; says why and what to do. The node stops."""
+
+    code = "join-refused"
 
 
 async def join_cluster(config: NodeConfig, group: Group) -> None:

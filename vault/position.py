@@ -30,8 +30,8 @@ class Lineage:
 class Position:
     """`revision` is LV: all up to it is in the vault. 0: nothing was ever applied. `keys`: how many live ones.
 
-    `content`: the digest of what is there (`base/digest.py`), so that it is known of which entries this is said; None:
-    program that knew format 2 has written it, or it is not known yet.
+    `content`: the digest of what is there (`base/digest.py`), so that it is known of which entries this is said. None:
+    a program that knew format 2 has written it, or it is not known yet.
     """
 
     revision: int = 0

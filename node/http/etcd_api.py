@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from base.errors import PalisadeError
 from metastore.errors import LeaseNotFound
 from metastore.requests import Command, DisarmAlarm, LeaseRevoke
 from metastore.results import CompactResult, LeaseResult
@@ -31,8 +32,10 @@ log = logging.getLogger(__name__)
 Fields = Callable[[Any, str], str]
 
 
-class Unimplemented(Exception):
+class Unimplemented(PalisadeError):
     """etcd does it, and this node does not."""
+
+    code = "unimplemented"
 
 
 class EtcdApi:

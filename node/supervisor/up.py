@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from base.directory_lock import DirectoryLock
+from base.errors import PalisadeError
 from catalog.demo.flights import DataSetError
 from metastore.errors import MetastoreError
 from node.authorization.credentials import Credentials
@@ -39,8 +40,10 @@ EXIT_KILLED = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class UpRefused(Exception):
+class UpRefused(PalisadeError):
     """The cluster was not started: why, and what to do."""
+
+    code = "up-refused"
 
 
 @dataclass(frozen=True, slots=True)

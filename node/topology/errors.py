@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from base.errors import PalisadeError
 from node.topology.verdicts import Reject
 
 
-class TopologyError(Exception):
+class TopologyError(PalisadeError):
     """Root of the errors of this package. `retry`: the same request may help later."""
 
     retry = False
@@ -13,6 +14,8 @@ class TopologyError(Exception):
 
 class JoinRejected(TopologyError):
     """A node is refused for good; `verdict` says why and what to do."""
+
+    code = "join-rejected"
 
     def __init__(self, verdict: Reject) -> None:
         super().__init__(verdict.text)
@@ -22,6 +25,7 @@ class JoinRejected(TopologyError):
 class JoinLater(TopologyError):
     """Not now: the same request may succeed in a moment."""
 
+    code = "join-later"
     retry = True
 
 
@@ -31,3 +35,5 @@ class NodeRefused(TopologyError):
 
 class AlreadyInitialized(TopologyError):
     """The cluster was initialized, with other members than are asked for now."""
+
+    code = "already-initialized"
