@@ -16,6 +16,12 @@ class PalisadeError(Exception):
     retry: ClassVar[bool] = False
 
 
+class ConfigError(PalisadeError):
+    """A value that cannot work: names the option, the value and what to do. Nothing was started."""
+
+    code = "bad-configuration"
+
+
 E = TypeVar("E", bound=PalisadeError)
 
 

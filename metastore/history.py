@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from base.digest import leaf_of, next_chain
+from base.invariant import check
 from metastore.block import BLOCK_BYTES, Block, garbage_of, open_block, pack_block
-from metastore.check import check
 from metastore.errors import StoreCorrupt
 from metastore.ordered_map import OrderedMap, Table
 from metastore.record import LINK_BYTES, POINTER, REVISION, ROW

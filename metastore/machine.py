@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from base.digest import digest_bytes
+from base.invariant import check
 from metastore import mvcc
-from metastore.check import check
 from metastore.clock import StampClock
 from metastore.codec import decode_fields, encode_result, unpack, unpack_command
 from metastore.compaction import Compactor

@@ -8,7 +8,7 @@ the events follows when the revision is closed.
 from __future__ import annotations
 
 from base.digest import leaf_of
-from metastore.check import check
+from base.invariant import check
 from metastore.digest import BucketSums
 from metastore.history import History
 from metastore.lease import LeaseBook

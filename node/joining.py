@@ -13,8 +13,8 @@ from typing import Any
 
 import aiohttp
 
+from base.address import Address
 from base.errors import PalisadeError
-from node.address import Address
 from node.authorization.wiring import headers_of
 from node.config import NodeConfig
 from raftgroup.group import Group

@@ -10,10 +10,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from base.address import Address
+from base.clock import SystemClock
 from base.directory_lock import DirectoryLock
 from metastore.store import LmdbStore
 from metastore.store_errors import StoreFailed
-from node.address import Address
 from node.authorization.wiring import headers_of
 from node.config import NodeConfig
 from node.data_dir import claim_data_dir, kept_participant
@@ -25,7 +26,6 @@ from node.topology.physical import PhysicalTopology
 from node.topology.remote_door import RemoteDoor
 from node.topology.seeds import ask_for_seeds
 from node.vault_home import VaultFolder, VaultHome
-from raftgroup.clock import SystemClock
 from raftgroup.connection import TransportLimits
 from raftgroup.errors import DataDirectoryError
 from raftgroup.group import Group

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from base.file_limit import raise_file_limit
 from node.config import NodeConfig
-from node.file_limit import raise_file_limit
 from node.follower import FollowerNode
 from node.server import Node
 from node.standalone import StandaloneNode

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
+from base.clock import SystemClock
 from base.directory_lock import DirectoryLock
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig
@@ -19,7 +20,6 @@ from node.http.standalone_server import standalone_server
 from node.kept_report import keep_report
 from node.parts import ServerPart, cause_of_failure
 from node.vault_opening import opened
-from raftgroup.clock import SystemClock
 from raftgroup.errors import DataDirectoryError
 from recovery.catchup import Difference
 from recovery.errors import SourceUnavailable

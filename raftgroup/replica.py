@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from base.log_rate_limit import LogLimit
 from raftgroup.batch_entries import batch_entry, batch_in
 from raftgroup.engine import Engine, was_applied
 from raftgroup.entry_check import unsound_append
 from raftgroup.errors import MembershipRefused, NodeFailed
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, screen_append
-from raftgroup.log_limit import LogLimit
 from raftgroup.membership import Membership, MembershipLog
 from raftgroup.membership_entries import membership_entry, membership_in, read_memberships
 from raftgroup.messages import Kind

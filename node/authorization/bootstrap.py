@@ -11,6 +11,7 @@ import logging
 import secrets
 from pathlib import Path
 
+from base.errors import ConfigError
 from catalog import keys
 from catalog.form import to_bytes
 from catalog.passwords import LEAST, MOST, SALT_BYTES, sealed
@@ -18,7 +19,6 @@ from catalog.permissions import Grant, Privilege, Subject
 from metastore.errors import MetastoreError
 from metastore.requests import Compare, CompareResult, CompareTarget, Put, Range, Txn, prefix_end
 from node.authorization.login import write_own
-from node.config import ConfigError
 from node.fencing.errors import ReleaseError
 from node.service import Service
 from raftgroup.errors import RaftError

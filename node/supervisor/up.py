@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from base.directory_lock import DirectoryLock
-from base.errors import PalisadeError
+from base.errors import ConfigError, PalisadeError
+from base.port_probe import PortUnavailable, check_free
 from catalog.demo.flights import DataSetError
 from metastore.errors import MetastoreError
 from node.authorization.credentials import Credentials
 from node.authorization.errors import AuthorizationError, Unauthenticated
-from node.config import ConfigError
 from node.folder import FolderError, Marker
-from node.ports_in_use import PortUnavailable, check_free
 from node.supervisor.cluster import Cluster
 from node.supervisor.demo import ensure_demo
 from node.supervisor.events import Event

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from node.address import Address
+from base.address import Address
 from node.config import NodeConfig
 from node.swim.record import Record
 from node.topology.physical import PhysicalTopology

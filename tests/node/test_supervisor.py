@@ -9,9 +9,9 @@ import socket
 
 import pytest
 
-from node.address import Address
-from node.config import ConfigError
-from node.ports_in_use import PortUnavailable, check_free
+from base.address import Address
+from base.errors import ConfigError
+from base.port_probe import PortUnavailable, check_free
 from node.supervisor.cluster import arguments
 from node.supervisor.events import Event
 from node.supervisor.layout import Layout, check_same, layout_from_json

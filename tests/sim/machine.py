@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from base.address import Address
 from metastore.requests import Range
 from metastore.store import LmdbStore
-from node.address import Address
 from node.config import NodeConfig
 from node.feed.answers import FeedAnswers
 from node.feed.remote import RemoteSource

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import node
+from base.version import VERSION
 from harness.process import Process
 from harness.system import NODES, System, free_base_port
 from node.supervisor.cluster import arguments
 from node.supervisor.layout import LOOPBACK, PEER_OFFSET, STREAM_OFFSET, SWIM_OFFSET, Layout
-from node.version import VERSION
 
 CODE_ROOT = Path(node.__file__).resolve().parents[1]
 

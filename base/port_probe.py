@@ -8,8 +8,8 @@ import os
 import socket
 from pathlib import Path
 
+from base.address import Address
 from base.errors import PalisadeError
-from node.address import Address
 
 LISTEN = "0A"
 BOUND = "07"
