@@ -18,6 +18,7 @@ import lmdb
 import msgpack
 
 from base import long_keys
+from base.lmdb_env import DAMAGE, DATA, double_room, room_for, used_bytes
 from metastore.errors import StoreCorrupt
 from metastore.ordered_map import PEEK_BYTES, Table, in_bounds
 from metastore.record_check import CHECKSUMS, REMEDY
@@ -26,7 +27,6 @@ from metastore.store_errors import StoreFailed
 FORMAT_VERSION = 2
 FORMAT_NAME = "palisade-store"
 MAP_BYTES_MIN = 1 << 30
-DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
 SMALL_ROWS_MAX = PEEK_BYTES // 2048
 """So many rows of half a page at most, taken at once without looking at the size of each."""
 _ABOUT, _FORMAT, _PROGRESS = b"ABOUT", b"format", b"progress"
@@ -175,7 +175,7 @@ class LmdbFile:
         """Twice the room; the file takes only what is used of it. Ends every read transaction of this process."""
         self.epoch += 1
         self.reader.abort()
-        self.env.set_mapsize(self.env.info()["map_size"] * 2)
+        double_room(self.env)
         self.reader = self.env.begin()
 
     def ensure_room(self, size_bytes: int) -> None:
@@ -185,8 +185,7 @@ class LmdbFile:
 
     def used_bytes(self) -> int:
         """What the file has grown to, free pages included."""
-        pages: int = self.env.info()["last_pgno"] + 1
-        return pages * int(self.env.stat()["psize"])
+        return used_bytes(self.env)
 
     def read_progress(self) -> list[Any] | None:
         return self._read_about(_PROGRESS)
@@ -212,14 +211,13 @@ class LmdbFile:
         )
 
     def _open(self, map_bytes: int, read_only: bool, locked: bool) -> Any:
-        data = self.directory / "data.mdb"
+        data = self.directory / DATA
         try:
             if not read_only:
                 self.directory.mkdir(parents=True, exist_ok=True)
-            size = data.stat().st_size if data.exists() else 0
             return lmdb.open(
                 str(self.directory),
-                map_size=max(map_bytes, 2 * size),
+                map_size=room_for(self.directory, map_bytes),
                 max_dbs=len(Table) + 8,
                 max_spare_txns=4,
                 mode=0o600,

@@ -10,7 +10,7 @@ What holds, and why:
 - Compaction moves the base, in the next sync; the entries below it are garbage from then on, and every sync removes
   a few. A crash in between leaves garbage, which the next start goes on removing.
 - A checksum is verified whenever a record is read, and the newest entries are read at every start; the structure of
-  the file is checked before LMDB sees it (`journal_check.py`). Nothing damaged is served: JournalCorrupt.
+  the file is checked before LMDB sees it (`base/lmdb_env.py`). Nothing damaged is served: JournalCorrupt.
 """
 
 from __future__ import annotations

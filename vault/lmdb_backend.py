@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import lmdb
 
+from base.lmdb_env import DAMAGE, double_room, used_bytes
 from vault.directory import DATA, VaultDirectory, check_head
 from vault.errors import RESET, VaultDamaged, VaultError, VaultUnusable
 from vault.fence_file import FenceFile
@@ -29,7 +30,6 @@ MAP_BYTES = 64 << 30
 """Address space; the file is as large as what it holds. It doubles should that ever be full."""
 READERS_MAX = 256
 TABLES_SPARE = 16
-DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
 COMMITS_PER_READER_CHECK = 1_000
 """So often the slots of readers that died are looked for: one of them may keep pages from being used again."""
 
@@ -212,8 +212,7 @@ class LmdbBackend:
 
     def size_bytes(self) -> int:
         """What the file has grown to."""
-        pages: int = self.env.info()["last_pgno"] + 1
-        return pages * int(self.env.stat()["psize"])
+        return used_bytes(self.env)
 
     def close(self) -> None:
         """Whatever happens, the file is let go of; VaultUnusable if it could not be synced."""
@@ -259,7 +258,7 @@ class LmdbBackend:
 
     def _grow(self) -> None:
         try:
-            self.env.set_mapsize(self.env.info()["map_size"] * 2)
+            double_room(self.env)
         except lmdb.Error as error:
             raise self.failure(error) from error
 
