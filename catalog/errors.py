@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from base.errors import PalisadeError
 
-class CatalogError(Exception):
+
+class CatalogError(PalisadeError):
     """Root. Nothing was changed, or what was changed was taken back."""
 
     code = "catalog-refused"
@@ -67,9 +69,3 @@ class NotCancellable(CatalogError):
     """It has ended, or stands behind the point from which it only goes forward (F8, F9)."""
 
     code = "catalog-not-cancellable"
-
-
-def by_code() -> dict[str, type[CatalogError]]:
-    """Every refusal by the code that names it on the wire."""
-    kinds: list[type[CatalogError]] = [CatalogError, *CatalogError.__subclasses__()]
-    return {kind.code: kind for kind in kinds}

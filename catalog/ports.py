@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from base.errors import PalisadeError
 from metastore.requests import Range, Txn
 from metastore.results import RangeResult, TxnResult
 
 
-class ReleaseRefused(Exception):
+class ReleaseRefused(PalisadeError):
     """The verdict on a revision is FAIL: a node that can't fence itself does not answer. The text names it."""
+
+    code = "release-refused"
 
 
 class CatalogStore(Protocol):

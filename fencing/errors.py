@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base.errors import PalisadeError
 
-class FencingError(Exception):
+
+class FencingError(PalisadeError):
     """Root. `retry` says whether the same call may succeed later, with nothing changed by hand."""
 
     retry = False

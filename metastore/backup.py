@@ -23,12 +23,13 @@ from typing import Any
 
 import msgpack
 
+from base.snapshots import SnapshotGone, SnapshotInvalid, SnapshotMeta
 from metastore.errors import StoreCorrupt
 from metastore.memory_map import MemoryMap
 from metastore.ordered_map import Table
-from metastore.snapshot import Assembly, Run, SnapshotMeta, SnapshotReader
+from metastore.snapshot import Assembly, Run, SnapshotReader
 from metastore.state import State
-from metastore.store_errors import BackupInvalid, SnapshotGone, SnapshotInvalid
+from metastore.store_errors import BackupInvalid
 
 MAGIC = b"palisade-backup\n"
 FORMAT_VERSION = 1

@@ -20,21 +20,14 @@ from struct import Struct, unpack_from
 
 from xxhash import xxh3_64_intdigest
 
+from base.digest import DIGEST_BYTES, leaf_of, next_chain
 from metastore.errors import StoreCorrupt
-from metastore.record import DIGEST_BYTES, KEY_BYTES_AT, LINK_BYTES, REVISION, ROW, leaf_of, row_size, unpack_row
+from metastore.record import KEY_BYTES_AT, LINK_BYTES, REVISION, ROW, row_size, unpack_row
 
 HEADER = Struct(">QQIQIIQQQ16s")
 CHECKSUM = Struct(">Q")
 BLOCK_BYTES = 16 * 1024
 """What a block should not exceed by more than one event: who wants one event reads the block."""
-
-CHAIN_FACTOR = 0x9E3779B97F4A7C15F39CC0605CEDC835
-CHAIN_MASK = (1 << 8 * DIGEST_BYTES) - 1
-
-
-def next_chain(chain: int, leaf: int) -> int:
-    """The chain digest after one more event. The factor is odd: what differs once is never multiplied away."""
-    return (chain * CHAIN_FACTOR + leaf) & CHAIN_MASK
 
 
 def pack_block(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metastore.check import InvariantViolated
+from base.invariant import InvariantViolated
 from metastore.state import State
 
 TIME_MS_MAX = 1 << 63

@@ -1,12 +1,6 @@
-"""Two replicas compare in O(buckets), and what differs is named (M7).
+"""The digests of a replica: where it keeps its sums, how two replicas are compared, and what differs is named (M7).
 
-leaf(version) = H(mod, create revision, version, lease, key, value)       H is XXH3-128, `record.py`
-chain(r)      = chain(r - 1) * odd factor + leaf, for the events of r in order, modulo 2^128
-bucket(b)     = sum of the leaves of the live keys of b, modulo 2^128       b = crc32(key) mod 4,096
-
-A leaf covers key, value and mod revision, so equal buckets mean equal live content, and a put or delete changes
-one sum by one subtraction and one addition. Physical removal by compaction touches neither chain nor sums. All of it
-can be made from the change feed as well: a vault has the same digests as the replicas. Times are no part of it.
+`base/digest.py` has the formula.
 """
 
 from __future__ import annotations
@@ -17,24 +11,14 @@ from hashlib import blake2b
 from itertools import compress
 from operator import is_not
 from struct import Struct
-from zlib import crc32
 
+from base.digest import BUCKETS, DIGEST_BYTES, SUM_MASK, bucket_of, pack_sums, unpack_sums
 from metastore.lineage import LINEAGE_BOUNDS
 from metastore.ordered_map import OrderedMap, Table
-from metastore.record import DIGEST_BYTES, PIN_END, PIN_PREFIX
+from metastore.record import PIN_END, PIN_PREFIX
 
-BUCKETS = 4096
-SUM_MASK = (1 << 128) - 1
 SUMS_KEY = b"buckets"
 CONTROL_ENTRY = Struct(">BII")
-
-
-def bucket_of(key: bytes) -> int:
-    return crc32(key) & (BUCKETS - 1)
-
-
-def digest_bytes(number: int) -> bytes:
-    return number.to_bytes(DIGEST_BYTES, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +55,7 @@ class BucketSums:
     def load(self, tables: OrderedMap) -> None:
         self.sums[:] = read_sums(tables)
         self._known = list(self.sums)
-        self._packed = bytearray(b"".join(map(digest_bytes, self.sums)))
+        self._packed = bytearray(pack_sums(self.sums))
         self._saved = bytes(self._packed)
 
     def replace(self, key: bytes, old_leaf: int, new_leaf: int) -> None:
@@ -100,8 +84,7 @@ class BucketSums:
 
 def read_sums(tables: OrderedMap) -> list[int]:
     """As they were saved last."""
-    packed = tables.get(Table.META, SUMS_KEY) or bytes(BUCKETS * DIGEST_BYTES)
-    return [int.from_bytes(packed[at : at + DIGEST_BYTES], "big") for at in range(0, len(packed), DIGEST_BYTES)]
+    return unpack_sums(tables.get(Table.META, SUMS_KEY) or bytes(BUCKETS * DIGEST_BYTES))
 
 
 def differing_buckets(one: Digest, other: Digest) -> tuple[int, ...]:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from base.errors import PalisadeError
 
-class MetastoreError(Exception):
+
+class MetastoreError(PalisadeError):
     """Root of the refusals."""
 
     code = "refused"
@@ -107,9 +109,3 @@ class StoreCorrupt(MetastoreError):
     """Stored bytes fail their checksum; never served. The text names the place and the remedy."""
 
     code = "corrupt"
-
-
-def by_code() -> dict[str, type[MetastoreError]]:
-    """Every refusal by the code that names it on the wire."""
-    kinds: list[type[MetastoreError]] = [MetastoreError, *MetastoreError.__subclasses__()]
-    return {kind.code: kind for kind in kinds}

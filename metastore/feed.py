@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from operator import itemgetter
 from zlib import crc32
 
-from metastore.digest import BUCKETS, SUM_MASK, BucketSums, digest_bytes
+from base.digest import BUCKETS, NO_DIGEST, SUM_MASK, digest_bytes, fingerprint_of, leaf_of, unpack_sums
+from metastore.digest import BucketSums
 from metastore.errors import FutureRevision
 from metastore.history import History, is_tombstone
 from metastore.mvcc import compacted
 from metastore.ordered_map import OrderedMap, Peeked, Table
-from metastore.record import LINK_BYTES, REVISION, leaf_of, unpack_row
+from metastore.record import LINK_BYTES, REVISION, unpack_row
 from metastore.state import FIRST_REVISION, State
 from vault.change import Revision
-from vault.digest import NO_DIGEST, fingerprint_of, unpack_sums
 from vault.spans import pack_spans
 
 ROWS_PER_SLICE = 2_000

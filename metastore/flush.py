@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from metastore.disk_thread import DiskThread
+from base.commit_thread import DiskThread
 from metastore.lmdb_file import LmdbFile
 from metastore.ordered_map import Table
 from metastore.overlay import Layer

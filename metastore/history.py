@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from metastore.block import BLOCK_BYTES, Block, garbage_of, next_chain, open_block, pack_block
-from metastore.check import check
+from base.digest import leaf_of, next_chain
+from base.invariant import check
+from metastore.block import BLOCK_BYTES, Block, garbage_of, open_block, pack_block
 from metastore.errors import StoreCorrupt
 from metastore.ordered_map import OrderedMap, Table
-from metastore.record import LINK_BYTES, POINTER, REVISION, ROW, leaf_of
+from metastore.record import LINK_BYTES, POINTER, REVISION, ROW
 from metastore.state import FIRST_REVISION, State
 
 SUB_MAX = (1 << 32) - 1

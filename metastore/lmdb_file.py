@@ -2,7 +2,7 @@
 
 One LMDB table per `Table`, and one more for what the file says of itself (format, a random name of this file).
 LMDB always commits with its full syncs; py-lmdb 3 checks the structure of every page that it touches, so damage
-raises instead of crashing the process; the values carry checksums of their own (`stored_record.py`).
+raises instead of crashing the process; the values carry checksums of their own (`base/checksums.py`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 import lmdb
 import msgpack
 
-from metastore import long_keys
+from base import long_keys
+from base.lmdb_env import DAMAGE, DATA, double_room, room_for, used_bytes
 from metastore.errors import StoreCorrupt
 from metastore.ordered_map import PEEK_BYTES, Table, in_bounds
+from metastore.record_check import CHECKSUMS, REMEDY
 from metastore.store_errors import StoreFailed
-from metastore.stored_record import REMEDY, seal, seal_all, unseal, unseal_all
 
 FORMAT_VERSION = 2
 FORMAT_NAME = "palisade-store"
 MAP_BYTES_MIN = 1 << 30
-DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
 SMALL_ROWS_MAX = PEEK_BYTES // 2048
 """So many rows of half a page at most, taken at once without looking at the size of each."""
 _ABOUT, _FORMAT, _PROGRESS = b"ABOUT", b"format", b"progress"
@@ -64,7 +64,7 @@ class LmdbFile:
             raise self.failure(error) from error
         if sealed is None:
             return None
-        value = unseal(table, stored, sealed)
+        value = CHECKSUMS.unseal(table, stored, sealed)
         return value if stored is key else long_keys.split(value)[1]
 
     def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, Any]:
@@ -75,7 +75,7 @@ class LmdbFile:
                 stored = cursor.getmulti(keys if short else list(map(long_keys.stored_key, keys)))
         except lmdb.Error as error:
             raise self.failure(error) from error
-        items = unseal_all(table, stored)
+        items = CHECKSUMS.unseal_all(table, stored)
         if short:
             return dict(items)
         return dict(long_keys.split(value) if long_keys.is_long(key) else (key, value) for key, value in items)
@@ -118,13 +118,13 @@ class LmdbFile:
                     for key, sealed in cursor.iternext() if cursor.set_range(start) else ():
                         if end is not None and key >= end:
                             return
-                        yield key, unseal(table, key, sealed)
+                        yield key, CHECKSUMS.unseal(table, key, sealed)
                     return
                 found = cursor.prev() if end is not None and cursor.set_range(end) else cursor.last()
                 for key, sealed in cursor.iterprev() if found else ():
                     if key < start:
                         return
-                    yield key, unseal(table, key, sealed)
+                    yield key, CHECKSUMS.unseal(table, key, sealed)
         except lmdb.Error as error:
             raise self.failure(error) from error
 
@@ -162,7 +162,7 @@ class LmdbFile:
                 puts.append((long_keys.stored_key(key), long_keys.stored_value(key, value)))
         database = self._tables[table]
         with txn.cursor(database) as cursor:
-            cursor.putmulti(seal_all(table, puts), append=append)
+            cursor.putmulti(CHECKSUMS.seal_all(table, puts), append=append)
         for key in deletes:
             txn.delete(key, db=database)
 
@@ -175,7 +175,7 @@ class LmdbFile:
         """Twice the room; the file takes only what is used of it. Ends every read transaction of this process."""
         self.epoch += 1
         self.reader.abort()
-        self.env.set_mapsize(self.env.info()["map_size"] * 2)
+        double_room(self.env)
         self.reader = self.env.begin()
 
     def ensure_room(self, size_bytes: int) -> None:
@@ -185,8 +185,7 @@ class LmdbFile:
 
     def used_bytes(self) -> int:
         """What the file has grown to, free pages included."""
-        pages: int = self.env.info()["last_pgno"] + 1
-        return pages * int(self.env.stat()["psize"])
+        return used_bytes(self.env)
 
     def read_progress(self) -> list[Any] | None:
         return self._read_about(_PROGRESS)
@@ -212,14 +211,13 @@ class LmdbFile:
         )
 
     def _open(self, map_bytes: int, read_only: bool, locked: bool) -> Any:
-        data = self.directory / "data.mdb"
+        data = self.directory / DATA
         try:
             if not read_only:
                 self.directory.mkdir(parents=True, exist_ok=True)
-            size = data.stat().st_size if data.exists() else 0
             return lmdb.open(
                 str(self.directory),
-                map_size=max(map_bytes, 2 * size),
+                map_size=room_for(self.directory, map_bytes),
                 max_dbs=len(Table) + 8,
                 max_spare_txns=4,
                 mode=0o600,
@@ -254,11 +252,11 @@ class LmdbFile:
         sealed = self.reader.get(key, None, self._about)
         if sealed is None:
             return None
-        about: list[Any] = msgpack.unpackb(unseal(Table.META, key, sealed))
+        about: list[Any] = msgpack.unpackb(CHECKSUMS.unseal(Table.META, key, sealed))
         return about
 
     def _write_about(self, txn: Any, key: bytes, about: Sequence[Any]) -> None:
-        txn.put(key, seal(Table.META, key, msgpack.packb(about)), db=self._about)
+        txn.put(key, CHECKSUMS.seal(Table.META, key, msgpack.packb(about)), db=self._about)
 
     def _check_format(self, about: list[Any] | None) -> str:
         if about is None or about[0] != FORMAT_NAME:

@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from base.digest import digest_bytes
+from base.invariant import InvariantViolated, check
 from metastore import mvcc
 from metastore.changes import AppliedEntry, EntryChanges, Rows, StoreListener
-from metastore.check import InvariantViolated, check
 from metastore.clock import StampClock
 from metastore.codec import decode_fields, encode_result, unpack, unpack_command
 from metastore.compaction import Compactor
 from metastore.control import Control
-from metastore.digest import BucketSums, Digest, digest_bytes
+from metastore.digest import BucketSums, Digest
 from metastore.errors import MetastoreError, StoreCorrupt
 from metastore.exactly_once import ResultBook
 from metastore.feed import MOD, Feed

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from metastore.check import check
+from base.invariant import check
 from metastore.errors import Compacted, FutureRevision
 from metastore.history import History, is_tombstone
 from metastore.ordered_map import OrderedMap, Table

@@ -10,16 +10,18 @@ from itertools import repeat
 from typing import Any
 from zlib import crc32
 
-from metastore.block import BLOCK_BYTES, CHAIN_FACTOR, CHAIN_MASK, pack_block
+from base.digest import BUCKETS, CHAIN_FACTOR, leaf_of
+from base.digest import SUM_MASK as CHAIN_MASK
+from metastore.block import BLOCK_BYTES, pack_block
 from metastore.changes import EntryChanges
 from metastore.codec import PLAIN_PUT
-from metastore.digest import BUCKETS, BucketSums
+from metastore.digest import BucketSums
 from metastore.exactly_once import SEQUENCE_MAX, ResultBook
 from metastore.lease import LeaseBook
 from metastore.limits import Limits
 from metastore.ordered_map import OrderedMap, Table
 from metastore.put_series import are_bytes
-from metastore.record import JUMP_ROWS, LINK_BYTES, POINTER, ROW, VERSION_OVERHEAD_BYTES, leaf_of
+from metastore.record import JUMP_ROWS, LINK_BYTES, POINTER, ROW, VERSION_OVERHEAD_BYTES
 from metastore.result_codec import PUT, Wire
 from metastore.state import State
 

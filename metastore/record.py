@@ -6,7 +6,7 @@ one key is one look-up. Its *pointer* is revision and sub, the number of the eve
     link      sub; the jump: pointer of an older row of this key; how many rows ago that was   (see `history.py`)
     content   mod revision, create revision, version (0: a tombstone), lease, sizes of key and value; key, value
 
-A *leaf* is the hash of the content alone: whoever has a version, a vault as well as a replica, can make its leaf.
+A *leaf* is the hash of the content alone (`row[LINK_BYTES:]`), which a vault has as well as a replica.
 
 REVISION holds the events in blocks (`block.py`). An event is the row that was written, and behind it the row that it
 replaced: so every version that a retained revision can read is in a block of a later revision, or in KEY.
@@ -18,8 +18,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
 
-from xxhash import xxh3_128_intdigest
-
+from base.digest import DIGEST_BYTES, leaf_of
 from metastore.results import KeyValue
 
 ROW = Struct(">IQIBQQQQHI")
@@ -30,14 +29,10 @@ REVISION = Struct(">Q")
 JUMP_ROWS = 64
 """Every so many rows of a key one is a milestone, to which the jumps of the rows after it lead."""
 
-DIGEST_BYTES = 16
 PIN_PREFIX, PIN_END = b"pin/", b"pin0"
 """The pins in META: their ids follow."""
 VERSION_OVERHEAD_BYTES = 200
 """What a version costs beside its key (twice) and its value."""
-
-leaf_of = xxh3_128_intdigest
-"""XXH3-128, of `row[LINK_BYTES:]`. It finds faults, not forgers."""
 
 
 def key_hash(key: bytes) -> bytes:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from metastore.errors import Compacted, MetastoreError, by_code
+from base.errors import by_code
+from metastore.errors import Compacted, MetastoreError
 from metastore.results import (
     CompactResult,
     DeleteRangeResult,
@@ -106,7 +107,7 @@ def refusal_in(wire: Numbered) -> MetastoreError:
 
 def error_from(code: str, message: str, minimal_revision: int) -> MetastoreError:
     """A code of a newer version becomes the root of the refusals, with its text."""
-    kind = by_code().get(code, MetastoreError)
+    kind = by_code(MetastoreError).get(code, MetastoreError)
     if issubclass(kind, Compacted):
         return kind(message, minimal_revision)
     return kind(message)

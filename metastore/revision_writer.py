@@ -7,13 +7,14 @@ the events follows when the revision is closed.
 
 from __future__ import annotations
 
+from base.digest import leaf_of
+from base.invariant import check
 from metastore.changes import EntryChanges
-from metastore.check import check
 from metastore.digest import BucketSums
 from metastore.history import History
 from metastore.lease import LeaseBook
 from metastore.ordered_map import OrderedMap, Table
-from metastore.record import JUMP_ROWS, LINK_BYTES, Row, cost_of, leaf_of, pack_row, unpack_row
+from metastore.record import JUMP_ROWS, LINK_BYTES, Row, cost_of, pack_row, unpack_row
 from metastore.state import State
 
 NO_LEAF = 0

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgpack
 
+from base.snapshots import SnapshotInvalid, SnapshotMeta
 from metastore.ordered_map import KEY_BYTES_MAX, Table
-from metastore.store_errors import SnapshotInvalid
 
 FORMAT_VERSION = 1
 PIECE_BYTES = 512 * 1024
@@ -33,16 +33,6 @@ Row = tuple[bytes, bytes, bytes]
 """Stored key, key, value."""
 Run = tuple[int, list[bytes]]
 """Table, and keys and values in turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotMeta:
-    """The same shape as raftgroup.ports.SnapshotMeta. `size_bytes` is an estimate."""
-
-    id: str
-    index: int
-    term: int
-    size_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)

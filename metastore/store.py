@@ -23,14 +23,15 @@ from typing import Any
 
 import lmdb
 
-from metastore.disk_thread import DiskThread
+from base.commit_thread import DiskThread
+from base.snapshots import SnapshotMeta
 from metastore.errors import StoreCorrupt
 from metastore.flush import commit_layers
 from metastore.flush_policy import FlushPolicy
 from metastore.lmdb_file import MAP_BYTES_MIN, LmdbFile
 from metastore.ordered_map import APPLIED_KEY, Owned, Peeked, Table, decode_applied
 from metastore.overlay import merged, new_layers
-from metastore.snapshot import SnapshotMeta, SnapshotReader
+from metastore.snapshot import SnapshotReader
 from metastore.snapshot_source import open_source
 from metastore.snapshot_writer import StoreSnapshotWriter
 from metastore.store_directory import StoreDirectory

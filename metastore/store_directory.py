@@ -12,11 +12,12 @@ finishes what was begun. Whatever happens, there is one whole store at every mom
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from pathlib import Path
 
+from base.directory_lock import DirectoryLock
+from base.durable_files import sync_directory, write_synced
 from metastore.store_errors import StoreFailed
 
 
@@ -26,20 +27,7 @@ class StoreDirectory:
     def __init__(self, path: Path) -> None:
         self.current, self.incoming, self._previous = path / "current", path / "incoming", path / "previous"
         self._path, self._unverified = path, path / "UNVERIFIED"
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreFailed(
-                f"the store directory {path} can't be used: {error.strerror}. Make it writable, or choose another"
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            raise StoreFailed(
-                f"the store directory {path} is in use by another process: stop it first, or choose another one"
-            ) from error
+        self._lock = DirectoryLock(path, StoreFailed, what="store directory")
         self._finish_swap()
 
     @property
@@ -59,11 +47,7 @@ class StoreDirectory:
         Raises StoreFailed.
         """
         try:
-            file = os.open(self.incoming / "complete", os.O_WRONLY | os.O_CREAT, 0o600)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
+            write_synced(self.incoming / "complete", b"")
             self.sync()
         except OSError as error:
             raise StoreFailed(
@@ -87,7 +71,7 @@ class StoreDirectory:
                 sync_directory(directory)
 
     def release(self) -> None:
-        os.close(self._lock)
+        self._lock.release()
 
     def _finish_swap(self) -> None:
         if not self.current.exists() and self._previous.exists():
@@ -97,11 +81,3 @@ class StoreDirectory:
         if self.current.exists():
             shutil.rmtree(self._previous, ignore_errors=True)
             (self.current / "complete").unlink(missing_ok=True)
-
-
-def sync_directory(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

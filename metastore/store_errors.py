@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from base.errors import PalisadeError
 
-class StoreFailed(Exception):
+
+class StoreFailed(PalisadeError):
     """The file can't be used: disk full, I/O error, no permission, in use. Stops the node; the log loses nothing."""
 
-
-class SnapshotInvalid(Exception):
-    """A received snapshot is not whole or not of this format; it is thrown away and asked for again."""
+    code = "store-failed"
 
 
-class SnapshotGone(Exception):
-    """A snapshot that is being sent had to be given up: open a new one and send that from its beginning."""
-
-
-class BackupInvalid(Exception):
+class BackupInvalid(PalisadeError):
     """A file is no whole backup of a known format: which, where, and what to do. Nothing was made of it."""
+
+    code = "bad-backup"

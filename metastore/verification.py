@@ -17,32 +17,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from struct import Struct
 
-from lmdb import verify as walker
-
+from base.lmdb_env import problem_of
 from metastore.errors import StoreCorrupt
 from metastore.lmdb_file import LmdbFile
 from metastore.ordered_map import Table
+from metastore.record_check import REMEDY
 from metastore.store_errors import StoreFailed
-from metastore.stored_record import REMEDY
 
 VERIFIED_AT_ONCE_BYTES = 64 * 1024 * 1024
-_PAGE_SIZE = Struct("=40xI")
-_TRANSACTION = Struct("=144xQ")
 
 
 def check_structure(directory: Path) -> None:
     """Raises StoreCorrupt. Never hands the file to LMDB. The file must be at rest."""
-    data = directory / "data.mdb"
-    if not data.exists() or data.stat().st_size == 0:
-        return
-    try:
-        problems = _meta_problems(data) or walker.verify(str(directory))  # type: ignore[no-untyped-call]
-    except (walker.VerifyError, OSError) as error:
-        problems = [str(error)]
-    if problems:
-        raise StoreCorrupt(f"the store in {directory} is damaged: {problems[0]}. {REMEDY}")
+    problem = problem_of(directory)
+    if problem is not None:
+        raise StoreCorrupt(f"the store in {directory} is damaged: {problem}. {REMEDY}")
 
 
 def check_values(file: LmdbFile) -> None:
@@ -67,20 +57,6 @@ def check_at_rest(directory: Path) -> None:
         check_values(file)
     finally:
         file.close()
-
-
-def _meta_problems(data: Path) -> list[str]:
-    with data.open("rb") as stream:
-        head = stream.read(_TRANSACTION.size)
-        page_bytes = _PAGE_SIZE.unpack_from(head)[0] if len(head) == _TRANSACTION.size else 0
-        stream.seek(page_bytes)
-        second = stream.read(_TRANSACTION.size)
-    if page_bytes == 0 or len(second) < _TRANSACTION.size:
-        return ["the file is too short, or no LMDB file"]
-    older, newer = sorted(_TRANSACTION.unpack(page)[0] for page in (head, second))
-    if newer - older != 1 and newer != 0:
-        return [f"its meta pages are of transactions {older} and {newer}, which do not follow each other"]
-    return []
 
 
 class Verification:

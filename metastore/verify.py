@@ -11,11 +11,12 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from base.digest import BUCKETS, SUM_MASK, bucket_of, leaf_of
 from metastore.block import HEADER, Block
-from metastore.digest import BUCKETS, SUM_MASK, bucket_of, read_sums
+from metastore.digest import read_sums
 from metastore.history import History, is_tombstone, mod_of
 from metastore.ordered_map import OrderedMap, Table
-from metastore.record import LINK_BYTES, POINTER, ROW, Row, leaf_of, row_size, unpack_row
+from metastore.record import LINK_BYTES, POINTER, ROW, Row, row_size, unpack_row
 from metastore.state import State
 
 REMEDY = "stop this node, wipe its data and let it come back from another replica"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from base.version import VERSION
 from metastore.backup import BackupHeader, frames_of, header_of
 from metastore.errors import InvalidRequest
 from metastore.snapshot import SnapshotReader
 from node.service import Service
-from node.version import VERSION
 
 
 class OpenBackup:

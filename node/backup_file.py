@@ -6,23 +6,26 @@ command before that leaves no FILE; what a kill leaves of the partial one is wri
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from base.directory_lock import lock_file
+from base.durable_files import publish, sync_file
+from base.errors import PalisadeError
 from metastore.backup import BackupCheck, BackupEnd, BackupHeader
-from raftgroup.directory_lock import sync_directory
 
 READ_BYTES = 1 << 20
 Progress = Callable[[int, int | None], None]
 """Called with the bytes so far, and about how many there will be."""
 
 
-class BackupFileError(Exception):
+class BackupFileError(PalisadeError):
     """The file can't be written or read: which, why, and what to do."""
+
+    code = "bad-backup-file"
 
 
 class BackupFile:
@@ -38,7 +41,7 @@ class BackupFile:
         except OSError as error:
             raise BackupFileError(f"{self._partial} can't be written: {error.strerror}; give another path") from None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._file.fileno())
         except OSError:
             self._file.close()
             self._file = None
@@ -57,12 +60,10 @@ class BackupFile:
     def finish(self, progress: Progress) -> tuple[BackupHeader, BackupEnd]:
         """Sync, check, rename. Raises BackupInvalid when the disk gives back something else than was written."""
         with self._failing() as file:
-            file.flush()
-            os.fsync(file.fileno())
+            sync_file(file)
         found = verify_file(self._partial, progress)
         try:
-            self._partial.rename(self._path)
-            sync_directory(self._path.absolute().parent)
+            publish(self._partial, self._path)
         except OSError as error:
             raise BackupFileError(f"{self._path} can't be written: {error.strerror}; give another path") from None
         self._close()

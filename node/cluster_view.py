@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from base.version import VERSION
 from node.fencing.short_view import short_view
 from node.recovery_view import progress_view
 from node.service import Service
-from node.version import VERSION
 from raftgroup.bootstrap import words_of
 from raftgroup.role import Role
 from raftgroup.status import GroupStatus, MemberStatus

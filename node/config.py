@@ -16,9 +16,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from base.address import Address, bracketed
+from base.errors import ConfigError
 from fencing.timing import Timing as Fences
 from fencing.timing import remainder_s
-from node.address import Address, bracketed
 from node.topology.own_node import OwnNode
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -27,10 +28,6 @@ RENEWAL_S_MIN = 0.05
 """Between two renewals of a lease: a node looks what is due every 0.02 s."""
 AUTHORIZATION = ("auto", "on", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
-
-
-class ConfigError(Exception):
-    """A value that cannot work: names the option, the value and what to do. Nothing was started."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from node.config import ConfigError, NodeConfig
+from base.errors import ConfigError
+from node.config import NodeConfig
 from node.options import OPTIONS, Given, node_config
 
 

@@ -1,6 +1,6 @@
 """The data folder of one node: of one cluster, for one node (issue 2, "Bad input").
 
-That one process at a time uses it is the journal's business (`raftgroup/directory_lock.py`).
+That one process at a time uses it is the journal's business (`base/directory_lock.py`).
 """
 
 from __future__ import annotations

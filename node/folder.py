@@ -7,18 +7,20 @@ marker is replaced as a whole (written beside, synced, renamed), so a crash leav
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from raftgroup.directory_lock import sync_directory
+from base.durable_files import replace_file
+from base.errors import PalisadeError
 
 FORMAT = 1
 OURS = {"LOCK"}
 
 
-class FolderError(Exception):
+class FolderError(PalisadeError):
     """The folder can't be used: which, why, and what to do."""
+
+    code = "bad-data-dir"
 
 
 class Marker:
@@ -26,7 +28,6 @@ class Marker:
 
     def __init__(self, path: Path, name: str) -> None:
         """Raise FolderError when the folder can't be used, or is not empty and has no such marker."""
-        self._folder = path
         self._file = path / name
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -66,13 +67,8 @@ class Marker:
     def write(self, content: dict[str, Any]) -> None:
         """Replace it; on disk when this returns. Raises FolderError."""
         try:
-            with self._beside.open("w", encoding="utf-8") as file:
-                json.dump({"format": FORMAT, **content}, file, indent=2)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            self._beside.rename(self._file)
-            sync_directory(self._folder)
+            text = json.dumps({"format": FORMAT, **content}, indent=2) + "\n"
+            replace_file(self._file, text.encode(), self._beside)
         except OSError as error:
             raise FolderError(
                 f"{self._file} can't be written: {error.strerror}; mend that, or give another folder"

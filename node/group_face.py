@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from node.fencing.errors import FencingError
+from node.fencing.errors import ReleaseError
 from raftgroup.errors import RaftError
 from raftgroup.membership import Member, Membership
 from raftgroup.proposals import Applied
 from raftgroup.role import Role
 from raftgroup.status import GroupStatus
 
-Outcome = Applied | RaftError | FencingError
-"""Of a proposal; FencingError: it is applied, and not released in time."""
+Outcome = Applied | RaftError | ReleaseError
+"""Of a proposal; ReleaseError: it is applied, and not released in time."""
 Done = Callable[[Outcome], None]
 
 

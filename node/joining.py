@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from node.address import Address
+from base.address import Address
+from base.errors import PalisadeError
 from node.http_request import HttpRequests, NoAnswer
 from node.topology.own_node import OwnNode
 from raftgroup.group import Group
@@ -25,8 +26,10 @@ CONFLICTS_MAX = 30
 """How often a change of membership that is in the way of this one is waited for."""
 
 
-class JoinRefused(Exception):
+class JoinRefused(PalisadeError):
     """The cluster does not take this node; says why and what to do. The node stops."""
+
+    code = "join-refused"
 
 
 async def join_cluster(own: OwnNode, group: Group, headers: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from base.durable_files import replace_file
 from recovery.report import RecoveryReport
 
 log = logging.getLogger(__name__)
@@ -25,8 +26,8 @@ def keep_report(data_dir: Path) -> Callable[[RecoveryReport], None]:
     def keep(report: RecoveryReport) -> None:
         beside = data_dir / f"{FILE}.new"
         try:
-            beside.write_text(json.dumps(report.as_dict(), indent=1) + "\n", encoding="utf-8")
-            beside.replace(data_dir / FILE)
+            text = json.dumps(report.as_dict(), indent=1) + "\n"
+            replace_file(data_dir / FILE, text.encode(), beside)
         except OSError as error:
             log.warning("the report of the recovery is not kept: %s", error)
 

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from base.clock import SystemClock
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
 from metastore.requests import Command, Range, WatchRequest
@@ -33,7 +34,6 @@ from node.replica_state import ReplicaState
 from node.service import Service
 from node.stream.calls import Calls
 from node.watching import Progress, Watching
-from raftgroup.clock import SystemClock
 from raftgroup.errors import NodeFailed, Unavailable
 from raftgroup.group import Group
 from raftgroup.group_config import GroupConfig

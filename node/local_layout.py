@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from node.address import Address
-from node.config import ConfigError, InitialMember, check_id
+from base.address import Address
+from base.errors import ConfigError
+from node.config import InitialMember, check_id
 
 BASE_PORT = 7400
 NODES = 3

@@ -10,9 +10,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from base.address import Address
+from base.clock import SystemClock
+from base.directory_lock import DirectoryLock
 from metastore.store import LmdbStore
 from metastore.store_errors import StoreFailed
-from node.address import Address
 from node.authorization.wiring import headers_of
 from node.config import NodeConfig
 from node.data_dir import claim_data_dir, kept_participant
@@ -24,9 +26,8 @@ from node.topology.physical import PhysicalTopology
 from node.topology.remote_door import RemoteDoor
 from node.topology.seeds import ask_for_seeds
 from node.vault_home import VaultFolder, VaultHome
-from raftgroup.clock import SystemClock
 from raftgroup.connection import TransportLimits
-from raftgroup.directory_lock import DirectoryLock
+from raftgroup.errors import DataDirectoryError
 from raftgroup.group import Group
 from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.ports import Clock, Journal, Peers, Random
@@ -61,7 +62,7 @@ class Machine:
 
     def lock(self) -> Callable[[], None]:
         """For a node without a journal: nobody else uses the folder. Returns what ends that. Raises FolderError."""
-        return DirectoryLock(self.config.data_dir).release
+        return DirectoryLock(self.config.data_dir, DataDirectoryError).release
 
     def journal(self) -> Journal:
         """Raises DataDirectoryError, JournalCorrupt."""

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from node.address import Address
+from base.address import Address
 from node.topology.own_node import OwnNode
 from raftgroup.errors import NodeFailed, RaftError
 from raftgroup.group import Group

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from base.address import Address, AddressError
+from base.errors import ConfigError
 from metastore.errors import InvalidRequest
-from node.address import Address, AddressError
-from node.config import ConfigError, check_id
+from node.config import check_id
 from raftgroup.membership import Member, MemberRole
 
 ADDRESSES_MAX = 8

@@ -11,11 +11,11 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from node.address import Address, AddressError, parse_port, split_host
+from base.address import Address, AddressError, parse_port, split_host
+from base.errors import ConfigError
 from node.config import (
     AUTHORIZATION,
     LOG_LEVELS,
-    ConfigError,
     FenceTimes,
     InitialMember,
     NodeConfig,

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
-from node.address import Address
+from base.address import Address
 from node.components.lifecycle import Component, ComponentFailed
 from node.topology.member import TopologyMember
 from raftgroup.group import Group

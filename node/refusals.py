@@ -1,7 +1,8 @@
 """How each refusal is told: one table for HTTP, for etcd's JSON paths and for the stream.
 
-Pure. A row says which error, its stable code (the problem type of RFC 9457 and what travels on the stream), the HTTP
-status of /v1, and the gRPC code with etcd's own words of /v3 (etcd 3.4, etcdserver/api/v3rpc/rpctypes/error.go).
+Pure. The error itself has its stable code (the problem type of RFC 9457, and what travels on the stream) and says
+whether a retry helps. A row adds the HTTP status and title of /v1, and the gRPC code with etcd's own words of /v3
+(etcd 3.4, etcdserver/api/v3rpc/rpctypes/error.go).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+from base.errors import PalisadeError
 from catalog import errors as catalog
 from metastore import errors as store
 from node.authorization import errors as authorization
@@ -54,28 +56,43 @@ HTTP_OF_GRPC = {
 """What grpc-gateway 1.9 makes of a gRPC code."""
 
 
-class BadRequest(Exception):
+class BadRequest(PalisadeError):
     """What was sent can't be read: the text names the field and what is wrong with it."""
 
+    code = "bad-request"
 
-class PreconditionFailed(Exception):
+
+class PreconditionFailed(PalisadeError):
     """If-Match or If-None-Match does not hold. Nothing was changed."""
 
+    code = "precondition-failed"
 
-class WithoutCluster(Exception):
+
+class WithoutCluster(PalisadeError):
     """A node that runs alone, from its vault, was asked for what only a cluster can do. Nothing was changed."""
 
+    code = "standalone"
     retry = False
 
 
-class NoMember(Exception):
+class NoMember(PalisadeError):
     """A node that is no member of the Raft group was asked for what only members serve. Nothing was changed."""
 
+    code = "not-a-member"
     retry = False
+
+
+class Shown(NamedTuple):
+    """`etcd` None: the text of the error itself, because etcd has no words for it."""
+
+    status: int
+    title: str
+    grpc: Grpc
+    etcd: str | None
 
 
 class Refusal(NamedTuple):
-    """`etcd` None: the text of the error itself, because etcd has no words for it."""
+    """`code`: that of the error. The rest as in `Shown`."""
 
     code: str
     status: int
@@ -92,110 +109,86 @@ _NO_SPACE = "etcdserver: mvcc: database space exceeded"
 _COMPACTED = "etcdserver: mvcc: required revision has been compacted"
 _FUTURE = "etcdserver: mvcc: required revision is a future revision"
 
-REFUSALS: dict[type[Exception], Refusal] = {
-    partitions.BadPartition: Refusal(
-        "bad-request", 400, "The request can't be read", _INVALID, None
-    ),  # BadRequest, below, is what its code stands for.
-    BadRequest: Refusal("bad-request", 400, "The request can't be read", _INVALID, None),
-    PreconditionFailed: Refusal("precondition-failed", 412, "The key is not as it was expected", _INVALID, None),
-    WithoutCluster: Refusal("standalone", 503, "This node runs without its cluster", _DOWN, None),
-    NoMember: Refusal("not-a-member", 421, "This node is no member of the cluster", Grpc.FAILED_PRECONDITION, None),
-    authorization.NoCredentials: Refusal(
-        "unauthenticated", 401, "Nobody has signed in", _INVALID, "etcdserver: user name is empty"
-    ),
-    authorization.WrongPassword: Refusal(
-        "unauthenticated",
+SHOWN: dict[type[PalisadeError], Shown] = {
+    # Before BadRequest, which its code stands for on the stream.
+    partitions.BadPartition: Shown(400, "The request can't be read", _INVALID, None),
+    BadRequest: Shown(400, "The request can't be read", _INVALID, None),
+    PreconditionFailed: Shown(412, "The key is not as it was expected", _INVALID, None),
+    WithoutCluster: Shown(503, "This node runs without its cluster", _DOWN, None),
+    NoMember: Shown(421, "This node is no member of the cluster", Grpc.FAILED_PRECONDITION, None),
+    authorization.NoCredentials: Shown(401, "Nobody has signed in", _INVALID, "etcdserver: user name is empty"),
+    authorization.WrongPassword: Shown(
         401,
         "Wrong user or password",
         _INVALID,
         "etcdserver: authentication failed, invalid user ID or password",
     ),
-    authorization.Unauthenticated: Refusal(
-        "unauthenticated", 401, "Sign in again", Grpc.UNAUTHENTICATED, "etcdserver: invalid auth token"
-    ),
-    authorization.PermissionDenied: Refusal(
-        "permission-denied", 403, "You may not", Grpc.PERMISSION_DENIED, "etcdserver: permission denied"
-    ),
-    authorization.PermissionsUnknown: Refusal("permissions-unknown", 503, "Who may what can't be known", _DOWN, None),
-    authorization.TooManyLogins: Refusal("too-many-logins", 429, "Later", Grpc.RESOURCE_EXHAUSTED, None),
-    authorization.AuthorizationOff: Refusal(
-        "authorization-off",
+    authorization.Unauthenticated: Shown(401, "Sign in again", Grpc.UNAUTHENTICATED, "etcdserver: invalid auth token"),
+    authorization.PermissionDenied: Shown(403, "You may not", Grpc.PERMISSION_DENIED, "etcdserver: permission denied"),
+    authorization.PermissionsUnknown: Shown(503, "Who may what can't be known", _DOWN, None),
+    authorization.TooManyLogins: Shown(429, "Later", Grpc.RESOURCE_EXHAUSTED, None),
+    authorization.AuthorizationOff: Shown(
         409,
         "Nobody has to sign in here",
         Grpc.FAILED_PRECONDITION,
         "etcdserver: authentication is not enabled",
     ),
-    store.KeyEmpty: Refusal("key-empty", 400, "No key given", _INVALID, "etcdserver: key is not provided"),
-    store.KeyTooLarge: Refusal("key-too-large", 413, "The key is too large", _INVALID, _TOO_LARGE),
-    store.ValueTooLarge: Refusal("value-too-large", 413, "The value is too large", _INVALID, _TOO_LARGE),
-    store.RequestTooLarge: Refusal("request-too-large", 413, "The request is too large", _INVALID, _TOO_LARGE),
-    store.TooManyOperations: Refusal("too-many-operations", 413, "Too many operations", _INVALID, _TOO_MANY),
-    store.DuplicateKey: Refusal(
-        "duplicate-key", 400, "A key is written twice", _INVALID, "etcdserver: duplicate key given in txn request"
+    store.KeyEmpty: Shown(400, "No key given", _INVALID, "etcdserver: key is not provided"),
+    store.KeyTooLarge: Shown(413, "The key is too large", _INVALID, _TOO_LARGE),
+    store.ValueTooLarge: Shown(413, "The value is too large", _INVALID, _TOO_LARGE),
+    store.RequestTooLarge: Shown(413, "The request is too large", _INVALID, _TOO_LARGE),
+    store.TooManyOperations: Shown(413, "Too many operations", _INVALID, _TOO_MANY),
+    store.DuplicateKey: Shown(
+        400, "A key is written twice", _INVALID, "etcdserver: duplicate key given in txn request"
     ),
-    store.InvalidRequest: Refusal("invalid-request", 400, "The request makes no sense", _INVALID, None),
-    store.KeyNotFound: Refusal("key-not-found", 404, "No such key", _INVALID, "etcdserver: key not found"),
-    store.Compacted: Refusal("compacted", 410, "The revision is compacted", _RANGE, _COMPACTED),
-    store.FutureRevision: Refusal("future-revision", 400, "The revision does not exist yet", _RANGE, _FUTURE),
-    store.LeaseNotFound: Refusal(
-        "lease-not-found", 404, "No such lease", Grpc.NOT_FOUND, "etcdserver: requested lease not found"
+    store.InvalidRequest: Shown(400, "The request makes no sense", _INVALID, None),
+    store.KeyNotFound: Shown(404, "No such key", _INVALID, "etcdserver: key not found"),
+    store.Compacted: Shown(410, "The revision is compacted", _RANGE, _COMPACTED),
+    store.FutureRevision: Shown(400, "The revision does not exist yet", _RANGE, _FUTURE),
+    store.LeaseNotFound: Shown(404, "No such lease", Grpc.NOT_FOUND, "etcdserver: requested lease not found"),
+    store.LeaseExists: Shown(
+        409, "The lease exists already", Grpc.FAILED_PRECONDITION, "etcdserver: lease already exists"
     ),
-    store.LeaseExists: Refusal(
-        "lease-exists", 409, "The lease exists already", Grpc.FAILED_PRECONDITION, "etcdserver: lease already exists"
-    ),
-    store.LeaseTtlInvalid: Refusal(
-        "lease-ttl-invalid", 400, "The time to live is out of range", _RANGE, "etcdserver: too large lease TTL"
-    ),
-    store.QuotaExceeded: Refusal("quota-exceeded", 507, "The store is full", Grpc.RESOURCE_EXHAUSTED, _NO_SPACE),
-    store.TooManyPins: Refusal("too-many-pins", 503, "Too many pins", Grpc.RESOURCE_EXHAUSTED, None),
-    store.ResultEvicted: Refusal("result-evicted", 409, "The first result is forgotten", _INVALID, None),
-    vault.VaultDamaged: Refusal("corrupt", 500, "Stored data is damaged", Grpc.DATA_LOSS, None),
-    vault.VaultError: Refusal("vault-unusable", 503, "The vault of this node can't be read", _DOWN, None),
-    vault.Fenced: Refusal("fenced", 503, "This node is fenced", _DOWN, None),
-    vault.Pending: Refusal("read-pending", 503, "A change is not released yet", _DOWN, None),
-    vault.Denied: Refusal("fenced-denied", 403, "What can't be known is refused", Grpc.PERMISSION_DENIED, None),
-    vault.NotReached: Refusal("not-reached", 503, "The vault is not at that revision yet", _DOWN, None),
-    store.StoreCorrupt: Refusal(
-        "corrupt", 500, "Stored data is damaged", Grpc.DATA_LOSS, "etcdserver: corrupt cluster"
-    ),
-    store.MetastoreError: Refusal("refused", 400, "The request was refused", _INVALID, None),
-    group.NotLeader: Refusal("not-leader", 503, "This node does not lead", _DOWN, "etcdserver: not leader"),
-    group.Unavailable: Refusal("unavailable", 503, "No leader with a majority", _DOWN, "etcdserver: no leader"),
-    group.OutcomeUnknown: Refusal(
-        "outcome-unknown", 504, "The outcome is unknown", Grpc.DEADLINE_EXCEEDED, "etcdserver: request timed out"
-    ),
-    fencing.ReleasePending: Refusal(
-        "release-pending", 504, "Committed, and not released yet", Grpc.DEADLINE_EXCEEDED, None
-    ),
-    fencing.ReadPending: Refusal("read-pending", 503, "A change is not released yet", _DOWN, None),
-    fencing.ReservedKey: Refusal("reserved-key", 403, "The key belongs to the cluster", _INVALID, None),
-    group.MembershipRefused: Refusal(
-        "membership-refused", 409, "The membership can't change so now", Grpc.FAILED_PRECONDITION, None
-    ),
-    topology.JoinRejected: Refusal("join-rejected", 403, "The node may not join", Grpc.FAILED_PRECONDITION, None),
-    topology.AlreadyInitialized: Refusal(
-        "already-initialized", 409, "The cluster is initialized", Grpc.FAILED_PRECONDITION, None
-    ),
-    topology.JoinLater: Refusal("join-later", 503, "The node can't join yet", _DOWN, None),
-    partitions.NoSuchPartition: Refusal("no-such-partition", 404, "Not held here", Grpc.NOT_FOUND, None),
-    scenarios.NoSuchScenario: Refusal("no-such-scenario", 404, "No such scenario", Grpc.NOT_FOUND, None),
-    scenarios.ScenarioRuns: Refusal("scenario-runs", 409, "A scenario is under way", Grpc.FAILED_PRECONDITION, None),
-    scenarios.ScenariosOff: Refusal("scenarios-off", 403, "It plays no scenarios", Grpc.FAILED_PRECONDITION, None),
-    catalog.BadField: Refusal("catalog-bad-field", 400, "A field can't be so", _INVALID, None),
-    catalog.NotThere: Refusal("catalog-not-there", 404, "No such object", Grpc.NOT_FOUND, None),
-    catalog.AlreadyThere: Refusal("catalog-already-there", 409, "It is there already", _STATE, None),
-    catalog.NotAllowed: Refusal("catalog-not-allowed", 409, "The object can't be changed so now", _STATE, None),
-    catalog.Busy: Refusal("catalog-busy", 409, "Another procedure works on it", _DOWN, None),
-    catalog.RolledBack: Refusal("catalog-rolled-back", 409, "The change was taken back", _STATE, None),
-    catalog.DamagedRow: Refusal("catalog-damaged", 500, "A row of the catalog is damaged", Grpc.DATA_LOSS, None),
-    catalog.NoSuchProcedure: Refusal("catalog-no-such-procedure", 404, "No such procedure", Grpc.NOT_FOUND, None),
-    catalog.ProcedureDiffers: Refusal(
-        "catalog-procedure-differs", 409, "The id belongs to another operation", _STATE, None
-    ),
-    catalog.NotCancellable: Refusal("catalog-not-cancellable", 409, "The procedure can't be taken back", _STATE, None),
-    catalog.CatalogError: Refusal("catalog-refused", 409, "The catalog refuses it", _STATE, None),
-    group.NodeFailed: Refusal("node-failed", 503, "This node has stopped", _DOWN, "etcdserver: server stopped"),
+    store.LeaseTtlInvalid: Shown(400, "The time to live is out of range", _RANGE, "etcdserver: too large lease TTL"),
+    store.QuotaExceeded: Shown(507, "The store is full", Grpc.RESOURCE_EXHAUSTED, _NO_SPACE),
+    store.TooManyPins: Shown(503, "Too many pins", Grpc.RESOURCE_EXHAUSTED, None),
+    store.ResultEvicted: Shown(409, "The first result is forgotten", _INVALID, None),
+    vault.VaultDamaged: Shown(500, "Stored data is damaged", Grpc.DATA_LOSS, None),
+    vault.VaultError: Shown(503, "The vault of this node can't be read", _DOWN, None),
+    vault.Fenced: Shown(503, "This node is fenced", _DOWN, None),
+    vault.Pending: Shown(503, "A change is not released yet", _DOWN, None),
+    vault.Denied: Shown(403, "What can't be known is refused", Grpc.PERMISSION_DENIED, None),
+    vault.NotReached: Shown(503, "The vault is not at that revision yet", _DOWN, None),
+    store.StoreCorrupt: Shown(500, "Stored data is damaged", Grpc.DATA_LOSS, "etcdserver: corrupt cluster"),
+    store.MetastoreError: Shown(400, "The request was refused", _INVALID, None),
+    group.NotLeader: Shown(503, "This node does not lead", _DOWN, "etcdserver: not leader"),
+    group.Unavailable: Shown(503, "No leader with a majority", _DOWN, "etcdserver: no leader"),
+    group.OutcomeUnknown: Shown(504, "The outcome is unknown", Grpc.DEADLINE_EXCEEDED, "etcdserver: request timed out"),
+    fencing.ReleasePending: Shown(504, "Committed, and not released yet", Grpc.DEADLINE_EXCEEDED, None),
+    fencing.ReadPending: Shown(503, "A change is not released yet", _DOWN, None),
+    fencing.ReservedKey: Shown(403, "The key belongs to the cluster", _INVALID, None),
+    group.MembershipRefused: Shown(409, "The membership can't change so now", Grpc.FAILED_PRECONDITION, None),
+    topology.JoinRejected: Shown(403, "The node may not join", Grpc.FAILED_PRECONDITION, None),
+    topology.AlreadyInitialized: Shown(409, "The cluster is initialized", Grpc.FAILED_PRECONDITION, None),
+    topology.JoinLater: Shown(503, "The node can't join yet", _DOWN, None),
+    partitions.NoSuchPartition: Shown(404, "Not held here", Grpc.NOT_FOUND, None),
+    scenarios.NoSuchScenario: Shown(404, "No such scenario", Grpc.NOT_FOUND, None),
+    scenarios.ScenarioRuns: Shown(409, "A scenario is under way", Grpc.FAILED_PRECONDITION, None),
+    scenarios.ScenariosOff: Shown(403, "It plays no scenarios", Grpc.FAILED_PRECONDITION, None),
+    catalog.BadField: Shown(400, "A field can't be so", _INVALID, None),
+    catalog.NotThere: Shown(404, "No such object", Grpc.NOT_FOUND, None),
+    catalog.AlreadyThere: Shown(409, "It is there already", _STATE, None),
+    catalog.NotAllowed: Shown(409, "The object can't be changed so now", _STATE, None),
+    catalog.Busy: Shown(409, "Another procedure works on it", _DOWN, None),
+    catalog.RolledBack: Shown(409, "The change was taken back", _STATE, None),
+    catalog.DamagedRow: Shown(500, "A row of the catalog is damaged", Grpc.DATA_LOSS, None),
+    catalog.NoSuchProcedure: Shown(404, "No such procedure", Grpc.NOT_FOUND, None),
+    catalog.ProcedureDiffers: Shown(409, "The id belongs to another operation", _STATE, None),
+    catalog.NotCancellable: Shown(409, "The procedure can't be taken back", _STATE, None),
+    catalog.CatalogError: Shown(409, "The catalog refuses it", _STATE, None),
+    group.NodeFailed: Shown(503, "This node has stopped", _DOWN, "etcdserver: server stopped"),
 }
+REFUSALS: dict[type[Exception], Refusal] = {kind: Refusal(kind.code, *shown) for kind, shown in SHOWN.items()}
 INTERNAL = Refusal("internal", 500, "The node has a fault", Grpc.INTERNAL, "the node has a fault; its log says more")
 
 

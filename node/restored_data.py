@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from base.snapshots import SnapshotInvalid, SnapshotMeta, SnapshotWriter
 from metastore.backup import BackupEnd, BackupHeader, BackupParser, check_header
 from metastore.ordered_map import OrderedMap
 from metastore.restored import begin_restored
-from metastore.snapshot import SnapshotMeta
 from metastore.state import State
-from metastore.store_errors import BackupInvalid, SnapshotInvalid
+from metastore.store_errors import BackupInvalid
 from metastore.system_records import SystemRecords
 from node.fencing.former_holders import waiting_for_former
 from node.folder import FolderError
-from raftgroup.ports import Journal, Random, SnapshotWriter
+from raftgroup.ports import Journal, Random
 from raftgroup.storage import keep_restored, open_storage
 
 GENERATION_MAX = 2**53

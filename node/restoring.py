@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from base.directory_lock import DirectoryLock
+from base.durable_files import publish, sync_directory, sync_tree
 from metastore.backup import BackupEnd, BackupHeader
 from metastore.store import LmdbStore
 from node.config import check_id
@@ -24,7 +26,7 @@ from node.data_dir import claim_data_dir
 from node.folder import FolderError, Marker
 from node.local_layout import Layout
 from node.restored_data import Progress, Restored, begin_log, generation_after, restore_store
-from raftgroup.directory_lock import DirectoryLock, sync_directory
+from raftgroup.errors import DataDirectoryError
 from raftgroup.lmdb_journal import LmdbJournal
 
 UNFINISHED = "UNFINISHED"
@@ -72,7 +74,10 @@ async def restore(parts: Iterable[bytes], name: str, request: RestoreRequest, pr
         except OSError as error:
             said = error.strerror or str(error)
             raise FolderError(f"{target} can't be made: {said}; make room, or give another folder") from error
-        sync_tree(workshop.content)
+        try:
+            sync_tree(workshop.content)
+        except OSError as error:
+            raise FolderError(f"what was restored is not on disk: {error.strerror}; give another folder") from None
         workshop.deliver()
     return report
 
@@ -143,7 +148,7 @@ class Workshop:
         self.content = self._path / "content"
 
     def __enter__(self) -> Workshop:
-        self._lock = DirectoryLock(self._path)
+        self._lock = DirectoryLock(self._path, DataDirectoryError)
         try:
             found = {entry.name for entry in self._path.iterdir()} - {"LOCK"}
             if found and UNFINISHED not in found:
@@ -161,8 +166,7 @@ class Workshop:
     def deliver(self) -> None:
         """On disk when this returns. Raises FolderError, and the target is as it was."""
         try:
-            self.content.rename(self._target)
-            sync_directory(self._target.parent)
+            publish(self.content, self._target)
         except OSError as error:
             raise FolderError(
                 f"what was restored can't be moved to {self._target}: {error.strerror}; give a folder that does not "
@@ -180,15 +184,3 @@ class Workshop:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-
-
-def sync_tree(path: Path) -> None:
-    """Everything below, and what is called what. Raises FolderError."""
-    try:
-        for folder, _, files in os.walk(path, topdown=False):
-            for each in files:
-                with open(Path(folder, each), "rb") as file:
-                    os.fsync(file.fileno())
-            sync_directory(Path(folder))
-    except OSError as error:
-        raise FolderError(f"what was restored is not on disk: {error.strerror}; give another folder") from None

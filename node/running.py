@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from base.file_limit import raise_file_limit
 from node.config import NodeConfig
-from node.file_limit import raise_file_limit
 from node.follower import FollowerNode
 from node.http.scenario_host import Playable
 from node.server import Node

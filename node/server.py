@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from base.connection_limit import ConnectionRoom
+from base.metrics import Metrics
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
 from node.authorization.bootstrap import have_a_user, password_in
@@ -22,7 +24,6 @@ from node.catalog.face import Catalog
 from node.cluster_view import not_ready
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig, is_loopback
-from node.connection_room import ConnectionRoom
 from node.feed.local import local_source
 from node.fencing.member import MemberFencing
 from node.fencing.part import Hearing
@@ -33,7 +34,6 @@ from node.http.server import HttpServer
 from node.leader_duties import do_leader_duties
 from node.local_configuration import local_configuration
 from node.machine import Machine
-from node.metrics import Metrics
 from node.moving import announce_addresses
 from node.parts import Background, GroupPart, MemberPart, ServerPart, cause_of_failure
 from node.replica_state import ReplicaState

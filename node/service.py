@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from base.metrics import Metrics
 from metastore.codec import decode_result, encode_command
 from metastore.digest import Digest
 from metastore.machine import MetaStore
@@ -22,7 +23,6 @@ from metastore.snapshot import SnapshotReader
 from metastore.validation import check_request, check_request_id, is_read_only
 from node.fencing.strict_answers import StrictAnswers
 from node.group_face import Done, GroupFace, Outcome
-from node.metrics import Metrics
 from node.recovery_face import RecoveryFace
 from node.retried import check_answers
 from node.topology.initialization import Participant

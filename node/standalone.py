@@ -12,6 +12,8 @@ import logging
 from collections.abc import Sequence
 from typing import NoReturn
 
+from base.clock import SystemClock
+from base.directory_lock import DirectoryLock
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig
 from node.data_dir import claim_data_dir
@@ -19,8 +21,7 @@ from node.http.standalone_server import standalone_server
 from node.kept_report import keep_report
 from node.parts import ServerPart, cause_of_failure
 from node.vault_opening import opened
-from raftgroup.clock import SystemClock
-from raftgroup.directory_lock import DirectoryLock
+from raftgroup.errors import DataDirectoryError
 from recovery.catchup import Difference
 from recovery.errors import SourceUnavailable
 from recovery.ports import NoResources
@@ -41,7 +42,7 @@ class StandaloneNode:
         self.config = config
         VaultDirectory(config.data_dir / "vault").require_file()
         claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
-        self._lock = DirectoryLock(config.data_dir)
+        self._lock = DirectoryLock(config.data_dir, DataDirectoryError)
         self._clock = SystemClock()
         self._vault: Vault | None = None
         self._life: Lifecycle | None = None

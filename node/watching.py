@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from base.metrics import Metrics
 from metastore.requests import WatchRequest
 from metastore.results import RevisionEvents
 from metastore.watch import WatchHub
-from node.metrics import Metrics
 
 POLL_REVISIONS_MAX = 500
 POLL_BYTES_MAX = 256 * 1024

@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     import palisade.errors as errors
+    from base.version import VERSION as __version__  # noqa: N811
     from metastore.errors import Compacted
     from metastore.requests import CompareResult, CompareTarget, SortOrder, SortTarget
     from metastore.results import (
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from node.local import LocalStore
     from node.local import open as open  # noqa: A004
     from node.operations import Compare, Delete, Get, Put, Txn
-    from node.version import VERSION as __version__  # noqa: N811
     from raftgroup.errors import OutcomeUnknown, Unavailable
     from vault.errors import Fenced
     from vault.reader import VaultReader

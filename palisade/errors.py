@@ -7,6 +7,7 @@ visible everywhere.
 
 from __future__ import annotations
 
+from base.errors import ConfigError, PalisadeError
 from catalog.errors import (
     AlreadyThere,
     BadField,
@@ -53,8 +54,7 @@ from node.authorization.errors import (
 )
 from node.client.loop_thread import ClientClosed
 from node.client.watch import HistoryBroken
-from node.config import ConfigError
-from node.fencing.errors import FencingError, ReadPending, ReleasePending, ReservedKey
+from node.fencing.errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
 from node.folder import FolderError
 from node.partitions.errors import NoSuchPartition
 from node.refusals import BadRequest, NoMember, PreconditionFailed, WithoutCluster
@@ -97,7 +97,6 @@ __all__ = [
     "Denied",
     "DuplicateKey",
     "Fenced",
-    "FencingError",
     "FolderError",
     "FutureRevision",
     "HistoryBroken",
@@ -122,6 +121,7 @@ __all__ = [
     "NotReached",
     "NotThere",
     "OutcomeUnknown",
+    "PalisadeError",
     "Pending",
     "PermissionDenied",
     "PermissionsUnknown",
@@ -131,6 +131,7 @@ __all__ = [
     "RaftError",
     "ReadPending",
     "ReadRefused",
+    "ReleaseError",
     "ReleasePending",
     "RequestTooLarge",
     "ReservedKey",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from base.frames import FrameError
 from raftgroup.connection import Connection, Hub
-from raftgroup.frames import FrameError
 from raftgroup.handshake import GROUP_KINDS, HELLO, PING, PONG, REFUSE, HandshakeRefused, hello, read_hello, read_reason
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from raftgroup.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
+from base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from raftgroup.ports import Receiver
 
 

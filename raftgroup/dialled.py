@@ -7,8 +7,8 @@ import contextlib
 import ssl
 from typing import Any, Protocol
 
+from base.frames import FrameError
 from raftgroup.connection import Connection, Hub
-from raftgroup.frames import FrameError
 from raftgroup.handshake import HELLO, PING, PONG, REFUSE, HandshakeRefused, hello, read_hello, read_reason
 from raftgroup.ports import Random
 

@@ -5,8 +5,10 @@ One tree; `retry` says whether the same request may simply be sent again.
 
 from __future__ import annotations
 
+from base.errors import PalisadeError
 
-class RaftError(Exception):
+
+class RaftError(PalisadeError):
     """Root of the errors of this package. `retry`: sending the same request again is safe and may help."""
 
     retry = False
@@ -15,11 +17,14 @@ class RaftError(Exception):
 class Unavailable(RaftError):
     """Nothing was done: there is no leader, or the leader has lost its majority."""
 
+    code = "unavailable"
     retry = True
 
 
 class NotLeader(Unavailable):
     """Nothing was done: this node does not lead. `leader` is the member that probably does, if one is known."""
+
+    code = "not-leader"
 
     def __init__(self, leader: str | None) -> None:
         hint = f"ask {leader}" if leader else "no leader is known yet, try again"
@@ -30,13 +35,19 @@ class NotLeader(Unavailable):
 class OutcomeUnknown(RaftError):
     """The command may or may not be applied, now or later. Safe to retry only with a request id (M3)."""
 
+    code = "outcome-unknown"
+
 
 class MembershipRefused(RaftError):
     """A change of membership that is not possible now; the text says why. Nothing was changed."""
 
+    code = "membership-refused"
+
 
 class NodeFailed(RaftError):
     """This node stopped itself: its state can no longer be trusted, or its storage failed (issue 2, fault 12)."""
+
+    code = "node-failed"
 
 
 class JournalCorrupt(NodeFailed):

@@ -1,8 +1,7 @@
 """The Raft group as the rest of the system sees it: propose, read barrier, membership, leadership, status.
 
-Group commit: one turn of the event loop is one batch. All proposals of a turn become one log entry; the journal is
-synced beside the loop; what that sync makes true leaves after it; the next batch collects meanwhile. A write costs
-about one fsync and one round trip, however many share them.
+Group commit: one turn of the event loop is one batch and one log entry. The journal is synced beside the loop while the
+next batch collects; what the sync makes true leaves after it. A write costs about one fsync and one round trip.
 
 Whatever the state machine or the journal raises stops the node (`failed`): a state that can't be trusted is not served.
 """
@@ -14,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from base.snapshots import SnapshotMeta
 from raftgroup.administration import Administration
 from raftgroup.admission import Admission, own_introduction
 from raftgroup.barrier import ReadBarrier
@@ -26,7 +26,7 @@ from raftgroup.leader_calls import LeaderCalls
 from raftgroup.leadership import Leadership
 from raftgroup.membership import Member, Membership
 from raftgroup.messages import Kind, is_well_formed
-from raftgroup.ports import Clock, Journal, Peers, Random, SnapshotMeta, StateMachine
+from raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
 from raftgroup.proposals import Applied, Done, Proposals, into_future
 from raftgroup.replica import Identity, Replica
 from raftgroup.role import Role

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from base.errors import PalisadeError
+
 PROTOCOL_VERSION = 2
 GROUP_KINDS = 16
 """Kinds below this one are the transport's own."""
@@ -26,8 +28,10 @@ _MAGIC = "palisade-peer"
 _REASON_CHARACTERS_MAX = 1000
 
 
-class HandshakeRefused(Exception):
+class HandshakeRefused(PalisadeError):
     """The other side is not whom we talk to. The text is the reason, for a person."""
+
+    code = "handshake-refused"
 
 
 def hello(greeting: dict[str, Any]) -> list[Any]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import lmdb
 
+from base.lmdb_env import DAMAGE, DATA, double_room, problem_of, room_for
 from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
 from raftgroup.journal import Changes, Stored
-from raftgroup.journal_check import problem_of
 from raftgroup.journal_format import (
     FORMAT_NAME,
     FORMAT_VERSION,
@@ -33,7 +33,9 @@ MAP_BYTES_MIN = 1 << 30
 VERIFIED_AT_START = 1000
 GARBAGE_PER_SYNC = 64
 _FORMAT, _BASE, _TERM, _USER = b"format", b"base", b"term", b"user:"
-_DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
+CHECKED_BYTES_MAX = 256 * 1024 * 1024
+"""A log that is kept as short as `LogRetention` says is walked in a tenth of a second. A larger file is not walked, so
+that a node is not kept from starting."""
 
 
 class JournalFile:
@@ -41,7 +43,7 @@ class JournalFile:
 
     def __init__(self, directory: Path, memory_bytes: int) -> None:
         self._directory = directory
-        problem = problem_of(directory)
+        problem = problem_of(directory, CHECKED_BYTES_MAX)
         if problem is not None:
             raise self._damaged(problem)
         self._env = self._open()
@@ -84,7 +86,7 @@ class JournalFile:
         """Twice the room. The file takes only what is used of it. No transaction may be under way."""
         self._reader.abort()
         try:
-            self._env.set_mapsize(self._env.info()["map_size"] * 2)
+            double_room(self._env)
         except lmdb.Error as error:
             raise self.failure(error) from error
         self._renew()
@@ -106,7 +108,7 @@ class JournalFile:
         """What an error of LMDB means to the node."""
         if isinstance(error, NodeFailed):
             return error
-        if isinstance(error, _DAMAGE):
+        if isinstance(error, DAMAGE):
             return self._damaged(str(error))
         return NodeFailed(
             f"the journal in {self._directory} can't be written: {error}. Nothing acknowledged is lost: make room on "
@@ -114,18 +116,17 @@ class JournalFile:
         )
 
     def _open(self) -> Any:
-        data = self._directory / "data.mdb"
+        data = self._directory / DATA
         try:
-            size = data.stat().st_size if data.exists() else 0
             return lmdb.open(
                 str(self._directory),
-                map_size=max(MAP_BYTES_MIN, 2 * size),
+                map_size=room_for(self._directory, MAP_BYTES_MIN),
                 max_dbs=2,
                 lock=False,
                 max_spare_txns=2,
                 mode=0o600,
             )
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise self._damaged(str(error)) from error
         except (lmdb.Error, OSError) as error:
             raise DataDirectoryError(f"{data} can't be opened: {error}. Make it writable, or choose another") from error

@@ -10,7 +10,7 @@ What holds, and why:
 - Compaction moves the base, in the next sync; the entries below it are garbage from then on, and every sync removes
   a few. A crash in between leaves garbage, which the next start goes on removing.
 - A checksum is verified whenever a record is read, and the newest entries are read at every start; the structure of
-  the file is checked before LMDB sees it (`journal_check.py`). Nothing damaged is served: JournalCorrupt.
+  the file is checked before LMDB sees it (`base/lmdb_env.py`). Nothing damaged is served: JournalCorrupt.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from pathlib import Path
 
 import lmdb
 
-from raftgroup.commit_thread import PATIENCE_S, POLL_S, START_S, YIELD_S, BusyMeter, Commit, CommitThread
-from raftgroup.directory_lock import DirectoryLock, sync_directory
+from base.commit_thread import PATIENCE_S, POLL_S, START_S, YIELD_S, BusyMeter, Commit, CommitThread
+from base.directory_lock import DirectoryLock
+from base.durable_files import sync_directory
+from raftgroup.errors import DataDirectoryError
 from raftgroup.journal import BufferedJournal, Changes
 from raftgroup.journal_file import JournalFile
 
@@ -39,7 +41,7 @@ class LmdbJournal(BufferedJournal):
 
     def __init__(self, path: str | Path, *, memory_bytes: int = MEMORY_BYTES, patience_s: float = PATIENCE_S) -> None:
         directory = Path(path)
-        lock = DirectoryLock(directory)
+        lock = DirectoryLock(directory, DataDirectoryError)
         try:
             file = JournalFile(directory, memory_bytes)
             sync_directory(directory)

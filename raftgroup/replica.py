@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from base.log_rate_limit import LogLimit
 from raftgroup.batch_entries import DecodedBatches, batch_entry
 from raftgroup.engine import Engine
 from raftgroup.errors import MembershipRefused, NodeFailed
 from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, UnsoundAppend, read_batches, screen_append
-from raftgroup.log_limit import LogLimit
 from raftgroup.membership import Membership, MembershipLog
 from raftgroup.membership_entries import membership_entry, membership_in, read_memberships
 from raftgroup.messages import Kind

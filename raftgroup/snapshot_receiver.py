@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from raftgroup.ports import SnapshotMeta
+from base.snapshots import SnapshotMeta
 from raftgroup.snapshot_transfer import (
     AbortWriter,
     Install,

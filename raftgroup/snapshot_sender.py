@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from raftgroup.ports import SnapshotMeta
+from base.snapshots import SnapshotMeta
 from raftgroup.snapshot_transfer import (
     CloseReader,
     Message,

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from base.snapshots import SnapshotGone, SnapshotInvalid, SnapshotMeta, SnapshotReader, SnapshotWriter
 from raftgroup.compaction import Arrivals
 from raftgroup.membership import Membership
 from raftgroup.messages import Kind
-from raftgroup.ports import Clock, Journal, SnapshotInvalid, SnapshotMeta, SnapshotReader, SnapshotWriter, StateMachine
+from raftgroup.ports import Clock, Journal, StateMachine
 from raftgroup.replica import Replica
 from raftgroup.snapshot_receiver import Receiver
 from raftgroup.snapshot_sender import Outcome, Sender
@@ -185,7 +186,7 @@ class Snapshots:
             return
         try:
             data = sending.reader.chunk(number)
-        except SnapshotInvalid as error:
+        except (SnapshotGone, SnapshotInvalid) as error:
             effects = sending.sender.unreadable(str(error))
         except Exception as error:
             self._owner.fail(error)

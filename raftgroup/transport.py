@@ -27,13 +27,13 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from base.frames import Encoder
+from base.log_rate_limit import LogLimit
 from raftgroup.accepted import Accepted
 from raftgroup.connection import Connection, TransportLimits
 from raftgroup.dialled import Dialled, Dialler, split_address
 from raftgroup.errors import NodeFailed
-from raftgroup.frames import Encoder
 from raftgroup.handshake import GROUP_KINDS
-from raftgroup.log_limit import LogLimit
 from raftgroup.ports import Random, Receiver
 
 _log = logging.getLogger(__name__)

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from base.digest import Sums
+from base.long_keys import stored_key
 from metastore.changes import Rows
 from metastore.history import is_tombstone
 from metastore.machine import MetaStore
@@ -22,10 +24,8 @@ from recovery.applied_revisions import AppliedRevisions
 from recovery.follow import Follower
 from recovery.gate import Gate, OpenGate
 from recovery.ports import Clock, RevisionSource
-from vault.digest import Sums
 from vault.errors import RESET, VaultDiverged
 from vault.position import Position
-from vault.stored_key import stored_key
 from vault.tables import Pause
 from vault.vault import Vault
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from xxhash import xxh3_128_digest
 
+from base.digest import FINGERPRINT_BYTES
 from recovery.errors import ChunkDamaged
 from recovery.ports import Chunk
 from vault import spans
 from vault.change import HEADER, HEADER_BYTES
-from vault.digest import FINGERPRINT_BYTES
 from vault.spans import Span
 
 

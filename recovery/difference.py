@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from base.digest import bitmap_of, bucket_of, fingerprint_of, members_of
 from recovery.chunks import unpack_fingerprints, unpack_rows, unpack_spans
 from recovery.errors import DifferenceFailed
 from recovery.ports import BucketSums, Chunk, Clock, ClusterSource
 from recovery.report import Counts, Phase, Recorder
 from vault.change import key_of
-from vault.digest import bitmap_of, bucket_of, fingerprint_of, members_of
 from vault.incoming import Incoming
 from vault.spans import last_in, surplus
 from vault.vault import Vault

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from base.errors import PalisadeError
 from recovery.decide import Refuse
 
 
-class RecoveryError(Exception):
+class RecoveryError(PalisadeError):
     """Root. `retry` says whether the same start may succeed later, with nothing changed by hand."""
 
+    code = "recovery-failed"
     retry = False
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from base.digest import Sums
 from vault.change import Event, Revision
-from vault.digest import Sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class ClusterSource(RevisionSource, Protocol):
         ...
 
     async def fingerprints(self, revision: int, buckets: bytes, start: bytes, end: bytes | None) -> Chunk:
-        """4 bytes for each key of these buckets that is live at `revision` (`vault.digest.fingerprint_of`), joined.
+        """4 bytes for each key of these buckets that is live at `revision` (`base.digest.fingerprint_of`), joined.
 
         Of keys with start <= key < end. Raises SourceCompacted.
         """

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from base.digest import members_of
 from metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyPins
 from metastore.machine import MetaStore
 from metastore.requests import Command, Pin, Unpin
@@ -18,7 +19,6 @@ from recovery.chunks import chunk_of
 from recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
 from recovery.ports import BucketSums, Chunk, SourceState
 from vault.change import Revision
-from vault.digest import members_of
 
 CHUNK_BYTES = 512 * 1024
 SLICES_PER_CHUNK = 64

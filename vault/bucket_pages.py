@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vault.digest import BUCKETS, DIGEST_BYTES, Sums
+from base.digest import BUCKETS, DIGEST_BYTES, Sums
 from vault.errors import RESET, VaultDamaged
 from vault.tables import Backend, Table
 

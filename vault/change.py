@@ -68,6 +68,10 @@ def key_of(body: bytes) -> bytes:
     return body[HEADER_BYTES : HEADER_BYTES + int.from_bytes(body[KEY_BYTES_AT : KEY_BYTES_AT + 2], "big")]
 
 
+def with_key(body: bytes) -> tuple[bytes, bytes]:
+    return key_of(body), body
+
+
 def item_of(body: bytes) -> Item:
     mod, create, version, lease, key_bytes, _ = HEADER.unpack_from(body)
     end = HEADER_BYTES + key_bytes

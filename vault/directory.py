@@ -7,11 +7,11 @@ is suspect until it was verified as a whole.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from pathlib import Path
 from struct import Struct
 
+from base.directory_lock import DirectoryLock
+from base.durable_files import sync_directory, write_synced
 from vault.errors import RESET, VaultDamaged, VaultForeign, VaultUnusable
 
 DATA, LOCK, UNSYNCED = "data.mdb", "owner.lock", "unsynced"
@@ -25,24 +25,16 @@ class VaultDirectory:
     def __init__(self, path: Path, boot_id: str | None = None) -> None:
         self.path = path
         self._boot_id = read_boot_id() if boot_id is None else boot_id
-        self._lock: int | None = None
+        self._lock: DirectoryLock | None = None
 
     def claim(self) -> None:
         """Make the folder, and be the only one that writes in it. Raises VaultUnusable."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.release()
-            raise VaultUnusable(f"the vault in {self.path} is in use: stop the node that has it open first") from error
-        except OSError as error:
-            self.release()
-            raise VaultUnusable(f"the vault in {self.path} can't be opened: {error}. Make it writable") from error
+        remedy = "stop the node that has it open first"
+        self._lock = DirectoryLock(self.path, VaultUnusable, what="vault directory", remedy=remedy, file=LOCK)
 
     def release(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None
 
     def require_file(self) -> None:
@@ -75,10 +67,7 @@ class VaultDirectory:
 
     def mark_unsynced(self) -> None:
         try:
-            with (self.path / UNSYNCED).open("w", encoding="ascii") as stream:
-                stream.write(self._boot_id)
-                stream.flush()
-                os.fsync(stream.fileno())
+            write_synced(self.path / UNSYNCED, self._boot_id.encode("ascii"))
             self.sync()
         except OSError as error:
             raise self._unwritable(error) from error
@@ -98,11 +87,7 @@ class VaultDirectory:
         )
 
     def sync(self) -> None:
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_directory(self.path)
 
     def put_aside(self) -> Path:
         """Rename it to a name that is free, so that the next start makes a new one. Where it is now."""

@@ -5,17 +5,22 @@ A vault can always be made again from the cluster: so the last remedy is to put 
 
 from __future__ import annotations
 
+from base.errors import PalisadeError
+
 RESET = "put it aside (palisade vault reset) and start the node: it takes a snapshot from the cluster, nothing is lost"
 
 
-class VaultError(Exception):
+class VaultError(PalisadeError):
     """Root. `retry` says whether the same call may help later, with nothing changed by hand."""
 
+    code = "vault-unusable"
     retry = False
 
 
 class VaultDamaged(VaultError):
     """Stored bytes are not what was written. They are never served."""
+
+    code = "corrupt"
 
 
 class VaultForeign(VaultError):
@@ -55,20 +60,25 @@ class ReadRefused(VaultError):
 class Fenced(ReadRefused):
     """The vault must not be trusted now: its node has no lease, recovers, or is down. It comes back by itself."""
 
+    code = "fenced"
     retry = True
 
 
 class Pending(ReadRefused):
     """The key has a change that is committed and not released everywhere yet, and the wait for it was too long."""
 
+    code = "read-pending"
     retry = True
 
 
 class Denied(ReadRefused):
     """The region says that what can't be known is refused (F7): to be taken for a no."""
 
+    code = "fenced-denied"
+
 
 class NotReached(ReadRefused):
     """The vault has not come to the revision in the time given."""
 
+    code = "not-reached"
     retry = True

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from base.digest import Sums, content_after, content_of, differing, leaf_of, replace_leaf
+from base.long_keys import stored_key
 from vault.bucket_pages import pages_of
 from vault.change import is_body, item_of, key_of
-from vault.digest import Sums, content_after, content_of, differing, leaf_of, replace_leaf
 from vault.errors import VaultDiverged, VaultGap
 from vault.position import Position, Recovering, begun, pack_position, pack_recovering
-from vault.stored_key import stored_key
 from vault.tables import Table
 from vault.vault import META, PLAN, PLAN_DUE, POSITION, RECOVERING, Vault
 

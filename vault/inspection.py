@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vault.digest import DIGEST_BYTES
+from base.digest import DIGEST_BYTES
 from vault.position import Lineage
 from vault.vault import Vault
 

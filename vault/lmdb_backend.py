@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 
 import lmdb
 
+from base.lmdb_env import DAMAGE, double_room, used_bytes
 from vault.directory import DATA, VaultDirectory, check_head
 from vault.errors import RESET, VaultDamaged, VaultError, VaultUnusable
 from vault.fence_file import FenceFile
 from vault.lmdb_format import Tables, open_tables
-from vault.seal import seal_all, unseal, unseal_all
+from vault.record_check import CHECKSUMS
 from vault.tables import Changes, Pause, Table
 
 T = TypeVar("T")
@@ -29,7 +30,6 @@ MAP_BYTES = 64 << 30
 """Address space; the file is as large as what it holds. It doubles should that ever be full."""
 READERS_MAX = 256
 TABLES_SPARE = 16
-DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
 COMMITS_PER_READER_CHECK = 1_000
 """So often the slots of readers that died are looked for: one of them may keep pages from being used again."""
 
@@ -87,7 +87,7 @@ class LmdbBackend:
                 sealed = txn.get(key, db=self.tables[table])
         except lmdb.Error as error:
             raise self.failure(error) from error
-        return None if sealed is None else unseal(table, key, sealed)
+        return None if sealed is None else CHECKSUMS.unseal(table, key, sealed)
 
     def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         if not keys or self.tables[table] is None:
@@ -97,7 +97,7 @@ class LmdbBackend:
                 found = cursor.getmulti(sorted(keys))
         except lmdb.Error as error:
             raise self.failure(error) from error
-        return unseal_all(table, found)
+        return dict(CHECKSUMS.unseal_all(table, found))
 
     def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         if self.tables[table] is None:
@@ -107,7 +107,7 @@ class LmdbBackend:
                 for key, sealed in cursor.iternext() if cursor.set_range(start) else ():
                     if end is not None and key >= end:
                         return
-                    yield key, unseal(table, key, sealed)
+                    yield key, CHECKSUMS.unseal(table, key, sealed)
         except lmdb.Error as error:
             raise self.failure(error) from error
 
@@ -192,7 +192,7 @@ class LmdbBackend:
         puts = [(key, value) for key, value in rows.items() if value is not None]
         puts.sort()
         with txn.cursor(database) as cursor:
-            cursor.putmulti(seal_all(table, puts))
+            cursor.putmulti(CHECKSUMS.seal_all(table, puts))
         if len(puts) != len(rows):
             for key, value in rows.items():
                 if value is None:
@@ -212,8 +212,7 @@ class LmdbBackend:
 
     def size_bytes(self) -> int:
         """What the file has grown to."""
-        pages: int = self.env.info()["last_pgno"] + 1
-        return pages * int(self.env.stat()["psize"])
+        return used_bytes(self.env)
 
     def close(self) -> None:
         """Whatever happens, the file is let go of; VaultUnusable if it could not be synced."""
@@ -259,7 +258,7 @@ class LmdbBackend:
 
     def _grow(self) -> None:
         try:
-            self.env.set_mapsize(self.env.info()["map_size"] * 2)
+            double_room(self.env)
         except lmdb.Error as error:
             raise self.failure(error) from error
 

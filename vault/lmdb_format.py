@@ -15,7 +15,7 @@ import msgpack
 
 from vault.directory import VaultDirectory
 from vault.errors import RESET, VaultForeign, VaultNewer
-from vault.seal import seal_all, unseal
+from vault.record_check import CHECKSUMS
 from vault.tables import Table
 
 FORMAT_NAME = "palisade-vault"
@@ -58,7 +58,7 @@ def _write_format(env: Any, directory: VaultDirectory, mark: str) -> None:
         for table in Table:
             env.open_db(table.name.encode(), txn=txn)
         said = msgpack.packb([FORMAT_NAME, FORMAT_VERSION, mark])
-        txn.put(FORMAT, seal_all(Table.META, [(FORMAT, said)])[0][1], db=about)
+        txn.put(FORMAT, CHECKSUMS.seal_all(Table.META, [(FORMAT, said)])[0][1], db=about)
     env.sync(True)
     if not marked:
         directory.mark_synced()
@@ -71,7 +71,7 @@ def _said(env: Any, directory: VaultDirectory) -> tuple[int, str]:
         sealed = txn.get(FORMAT)
     if sealed is None:
         raise _foreign(directory)
-    name, version, *rest = msgpack.unpackb(unseal(Table.META, FORMAT, sealed))
+    name, version, *rest = msgpack.unpackb(CHECKSUMS.unseal(Table.META, FORMAT, sealed))
     if name != FORMAT_NAME:
         raise _foreign(directory)
     if version > FORMAT_VERSION:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from vault.seal import seal_all
+from vault.record_check import CHECKSUMS
 from vault.tables import Changes, Pause, Table
 
 Content = dict[Table, dict[bytes, bytes]]
@@ -87,10 +87,10 @@ class MemoryTransaction:
 
     def get(self, key: bytes, default: None, db: Table) -> bytes | None:
         value = self._content[db].get(key)
-        return default if value is None else seal_all(db, [(key, value)])[0][1]
+        return default if value is None else CHECKSUMS.seal_all(db, [(key, value)])[0][1]
 
     def cursor(self, db: Table) -> MemoryCursor:
-        return MemoryCursor(seal_all(db, sorted(self._content[db].items())))
+        return MemoryCursor(CHECKSUMS.seal_all(db, sorted(self._content[db].items())))
 
 
 class MemoryCursor:

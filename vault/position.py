@@ -12,7 +12,7 @@ from typing import Any
 
 import msgpack
 
-from vault.digest import DIGEST_BYTES, NO_DIGEST
+from base.digest import DIGEST_BYTES, NO_DIGEST
 
 SEGMENTS_MAX = 16
 
@@ -30,8 +30,8 @@ class Lineage:
 class Position:
     """`revision` is LV: all up to it is in the vault. 0: nothing was ever applied. `keys`: how many live ones.
 
-    `content`: the digest of what is there (`digest.py`), so that it is known of which entries this is said; None: a
-    program that knew format 2 has written it, or it is not known yet.
+    `content`: the digest of what is there (`base/digest.py`), so that it is known of which entries this is said. None:
+    a program that knew format 2 has written it, or it is not known yet.
     """
 
     revision: int = 0

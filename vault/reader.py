@@ -28,6 +28,8 @@ from zlib import crc32
 
 from xxhash import xxh3_64_digest
 
+from base.checksums import CHECKSUM_BYTES
+from base.long_keys import PREFIX_BYTES
 from vault.change import HEADER_BYTES, Item, item_of
 from vault.driving import Changed, run, run_async
 from vault.errors import VaultUnusable
@@ -47,9 +49,8 @@ from vault.reading import (
     open_range,
     regions_of,
 )
+from vault.record_check import CHECKSUMS
 from vault.regions import Region, Regions, prefix_end
-from vault.seal import CHECKSUM_BYTES, seed_of
-from vault.stored_key import PREFIX_BYTES
 from vault.tables import Table
 from vault.vault import Vault
 
@@ -59,7 +60,7 @@ COPIES, LOOKS = 1000, 100
 WAIT_S = 1.0
 SLICE_ROWS = 500
 """Of a range that a task reads: then others have a turn."""
-_SEED = seed_of(Table.ENTRY)
+_SEED = CHECKSUMS.seed_of(Table.ENTRY)
 _CONTENT, _CHECKSUM = slice(None, -CHECKSUM_BYTES), slice(-CHECKSUM_BYTES, None)
 
 

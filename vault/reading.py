@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from vault.change import Item, item_of
+from base.long_keys import in_order, stored_end, stored_key, stored_start
+from vault.change import Item, item_of, with_key
 from vault.pending import body_of, revision_of
 from vault.position import unpack_position
+from vault.record_check import CHECKSUMS
 from vault.regions import REGIONS_END, REGIONS_PREFIX, Regions
-from vault.seal import unseal
-from vault.stored_key import in_order, stored_end, stored_key, stored_start
 from vault.tables import Table
 
 POSITION = b"position"
@@ -89,7 +89,7 @@ class Snapshot:
     def get(self, table: Table, key: bytes) -> bytes | None:
         handle = self._tables[table]
         sealed = None if handle is None else self._transaction.get(key, None, handle)
-        return None if sealed is None else unseal(table, key, sealed)
+        return None if sealed is None else CHECKSUMS.unseal(table, key, sealed)
 
     def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         handle = self._tables[table]
@@ -99,7 +99,7 @@ class Snapshot:
             for key, sealed in cursor.iternext() if cursor.set_range(start) else ():
                 if end is not None and key >= end:
                     return
-                yield key, unseal(table, key, sealed)
+                yield key, CHECKSUMS.unseal(table, key, sealed)
 
     @property
     def lv(self) -> int:
@@ -145,7 +145,7 @@ def open_range(snapshot: Snapshot, start: bytes, end: bytes | None, released: in
         if revision > released:
             needs = max(needs, revision)
     rows = merged(snapshot.scan(Table.ENTRY, first, behind), changed)
-    items = (item_of(entry) for _, entry in in_order(rows, start, end))
+    items = (item_of(entry) for _, entry in in_order(rows, start, end, opened=with_key))
     shown = max(released, needs)
     if shown > lv and regions_of(snapshot).has_strict(start, end):
         return Opened(shown, items, needs)

@@ -3,7 +3,7 @@
 A *span* is a stretch of keys with up to 32 keys that are live, and says how many these are and the sum of their hashes.
 Who has all of them and some more knows how many more, and, of one or two, which: what is too much in the sum tells. So
 nothing is said of single keys, and a span without a difference is passed over by counting. What is found this way is
-no proof; the sum of the bucket is (`vault/digest.py`).
+no proof; the sum of the bucket is (`base/digest.py`).
 """
 
 from __future__ import annotations

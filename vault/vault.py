@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
+from base.digest import BUCKETS, Sums, content_of, pack_sums
+from base.long_keys import LONG_BYTES, in_order, stored_end, stored_key, stored_start
 from vault.bucket_pages import load_sums, pages_of
-from vault.change import Event, Item, Revision, item_of, key_of
-from vault.digest import BUCKETS, Sums, content_of, pack_sums
+from vault.change import Event, Item, Revision, item_of, key_of, with_key
 from vault.errors import RESET, VaultDiverged, VaultForeign, VaultGap, VaultRecovering
 from vault.fence_page import FencePage
 from vault.position import (
@@ -31,7 +32,6 @@ from vault.position import (
 )
 from vault.projection import Old, Projection, old_of, project
 from vault.staging import Staging
-from vault.stored_key import LONG_BYTES, in_order, stored_end, stored_key, stored_start
 from vault.tables import Backend, Changes, Pause, Table
 
 POSITION, LINEAGE, RECOVERING = b"position", b"lineage", b"recovering"
@@ -108,7 +108,8 @@ class Vault:
 
     def entries(self, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """(key, entry) as they are kept, also while a snapshot is in the works."""
-        return in_order(self.backend.scan(Table.ENTRY, stored_start(start), stored_end(end)), start, end)
+        entries = self.backend.scan(Table.ENTRY, stored_start(start), stored_end(end))
+        return in_order(entries, start, end, opened=with_key)
 
     def key_pages(self, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
         """Every key with start <= key < end, nearly in order, unverified, also while a snapshot is in the works."""

@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lmdb import verify as walker
-
+from base.digest import BUCKETS, Sums, content_of, leaf_of, replace_leaf
+from base.lmdb_env import problem_of
+from base.long_keys import stored_key
 from vault.change import is_body, item_of
-from vault.digest import BUCKETS, Sums, content_of, leaf_of, replace_leaf
 from vault.directory import check_head
 from vault.errors import RESET, VaultDamaged
 from vault.lmdb_backend import LmdbBackend
 from vault.pending import check_pending
-from vault.stored_key import stored_key
 from vault.tables import Table
 from vault.vault import Vault
 
@@ -74,12 +73,9 @@ def check_entry(stored: bytes, entry: bytes, highest: int) -> None:
 def check_structure(path: Path) -> None:
     """Every page reachable once or free, keys in order, counters right. Never hands the file to LMDB."""
     check_head(path)
-    try:
-        problems = walker.verify(str(path))  # type: ignore[no-untyped-call]
-    except (walker.VerifyError, OSError) as error:
-        problems = [str(error)]
-    if problems:
-        raise VaultDamaged(f"the vault in {path} is damaged: {problems[0]}. {RESET}")
+    problem = problem_of(path)
+    if problem is not None:
+        raise VaultDamaged(f"the vault in {path} is damaged: {problem}. {RESET}")
 
 
 def check_lookups(backend: LmdbBackend) -> None:

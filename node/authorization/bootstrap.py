@@ -11,6 +11,7 @@ import logging
 import secrets
 from pathlib import Path
 
+from base.errors import ConfigError
 from catalog import keys
 from catalog.form import to_bytes
 from catalog.passwords import LEAST, MOST, SALT_BYTES, sealed
@@ -18,8 +19,7 @@ from catalog.permissions import Grant, Privilege, Subject
 from metastore.errors import MetastoreError
 from metastore.requests import Compare, CompareResult, CompareTarget, Put, Range, Txn, prefix_end
 from node.authorization.login import write_own
-from node.config import ConfigError
-from node.fencing.errors import FencingError
+from node.fencing.errors import ReleaseError
 from node.service import Service
 from raftgroup.errors import RaftError
 
@@ -66,7 +66,7 @@ async def have_a_user(service: Service, password: str | None) -> None:
             if not warned:
                 log.warning(NOBODY)
                 warned = True
-        except (RaftError, MetastoreError, FencingError) as error:
+        except (RaftError, MetastoreError, ReleaseError) as error:
             log.debug("whether there is a user can't be seen yet: %s", error)
         await asyncio.sleep(AGAIN_S)
     await asyncio.get_running_loop().create_future()

@@ -13,7 +13,7 @@ from metastore.requests import Range
 from metastore.results import RangeResult
 from node.authorization.errors import PermissionsUnknown
 from node.authorization.rights import Row
-from node.fencing.errors import FencingError
+from node.fencing.errors import ReleaseError
 from node.fencing.fenced_reads import FencedReads
 from node.service import Service
 from raftgroup.errors import RaftError
@@ -50,7 +50,7 @@ class StoreRows:
     async def later(self, key: bytes) -> Row | None:
         try:
             return row_of(await self._service.range(Range(key)))
-        except (RaftError, MetastoreError, FencingError) as error:
+        except (RaftError, MetastoreError, ReleaseError) as error:
             raise PermissionsUnknown(f"the permissions can't be read now ({error}): try again") from error
 
 

@@ -17,7 +17,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from catalog import errors, keys
+from base.errors import by_code
+from catalog import keys
 from catalog.engine import Engine
 from catalog.errors import BadField, Busy, CatalogError, NotThere
 from catalog.form import shown
@@ -125,7 +126,7 @@ class Catalog:
         procedure, released = await self._released(id_, self._wait_s(wait_s))
         failed = procedure.failed
         if failed is not None:
-            raise errors.by_code().get(failed.code, CatalogError)(failed.text)
+            raise by_code(CatalogError).get(failed.code, CatalogError)(failed.text)
         return Outcome(procedure, released)
 
     async def _released(self, id_: str, wait_s: float) -> tuple[Procedure, bool]:

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 
 import click
 
-from catalog.errors import CatalogError, by_code
+from base.errors import by_code
+from catalog.errors import CatalogError
 from catalog.kinds.all import KINDS
 from catalog.kinds.kind import Field, Kind
 from node.cli.options import client_options
@@ -146,7 +147,7 @@ def follow(session: Session, id_: str, wait_s: float, first: Callable[[Any, floa
 
 def raise_for(session: Session, error: dict[str, str]) -> NoReturn:
     """As the node would have refused it, if it had been waited for."""
-    kind = by_code().get(error["code"], CatalogError)
+    kind = by_code(CatalogError).get(error["code"], CatalogError)
     session.fail(Failure(REFUSED, error["code"], error["message"], kind.retry))
 
 

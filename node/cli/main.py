@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import click
 
+from base.version import VERSION
 from node.cli.alarm import alarm
 from node.cli.backup import backup
 from node.cli.bench import bench
@@ -31,7 +32,6 @@ from node.cli.txn import txn
 from node.cli.up import up
 from node.cli.vault import vault
 from node.cli.watch import watch
-from node.version import VERSION
 
 EPILOG = """\b
 Exit codes: 0 done, 1 refused (nothing was changed), 2 wrong usage, 3 no node could do it (nothing was

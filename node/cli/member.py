@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from node.address import Address, AddressError
+from base.address import Address, AddressError
 from node.cli.options import client_options
 from node.cli.printing import print_json, print_rows
 from node.cli.session import Session

@@ -52,13 +52,13 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
 
     Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder or ports.
     """
+    from base.errors import ConfigError
+    from base.port_probe import PortUnavailable, check_free
     from metastore.errors import StoreCorrupt
     from metastore.store_errors import StoreFailed
-    from node.config import ConfigError
     from node.config_sources import load_node_config
     from node.folder import FolderError
     from node.joining import JoinRefused
-    from node.ports_in_use import PortUnavailable, check_free
     from node.topology.errors import NodeRefused
     from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
     from recovery.errors import RecoveryError, RecoveryRefused
@@ -107,7 +107,7 @@ def room_on_disk(folder: Path) -> str:
 
 
 def watch(parent_pipe: int) -> None:
-    from node.config import ConfigError
+    from base.errors import ConfigError
     from node.parent_watch import watch_parent
 
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from node.address import Address, AddressError
+from base.address import Address, AddressError
 from node.cli.credentials import credentials_from, keep
 from node.cli.session import Session
 

@@ -77,10 +77,10 @@ def restore(
 
 
 def attempt(session: Session, file: str, request: RestoreRequest) -> RestoreReport:
+    from base.errors import ConfigError
     from metastore.errors import StoreCorrupt
     from metastore.store_errors import BackupInvalid, StoreFailed
     from node.backup_file import BackupFileError, read_parts
-    from node.config import ConfigError
     from node.folder import FolderError
     from node.restoring import restore as run
     from raftgroup.errors import NodeFailed

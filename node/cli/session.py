@@ -42,11 +42,11 @@ def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
     from catalog.errors import CatalogError
     from metastore.errors import MetastoreError
     from node.authorization.errors import AuthorizationError
-    from node.fencing.errors import FencingError, ReleasePending
+    from node.fencing.errors import ReleaseError, ReleasePending
     from node.refusals import refusal_of
     from raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
 
-    if isinstance(error, FencingError):
+    if isinstance(error, ReleaseError):
         done = isinstance(error, ReleasePending)
         return Failure(UNKNOWN if done else UNAVAILABLE, refusal_of(error).code, str(error), error.retry)
     if isinstance(error, OutcomeUnknown):

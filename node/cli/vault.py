@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from base.durable_files import replacing
 from node.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, Failure, Session
 
 if TYPE_CHECKING:
@@ -125,12 +125,8 @@ def write_rows(rows: Iterator[dict[str, object]], file: str, show: Callable[[int
         return write_to(sys.stdout.buffer.write, rows, show)
     target = Path(file)
     partial = target.with_name(f"{target.name}.partial")
-    with partial.open("xb") as stream:
-        keys = write_to(stream.write, rows, show)
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.rename(target)
-    return keys
+    with replacing(target, partial, exclusive=True) as stream:
+        return write_to(stream.write, rows, show)
 
 
 def write_to(write: Callable[[bytes], Any], rows: Iterator[dict[str, object]], show: Callable[[int], None]) -> int:

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+from base.frames import Encoder, FrameError, FrameParser, FrameTooLarge
+from base.version import VERSION
 from metastore.codec import encode_plain_put
 from metastore.put_series import SERIES_PUTS_MAX, encode_series
 from node.authorization.credentials import Credentials, to_hello
 from node.refusals import error_of
 from node.stream.protocol import ITEMS_MAX, PROTOCOL, Kind
-from node.version import VERSION
 from raftgroup.errors import Unavailable
-from raftgroup.frames import Encoder, FrameError, FrameParser, FrameTooLarge
 
 GATHERED_BYTES_MAX = 256 * 1024
 GATHERED_ITEMS_MAX = min(1024, ITEMS_MAX)

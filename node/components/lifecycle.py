@@ -18,8 +18,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from base.start_order import ComponentError, start_order
 from node.components.listeners import Listeners
-from node.components.order import ComponentError, start_order
 
 log = logging.getLogger(__name__)
 

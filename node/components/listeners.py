@@ -16,8 +16,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from node.components.order import ComponentError
-from node.components.versioned_value import VersionedValue
+from base.start_order import ComponentError
+from base.versioned_value import VersionedValue
 from vault.change import Event
 
 

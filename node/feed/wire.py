@@ -21,9 +21,9 @@ from typing import Any
 
 import msgpack
 
+from base.digest import BITMAP_BYTES, BUCKETS, DIGEST_BYTES, pack_sums, unpack_sums
 from recovery.ports import BucketSums, Chunk, SourceState
 from vault.change import Revision
-from vault.digest import BITMAP_BYTES, BUCKETS, DIGEST_BYTES, pack_sums, unpack_sums
 
 History = tuple[str, int]
 CONTENT_TYPE = "application/msgpack"

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from fencing.errors import FencingError
 from metastore.errors import InvalidRequest
 
 
-class FencingError(Exception):
-    """Root."""
+class ReleaseError(FencingError):
+    """Something committed is not released yet: it becomes visible by itself, and the same request may be sent again."""
 
     retry = True
 
 
-class ReleasePending(FencingError):
+class ReleasePending(ReleaseError):
     """The write is committed at `revision` and stays so; not every node has stopped showing what it replaces (F8).
 
     It becomes visible by itself, at most T_proceed after the commit. A retry with the same request id is harmless.
     """
+
+    code = "release-pending"
 
     def __init__(self, message: str, revision: int = 0) -> None:
         super().__init__(message)
@@ -30,9 +33,13 @@ class ReleasePending(FencingError):
         )
 
 
-class ReadPending(FencingError):
+class ReadPending(ReleaseError):
     """What was read has a strict change that is not released yet, and was not in time. Nothing was answered; retry."""
+
+    code = "read-pending"
 
 
 class ReservedKey(InvalidRequest):
     """Keys under `palisade/` belong to the cluster: regions and the catalog have their own API."""
+
+    code = "reserved-key"

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from base.histogram import Histogram
 from fencing.messages import (
     UNKNOWN,
     Elsewhere,
@@ -35,7 +36,6 @@ from fencing.session import Session
 from fencing.timing import Timing
 from node.fencing.strict_log import Batch, StrictLog
 from node.fencing.wire import FromHolder, FromLeader
-from node.metrics import Histogram
 
 log = logging.getLogger(__name__)
 

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
+from base.address import Address
+from base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from fencing.messages import Elsewhere, Refused
-from node.address import Address
 from node.authorization.credentials import NodeProof, to_hello
 from node.fencing.grantor import Connection, Grantor
 from node.fencing.holder import VaultHolder
 from node.fencing.wire import FROM_LEADER, BadMessage, FromHolder, FromLeader, pack, unpack
 from node.stream.protocol import PROTOCOL, Kind
-from raftgroup.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from vault.errors import VaultError
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from operator import itemgetter
 
+from base.histogram import Histogram
 from node.fencing.strict_log import StrictLog
-from node.metrics import Histogram
 
 SWEEP_S = 0.05
 _REVISION = itemgetter(0)

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgpack
 
+from base.frames import Encoder
 from fencing.messages import (
     Behind,
     Elsewhere,
@@ -31,7 +32,6 @@ from fencing.messages import (
     State,
     Welcome,
 )
-from raftgroup.frames import Encoder
 
 HELLO, JOIN, RENEW, STAGED, FENCED = range(1, 6)
 WELCOME, ELSEWHERE, REFUSED, STAGE, BEHIND, GRANT, RELEASE = range(11, 18)

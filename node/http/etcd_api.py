@@ -11,6 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from base.errors import PalisadeError
+from base.version import VERSION
 from metastore.errors import LeaseNotFound
 from metastore.requests import Command, DisarmAlarm, LeaseRevoke
 from metastore.results import CompactResult, LeaseResult
@@ -24,15 +26,16 @@ from node.http.go_json import BadJson, read_single
 from node.http.head import Reply
 from node.refusals import INTERNAL, etcd_words, refusal_of
 from node.service import Service
-from node.version import VERSION
 
 log = logging.getLogger(__name__)
 
 Fields = Callable[[Any, str], str]
 
 
-class Unimplemented(Exception):
+class Unimplemented(PalisadeError):
     """etcd does it, and this node does not."""
+
+    code = "unimplemented"
 
 
 class EtcdApi:

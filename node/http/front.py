@@ -18,10 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from node.connection_room import ConnectionRoom, Welcome
+from base.connection_limit import ConnectionRoom, Welcome
+from base.metrics import Metrics
 from node.http.head import END_OF_HEAD, GET, Gets, Plan, Unary, make_head, make_plan
 from node.http.turned_away import TurnedAway
-from node.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
+from base.errors import PalisadeError
 from metastore.errors import Compacted
 from node.fencing.errors import ReleasePending
 from node.http.etcd_api import refused
@@ -43,8 +44,10 @@ CODE_OF_STATUS = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Forbidden(Exception):
+class Forbidden(PalisadeError):
     """A request that a web page of another origin made."""
+
+    code = "forbidden"
 
 
 def problem_response(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base.errors import PalisadeError
 
-class ScenarioError(Exception):
+
+class ScenarioError(PalisadeError):
     """Root. `retry`: the same request may succeed later."""
 
     retry = False
@@ -12,12 +14,17 @@ class ScenarioError(Exception):
 class NoSuchScenario(ScenarioError):
     """There is none of that name; the text has those that there are."""
 
+    code = "no-such-scenario"
+
 
 class ScenarioRuns(ScenarioError):
     """One is under way, and one at a time is all that a node plays."""
 
+    code = "scenario-runs"
     retry = True
 
 
 class ScenariosOff(ScenarioError):
     """This node plays none for strangers: it listens beyond loopback, and was not told to."""
+
+    code = "scenarios-off"

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from aiohttp import web
 
+from base.connection_limit import ConnectionRoom
 from node.authorization.authorizer import Authorizer
 from node.authorization.lookups import lookups_of
 from node.cluster_view import not_ready
-from node.connection_room import ConnectionRoom
 from node.fencing.fenced_reads import FencedReads
 from node.fencing.region_book import RegionBook
 from node.http.authorization import Gate

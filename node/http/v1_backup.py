@@ -14,9 +14,9 @@ import time
 
 from aiohttp import web
 
+from base.snapshots import SnapshotGone
 from metastore.backup import BackupHeader
 from metastore.errors import StoreCorrupt
-from metastore.store_errors import SnapshotGone
 from node.backing_up import OpenBackup, open_backup
 from node.http.body import a_flag, query_of
 from node.http.streaming import endless

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from base.version import VERSION
 from node.http.families import counter, counters, gauge, gauges
 from node.recovery_face import RecoveryFace
 from node.swim.wire import Drop
 from node.topology.face import Topology
 from node.topology.view import standings_of, states_of
-from node.version import VERSION
 from recovery.decide import Case
 from recovery.report import Phase, RecoveryReport
 

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from aiohttp import web
 
+from base.connection_limit import ConnectionRoom
+from base.metrics import Metrics
 from node.authorization.authorizer import Authorizer
-from node.connection_room import ConnectionRoom
 from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS
 from node.http.expectations import make_readable
@@ -22,7 +23,6 @@ from node.http.problems import Handler, errors_as_answers
 from node.http.quiet_log import quiet_log
 from node.http.v1_keys import answer
 from node.http.v1_recovery import RecoveryRoutes
-from node.metrics import Metrics
 from node.recovery_face import RecoveryFace
 
 CLOSE_S = 2.0

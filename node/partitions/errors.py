@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base.errors import PalisadeError
 
-class PartitionError(Exception):
+
+class PartitionError(PalisadeError):
     """Root. `retry` says whether the same may succeed later, with nothing changed by hand."""
 
     retry = False
@@ -12,10 +14,13 @@ class PartitionError(Exception):
 class BadPartition(PartitionError):
     """A name or an assignment that can't be read."""
 
+    code = "bad-request"
+
 
 class NoSuchPartition(PartitionError):
     """This node does not hold it, or not in that version. Another one may."""
 
+    code = "no-such-partition"
     retry = True
 
 

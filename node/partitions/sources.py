@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from base.errors import PalisadeError
 from node.partitions.assignment import score
 from node.partitions.errors import BadPartition, NotFetched
 from node.partitions.names import Wanted, assignment_key, wanted_of
@@ -23,8 +24,10 @@ STRANGERS_MAX = 3
 """Nodes that may have it, though it is not assigned to them: so many are asked before the data set is."""
 
 
-class SourceFailed(Exception):
+class SourceFailed(PalisadeError):
     """It does not give the partition: why, in a few words."""
+
+    code = "source-failed"
 
 
 class Source(Protocol):

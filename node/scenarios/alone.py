@@ -6,8 +6,8 @@ import json
 import shutil
 from urllib.parse import quote
 
-from node.address import Address
-from node.ports_in_use import PortUnavailable, check_free
+from base.address import Address
+from base.port_probe import PortUnavailable, check_free
 from node.scenarios.actor import Actor
 from node.scenarios.catching_up import a_follower
 from node.scenarios.edits import PARTITIONS, below

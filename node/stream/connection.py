@@ -12,12 +12,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from base.connection_limit import Welcome
+from base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from metastore.errors import InvalidRequest, RequestTooLarge
 from metastore.requests import Range
 from metastore.result_codec import encode_result
 from metastore.results import RangeResult
 from node.authorization.errors import AuthorizationError
-from node.connection_room import Welcome
 from node.fencing.door import Visit
 from node.group_face import Done, Outcome
 from node.service import size_of
@@ -29,7 +30,6 @@ from node.stream.strict import when_released
 from node.stream.tasks import Tasks
 from node.stream.watches import Pump, read_watch
 from raftgroup.errors import RaftError
-from raftgroup.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from raftgroup.proposals import Applied
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What a client and a node say to each other on the stream.
 
-Frames are those of `raftgroup.frames`: length, kind, checksum, one msgpack value. The client opens with HELLO and hears
+Frames are those of `base.frames`: length, kind, checksum, one msgpack value. The client opens with HELLO and hears
 WELCOME or REFUSED. After that it numbers its requests as it likes (0 to 2^63 - 1, none twice at a time), and answers
 come in any order. What is frequent travels many to a frame, as a flat list [number, content, number, content, ...].
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from base.connection_limit import ConnectionRoom
 from node.authorization.authorizer import Authorizer
 from node.authorization.lookups import Lookups, lookups_of
-from node.connection_room import ConnectionRoom
 from node.fencing.door import Door
 from node.service import Service
 from node.stream.calls import Calls

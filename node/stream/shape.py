@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from base.errors import PalisadeError
 from node.refusals import INTERNAL, named_revision, refusal_of
 from node.stream.protocol import ITEMS_MAX
 
@@ -15,8 +16,10 @@ TOLD_CHARACTERS_MAX = 1500
 NOT_A_NUMBER = "the number of a request is a whole number of 63 bits"
 
 
-class ProtocolError(Exception):
+class ProtocolError(PalisadeError):
     """The client does not speak this protocol; the text goes to it, and the connection ends."""
+
+    code = "protocol-error"
 
 
 def told(error: Exception) -> tuple[str, str, int]:

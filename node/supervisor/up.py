@@ -12,20 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from base.directory_lock import DirectoryLock
+from base.errors import ConfigError, PalisadeError
+from base.port_probe import PortUnavailable, check_free
 from catalog.demo.flights import DataSetError
 from metastore.errors import MetastoreError
 from node.authorization.credentials import Credentials
 from node.authorization.errors import AuthorizationError, Unauthenticated
-from node.config import ConfigError
 from node.folder import FolderError, Marker
 from node.local_layout import BASE_PORT, NODES, Layout, check_same, layout_from_json
-from node.ports_in_use import PortUnavailable, check_free
 from node.supervisor.cluster import Cluster
 from node.supervisor.demo import ensure_demo
 from node.supervisor.events import Event
 from node.supervisor.screen import Screen
 from node.supervisor.status import Nodes
-from raftgroup.directory_lock import DirectoryLock
 from raftgroup.errors import DataDirectoryError, RaftError
 
 MARKER = "cluster.json"
@@ -39,8 +39,10 @@ EXIT_KILLED = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class UpRefused(Exception):
+class UpRefused(PalisadeError):
     """The cluster was not started: why, and what to do."""
+
+    code = "up-refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def opened(request: UpRequest, screen: Screen) -> Iterator[tuple[Path, Layout]]:
     lock = None
     try:
         marker = Marker(folder, MARKER)
-        lock = DirectoryLock(folder)
+        lock = DirectoryLock(folder, DataDirectoryError)
         layout = settle_layout(marker, folder, request, screen)
     except (ConfigError, DataDirectoryError, FolderError, PortUnavailable) as error:
         if lock is not None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from node.address import Address, AddressError
+from base.address import Address, AddressError
 from node.swim.protocol import Change, Swim
 from node.swim.wire import Drop, Dropped, Kind, Stranger, Wire
 

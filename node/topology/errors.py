@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from base.errors import PalisadeError
+
 
 class Reason(enum.Enum):
     """Why a node is rejected. The names are stable: scenarios and the API show them."""
@@ -16,7 +18,7 @@ class Reason(enum.Enum):
     NOT_VALIDATED = "not-validated"
 
 
-class TopologyError(Exception):
+class TopologyError(PalisadeError):
     """Root of the errors of this package. `retry`: the same request may help later."""
 
     retry = False
@@ -24,6 +26,8 @@ class TopologyError(Exception):
 
 class JoinRejected(TopologyError):
     """A node is refused for good; the text says why and what to do."""
+
+    code = "join-rejected"
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -33,6 +37,7 @@ class JoinRejected(TopologyError):
 class JoinLater(TopologyError):
     """Not now: the same request may succeed in a moment."""
 
+    code = "join-later"
     retry = True
 
 
@@ -42,3 +47,5 @@ class NodeRefused(TopologyError):
 
 class AlreadyInitialized(TopologyError):
     """The cluster was initialized, with other members than are asked for now."""
+
+    code = "already-initialized"

@@ -20,9 +20,13 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
+from base.errors import PalisadeError
 
-class InitRefused(Exception):
+
+class InitRefused(PalisadeError):
     """Not with this plan, or not any more: the text says why and what to do."""
+
+    code = "init-refused"
 
 
 class InitState(enum.Enum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from node.address import Address
+from base.address import Address
 
 
 @dataclass(frozen=True, slots=True)

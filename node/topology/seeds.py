@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from node.address import Address
+from base.address import Address
 from node.http_request import HttpRequests, NoAnswer, error_text
 from node.swim.record import Record
 from node.topology.own_node import OwnNode

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from base.snapshots import SnapshotInvalid, SnapshotMeta
 from metastore.memory_store import MemoryStore
 from metastore.ordered_map import APPLIED_KEY, NoOwner, Table, encode_applied
-from metastore.snapshot import PIECE_BYTES, SnapshotMeta, SnapshotReader, open_piece, seal_piece
+from metastore.snapshot import PIECE_BYTES, SnapshotReader, open_piece, seal_piece
 from metastore.store import LmdbStore
-from metastore.store_errors import SnapshotInvalid
 
 Make = Callable[[str], Any]
 KINDS = ("memory", "lmdb")

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from base.frames import FRAME_BYTES_MAX, FrameParser, encode
 from raftgroup.errors import NodeFailed
-from raftgroup.frames import FRAME_BYTES_MAX, FrameParser, encode
 from raftgroup.handshake import HELLO, PING, REFUSE, hello
 from raftgroup.membership import Member, MemberRole
 from raftgroup.messages import Kind, is_well_formed

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from base.frames import FRAME_BYTES_MAX, FrameParser, encode
 from fencing.messages import Behind, Fenced, Grant, Hello, HolderId, Join, Release, Renew, Stage, Staged, State
 from metastore.codec import encode_command, operation_fields
 from metastore.put_series import encode_series
@@ -20,7 +21,6 @@ from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRang
 from node.fencing import wire
 from node.fencing.wire import pack
 from node.stream.protocol import PROTOCOL, Kind
-from raftgroup.frames import FRAME_BYTES_MAX, FrameParser, encode
 from tests.support.fuzz_ground import FUZZ, Ground, say, watched
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged
 

@@ -26,7 +26,7 @@ WORLD = [
 EDGES = {
     f"metastore.{name}"
     for name in (
-        "disk_thread", "flush", "lmdb_file", "snapshot_writer", "store", "store_directory", "verification"
+        "flush", "lmdb_file", "snapshot_writer", "store", "store_directory", "verification"
     )
 }  # fmt: skip
 

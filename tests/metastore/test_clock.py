@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.check import InvariantViolated
+from base.invariant import InvariantViolated
 from metastore.requests import Put
 from tests.support.meta_driver import Driver
 

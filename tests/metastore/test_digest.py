@@ -7,17 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from metastore.block import next_chain
-from metastore.digest import (
-    BUCKETS,
-    SUM_MASK,
-    SUMS_KEY,
-    BucketSums,
-    bucket_of,
-    differing_buckets,
-    digest_bytes,
-    first_divergence,
-)
+from base.digest import BUCKETS, SUM_MASK, bucket_of, digest_bytes, next_chain
+from metastore.digest import SUMS_KEY, BucketSums, differing_buckets, first_divergence
 from metastore.memory_map import MemoryMap
 from metastore.ordered_map import Table
 from metastore.record import LINK_BYTES, content_leaf, unpack_row

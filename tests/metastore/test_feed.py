@@ -7,6 +7,7 @@ from zlib import crc32
 
 import pytest
 
+from base.digest import BUCKETS, bitmap_of, bucket_of, fingerprint_of, leaf_of, members_of, next_chain, unpack_sums
 from metastore import feed as feed_module
 from metastore.errors import Compacted, FutureRevision
 from metastore.feed import Feed
@@ -14,7 +15,6 @@ from metastore.requests import Compact, DeleteRange, Pin, Put
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import compact, full, state_of, write_some
 from vault.change import HEADER, events_of, key_of
-from vault.digest import BUCKETS, bitmap_of, bucket_of, fingerprint_of, leaf_of, members_of, next_chain, unpack_sums
 from vault.spans import SUM_MASK, unpack_spans
 
 ALL = members_of(bitmap_of(tuple(range(BUCKETS))))

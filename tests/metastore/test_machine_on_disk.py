@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from base.snapshots import SnapshotMeta
 from metastore.digest import control_digest
 from metastore.limits import Limits
 from metastore.machine import MetaStore
 from metastore.requests import Put, Range, WatchRequest
-from metastore.snapshot import SnapshotMeta
 from metastore.store import LmdbStore
 from metastore.verify import verify
 from tests.support.meta_driver import Driver

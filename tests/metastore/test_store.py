@@ -17,15 +17,15 @@ import lmdb
 import msgpack
 import pytest
 
-from metastore.disk_thread import DiskThread
+from base.commit_thread import DiskThread
 from metastore.errors import StoreCorrupt
 from metastore.flush_policy import FlushPolicy
 from metastore.lmdb_file import LmdbFile
 from metastore.memory_map import MemoryMap
 from metastore.ordered_map import APPLIED_KEY, Table, encode_applied
+from metastore.record_check import CHECKSUMS
 from metastore.store import LmdbStore
 from metastore.store_errors import StoreFailed
-from metastore.stored_record import seal
 from tests.support.power_loss import during_commit
 from tests.support.store_writer import step
 from tests.support.waiting import until
@@ -265,7 +265,7 @@ def test_a_foreign_lmdb_file_is_refused(tmp_path: Path) -> None:
 def test_another_format_is_refused(tmp_path: Path, version: int, age: str) -> None:
     LmdbStore(tmp_path).close()
     with lmdb.open(str(tmp_path / "current"), max_dbs=20) as env, env.begin(write=True) as txn:
-        value = seal(Table.META, b"format", msgpack.packb(["palisade-store", version, "name"]))
+        value = CHECKSUMS.seal(Table.META, b"format", msgpack.packb(["palisade-store", version, "name"]))
         txn.put(b"format", value, db=env.open_db(b"ABOUT", txn=txn))
     with pytest.raises(StoreCorrupt, match=f"has format {version}, and this program knows 2: start it with the {age}"):
         LmdbStore(tmp_path)

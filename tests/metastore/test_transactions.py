@@ -202,7 +202,7 @@ def test_a_transaction_that_breaks_down_half_way_stops_the_node(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: a refusal that comes after the first write must never look like a refusal."""
-    from metastore.check import InvariantViolated
+    from base.invariant import InvariantViolated
     from metastore.txn import Executor
 
     def late(*_: Any) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from base.frames import encode
 from node.client.link import Link
 from node.stream.protocol import Kind
-from raftgroup.frames import encode
 
 
 async def test_a_welcome_that_comes_when_nobody_waits_for_it_any_more_is_dropped() -> None:

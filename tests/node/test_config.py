@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from base.address import Address, AddressError
+from base.errors import ConfigError
 from fencing.timing import Timing as Fences
-from node.address import Address, AddressError
-from node.config import ConfigError, FenceTimes, InitialMember, NodeConfig, Retention, StoreLimits, Timing
+from node.config import FenceTimes, InitialMember, NodeConfig, Retention, StoreLimits, Timing
 from node.config_sources import load_node_config
 from node.machine import transport_limits
 from node.options import OPTIONS, read_bytes

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from base.connection_limit import LEAVING_MAX, ConnectionRoom, Welcome, connections_for
+from base.errors import ConfigError
+from base.file_limit import raise_file_limit
+from base.metrics import Metrics
 from node.client import Client, Unavailable
-from node.config import ConfigError
-from node.connection_room import LEAVING_MAX, ConnectionRoom, Welcome, connections_for
-from node.file_limit import raise_file_limit
 from node.http.server import HttpServer
-from node.metrics import Metrics
 from node.service import Service
 from node.stream.server import StreamServer
 from tests.support.raw_http import RawHttp

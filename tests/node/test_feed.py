@@ -11,6 +11,7 @@ import msgpack
 import pytest
 from aiohttp import ClientSession, web
 
+from base.digest import BITMAP_BYTES, fingerprint_of
 from metastore.codec import encode_command
 from metastore.requests import BeginGeneration, Compact, FoundCluster, Put
 from node.feed import wire
@@ -20,7 +21,6 @@ from recovery.chunks import is_whole, unpack_fingerprints, unpack_rows, unpack_s
 from recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
 from tests.support.fake_group import FakeGroup
 from vault.change import item_of
-from vault.digest import BITMAP_BYTES, fingerprint_of
 
 ALL = b"\xff" * BITMAP_BYTES
 LARGEST = (1 << 64) - 1

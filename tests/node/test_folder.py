@@ -39,7 +39,7 @@ def test_a_full_disk_is_a_refusal_that_leaves_no_half_a_marker(tmp_path: Path, m
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("node.folder.os.fsync", full)
+        patched.setattr("base.durable_files.os.fsync", full)
         with pytest.raises(FolderError, match="can't be written: No space left"):
             claim(tmp_path)
     claim(tmp_path)

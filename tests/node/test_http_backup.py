@@ -11,11 +11,12 @@ import pytest
 from aiohttp import ClientSession
 
 import node.http.v1_backup as v1_backup
+from base.snapshots import SnapshotGone
 from metastore.backup import BackupCheck, BackupHeader
 from metastore.memory_store import MemoryStore
 from metastore.requests import Put
 from metastore.snapshot import SnapshotReader
-from metastore.store_errors import BackupInvalid, SnapshotGone
+from metastore.store_errors import BackupInvalid
 from node.service import Service
 from tests.support.fake_group import FakeGroup
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from base.clock import SystemClock
 from node.components.lifecycle import Lifecycle
 from node.config import NodeConfig
 from node.config_sources import load_node_config
@@ -16,7 +17,6 @@ from node.options import Given, node_config
 from node.standalone import NoNetwork
 from node.vault_home import VaultFolder
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
-from raftgroup.clock import SystemClock
 from recovery.catchup import Difference
 from vault.errors import VaultUnusable
 from vault.opening import open_vault

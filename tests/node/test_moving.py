@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from node.address import Address
+from base.address import Address
 from node.config import NodeConfig
 from node.moving import current_addresses
 

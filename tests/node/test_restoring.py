@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from base.errors import ConfigError
 from fencing.release import Registration, Releases
 from fencing.timing import Timing
 from metastore.backup import BackupEncoder, header_of
@@ -20,7 +21,6 @@ from metastore.store import LmdbStore
 from metastore.store_errors import BackupInvalid
 from metastore.verify import verify
 from node.backup_file import BackupFile, BackupFileError, verify_file
-from node.config import ConfigError
 from node.fencing.registry import registrations
 from node.folder import FolderError
 from node.restoring import RestoreReport, RestoreRequest, Workshop, restore

@@ -12,9 +12,10 @@ import pytest
 from aiohttp import ClientSession
 from click.testing import CliRunner
 
+from base.address import Address
+from base.clock import SystemClock
 from metastore.codec import encode_command
 from metastore.requests import FoundCluster, Put
-from node.address import Address
 from node.cli.main import main
 from node.config import NodeConfig
 from node.config_sources import load_node_config
@@ -26,7 +27,6 @@ from node.service import Service
 from node.standalone import StandaloneNode
 from node.vault_home import VaultFolder
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
-from raftgroup.clock import SystemClock
 from recovery.catchup import Difference
 from recovery.decide import Case
 from recovery.errors import RecoveryRefused

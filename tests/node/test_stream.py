@@ -13,6 +13,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from base.frames import FrameParser, encode
 from metastore.codec import encode_command, operation_fields
 from metastore.put_series import SERIES_PUTS_MAX, encode_series
 from metastore.requests import (
@@ -31,7 +32,6 @@ from node.client import Client
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
 from node.stream.server import StreamServer
 from raftgroup.errors import NodeFailed
-from raftgroup.frames import FrameParser, encode
 from tests.support.fake_group import FakeGroup
 from tests.support.waiting import until
 

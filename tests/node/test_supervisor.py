@@ -9,10 +9,10 @@ import socket
 
 import pytest
 
-from node.address import Address
-from node.config import ConfigError
+from base.address import Address
+from base.errors import ConfigError
+from base.port_probe import PortUnavailable, check_free
 from node.local_layout import Layout, check_same, layout_from_json
-from node.ports_in_use import PortUnavailable, check_free
 from node.supervisor.cluster import arguments
 from node.supervisor.events import Event
 from node.supervisor.restart import Ending, backoff_s, describe_exit, failures_in_a_row, judge

@@ -1,4 +1,4 @@
-"""Who waits for a commit in place, and who hears a bell (`raftgroup.commit_thread`)."""
+"""Who waits for a commit in place, and who hears a bell (`base.commit_thread`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from raftgroup.commit_thread import BUSY, Bell, BusyMeter, CommitThread
+from base.commit_thread import BUSY, Bell, BusyMeter, CommitThread
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pysyncobj.poller import createPoller
 from pysyncobj.tcp_connection import TcpConnection
 
 import raftgroup
-from raftgroup.frames import FrameError, FrameParser
+from base.frames import FrameError, FrameParser
 from raftgroup.messages import Kind, is_well_formed
 from tests.support.lone_replica import LoneReplica
 from tests.support.raft_cluster import Cluster

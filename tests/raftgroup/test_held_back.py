@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from base.snapshots import SnapshotMeta
 from raftgroup.membership import Member, MemberRole, Membership
 from raftgroup.messages import Kind
-from raftgroup.ports import SnapshotMeta
 from raftgroup.snapshot_transfer import chunk, offer
 from raftgroup.snapshots import Snapshots
 from tests.support.lone_replica import LoneReplica

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftgroup.ports import SnapshotMeta
+from base.snapshots import SnapshotMeta
 from raftgroup.snapshot_receiver import Receiver
 from raftgroup.snapshot_sender import Outcome, Sender
 from raftgroup.snapshot_transfer import (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from base.digest import unpack_sums
 from metastore.changes import AppliedEntry, StoreListener
 from metastore.machine import MetaStore
 from metastore.memory_store import MemoryStore
@@ -17,7 +18,6 @@ from tests.support.meta_driver import Driver
 from tests.support.meta_workload import Workload
 from tests.support.vault_feed import write_some
 from vault.change import Revision
-from vault.digest import unpack_sums
 from vault.errors import VaultDiverged
 from vault.memory_backend import MemoryBackend
 from vault.vault import Vault

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from base.digest import unpack_sums
 from metastore.machine import MetaStore
 from metastore.memory_store import MemoryStore
 from metastore.ordered_map import Table
@@ -19,7 +20,6 @@ from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Node, Shelf, SimulatedClock, founded
 from tests.support.vault_feed import full, items_of, state_of, write_some
 from vault.change import Revision
-from vault.digest import unpack_sums
 from vault.errors import VaultDiverged, VaultGap
 from vault.lmdb_backend import LmdbBackend
 from vault.memory_backend import MemoryBackend

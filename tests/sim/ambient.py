@@ -22,12 +22,12 @@ from typing import Any
 
 from aiohttp import web_app
 
+from base.metrics import Metrics
 from metastore import snapshot
 from node import leader_duties, moving, vault_keeper
 from node.catalog import runner
 from node.client import session
 from node.fencing import door, grantor, link, part, registry, released
-from node.metrics import Metrics
 from node.stream import server
 from node.topology import registrar, token
 from raftgroup import barrier, group, replication

@@ -13,15 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from metastore import stored_record
 from metastore.errors import StoreCorrupt
 from metastore.ordered_map import Table as StoreTable
+from metastore.record_check import CHECKSUMS as STORE_CHECKSUMS
 from raftgroup import journal_format
 from raftgroup.errors import JournalCorrupt
 from raftgroup.ports import Entry
 from tests.sim.disk import Disk
-from vault import seal
 from vault.errors import VaultDamaged
+from vault.record_check import CHECKSUMS as VAULT_CHECKSUMS
 from vault.tables import Table as VaultTable
 
 
@@ -91,10 +91,10 @@ def _in_store(disk: Disk, chance: Random) -> Damage | None:
     if not rows:
         return None
     table, key = chance.choice(rows)
-    raw, how = spoiled(stored_record.seal(table, key, disk.stored[table][key]), chance)
+    raw, how = spoiled(STORE_CHECKSUMS.seal(table, key, disk.stored[table][key]), chance)
 
     def read() -> None:
-        value = stored_record.unseal(table, key, raw)
+        value = STORE_CHECKSUMS.unseal(table, key, raw)
         disk.stored[table] = {**disk.stored[table], key: value}
 
     return Damage(Part.STORE, f"{table.name} {key!r} {how}", read)
@@ -106,10 +106,10 @@ def _in_vault(disk: Disk, chance: Random) -> Damage | None:
     if not rows:
         return None
     table, key = chance.choice(rows)
-    raw, how = spoiled(seal.seal_all(table, [(key, tables[table][key])])[0][1], chance)
+    raw, how = spoiled(VAULT_CHECKSUMS.seal_all(table, [(key, tables[table][key])])[0][1], chance)
 
     def read() -> None:
-        value = seal.unseal(table, key, raw)
+        value = VAULT_CHECKSUMS.unseal(table, key, raw)
         disk.backend.damage(table, key, value)
 
     return Damage(Part.VAULT, f"{table.name} {key!r} {how}", read)

@@ -13,10 +13,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from base.snapshots import SnapshotMeta
 from metastore.flush_policy import FlushPolicy
 from metastore.memory_store import Content, MemoryStore
 from metastore.ordered_map import Table
-from metastore.snapshot import SnapshotMeta
 from metastore.store_errors import StoreFailed
 from raftgroup.memory_journal import MemoryJournal
 from recovery.decide import RefusalReason

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from base.address import Address
 from metastore.requests import Range
 from metastore.store import LmdbStore
-from node.address import Address
 from node.config import NodeConfig
 from node.feed.answers import FeedAnswers
 from node.feed.remote import RemoteSource
-from node.fencing.errors import FencingError
+from node.fencing.errors import ReleaseError
 from node.machine import Addresses, Machine, Server
 from node.shapes import range_shape
 from node.topology.initialization import Participant
@@ -139,7 +139,7 @@ class SimDoor(RemoteDoor):
         try:
             async with asyncio.timeout(DOOR_S):
                 return range_shape(await self._machine.ask(address, lambda node: node.service.range(request)))
-        except (RaftError, FencingError) as error:
+        except (RaftError, ReleaseError) as error:
             return Unavailable(str(error))
 
     async def state(self) -> ClusterState:

@@ -7,7 +7,7 @@ from random import Random
 
 from metastore.errors import MetastoreError
 from metastore.requests import Compact
-from node.fencing.errors import FencingError
+from node.fencing.errors import ReleaseError
 from raftgroup.errors import RaftError
 from recovery.decide import RefusalReason
 from tests.sim import foreign
@@ -392,7 +392,7 @@ class Nemesis:
         async def ask() -> None:
             try:
                 await work(host)
-            except (RaftError, FencingError, MetastoreError):
+            except (RaftError, ReleaseError, MetastoreError):
                 return
             struck()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from node.address import Address
+from base.address import Address
 from node.config import InitialMember, NodeConfig
 from node.follower import FollowerNode
 from node.server import Node

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from metastore import stored_record
+from base.checksums import RowChecksums
 from metastore.errors import StoreCorrupt
 from metastore.ordered_map import Table
 from raftgroup.errors import JournalCorrupt
@@ -55,7 +55,7 @@ def test_an_empty_disk_has_nothing_to_damage(part: Part) -> None:
 async def test_what_is_let_through_is_what_the_node_starts_with(monkeypatch: Any) -> None:
     disk = await filled()
     before = dict(disk.stored[Table.KEY])
-    monkeypatch.setattr(stored_record, "unseal", lambda table, key, sealed: sealed[:-8])
+    monkeypatch.setattr(RowChecksums, "unseal", lambda self, table, key, sealed: sealed[:-8])
     chance = Random(3)
     for _ in range(20):
         damage = disk.damage = damaged(disk, Part.STORE, chance)

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from base.snapshots import SnapshotMeta
 from metastore.memory_store import MemoryStore
 from metastore.ordered_map import APPLIED_KEY, Table, encode_applied
-from metastore.snapshot import SnapshotMeta
 from metastore.store_errors import StoreFailed
 from tests.sim.disk import Disk, SimStore
 from tests.sim.schedule import FastSimulation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from base.clock import SystemClock
 from metastore.codec import encode_command
 from metastore.requests import FoundCluster, Put
 from node.components.lifecycle import Component, Lifecycle, Part
@@ -13,7 +14,6 @@ from node.feed.local import local_source
 from node.service import Service
 from node.vault_home import VaultFolder
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
-from raftgroup.clock import SystemClock
 from recovery.catchup import Difference
 from tests.support.fake_group import FakeGroup, fake_group
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from base.frames import FrameParser, encode
 from raftgroup.connection import TransportLimits
-from raftgroup.frames import FrameParser, encode
 from raftgroup.handshake import HELLO, hello
 from raftgroup.transport import TcpPeers
 from tests.support.recorder import PATIENCE_S, Recorder

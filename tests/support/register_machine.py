@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 
-from raftgroup.ports import SnapshotInvalid, SnapshotMeta
+from base.snapshots import SnapshotInvalid, SnapshotMeta
 
 Observer = Callable[[int, int, tuple[bytes, ...]], None]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import metastore.store
 import raftgroup.lmdb_journal
-from metastore.disk_thread import DiskThread
+from base.commit_thread import DiskThread
 from node.cli.main import main
 from raftgroup.journal import Changes
 from raftgroup.journal_file import JournalFile

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 
-from raftgroup.ports import SnapshotMeta
+from base.snapshots import SnapshotMeta
 from raftgroup.snapshot_receiver import Receiver
 from raftgroup.snapshot_sender import Outcome, Sender
 from raftgroup.snapshot_transfer import (

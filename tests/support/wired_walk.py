@@ -17,7 +17,7 @@ from typing import Any
 
 from metastore.requests import Command, DeleteRange, Put, Range, Txn
 from node.fencing import strict_log
-from node.fencing.errors import FencingError
+from node.fencing.errors import ReleaseError
 from raftgroup.errors import RaftError, Unavailable
 from tests.support.simulation import Process
 from tests.support.wired_parts import DEADLINE_S, TIMING, Entry
@@ -172,7 +172,7 @@ class Walk:
         service = self.cluster.nodes[name].service
         try:
             result = await service.write(request, own=True)
-        except (RaftError, FencingError):
+        except (RaftError, ReleaseError):
             return
         for key in keys:
             self.history.wrote(key, result.revision)
@@ -185,7 +185,7 @@ class Walk:
         request = Range(keys[0]) if len(keys) == 1 else Range(b"e", b"u")
         try:
             found = {kv.key: kv.mod_revision for kv in (await service.range(request)).kvs}
-        except (RaftError, FencingError):
+        except (RaftError, ReleaseError):
             return
         for key in keys:
             history.told("read", name, key, found.get(key), floors[key])
@@ -221,7 +221,7 @@ class Walk:
             request = Put(TOGGLED, pack_region(region)) if kind is not None else DeleteRange(TOGGLED)
             try:
                 result = await self._in_node(name, request)
-            except (RaftError, FencingError):
+            except (RaftError, ReleaseError):
                 continue
             if kind is Mode.STRICT:
                 self.strict_since = result.revision
@@ -363,7 +363,7 @@ class Walk:
                 told = await node.service.write(request, own=True)
                 if isinstance(request, Put | DeleteRange) and request.key == TOGGLED:
                     await node.service.all_released()
-            except (RaftError, FencingError) as error:
+            except (RaftError, ReleaseError) as error:
                 told = error
             if not answer.done():
                 loop.call_soon(answer.set_result, told)

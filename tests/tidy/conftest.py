@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("catalog", "fencing", "metastore", "node", "palisade", "pipeline", "raftgroup", "recovery", "vault")
+PACKAGES = ("base", "catalog", "fencing", "metastore", "node", "palisade", "pipeline", "raftgroup", "recovery", "vault")
 TEXT_SUFFIXES = {".py", ".md", ".cfg", ".toml", ".txt", ".svg", ".json", ".yml", ""}
 
 

@@ -18,7 +18,7 @@ from vault.inspection import export_rows, summary_of
 from vault.lmdb_backend import LmdbBackend
 from vault.opening import open_vault, read_vault
 from vault.position import unpack_position
-from vault.seal import seal_all
+from vault.record_check import CHECKSUMS
 from vault.tables import Table
 from vault.vault import POSITION, Vault
 from vault.verification import verify, verify_at_rest
@@ -124,7 +124,7 @@ def test_something_else_than_a_vault(tmp_path: Path) -> None:
 
 
 def rewrite_format(path: Path, said: list[object]) -> None:
-    packed = seal_all(Table.META, [(b"format", msgpack.packb(said))])[0][1]
+    packed = CHECKSUMS.seal_all(Table.META, [(b"format", msgpack.packb(said))])[0][1]
     with lmdb.open(str(path), max_dbs=32) as env:
         about = env.open_db(b"ABOUT")
         with env.begin(write=True) as txn:

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from base.digest import unpack_sums
 from metastore.history import is_tombstone
 from metastore.ordered_map import Table
 from metastore.record import LINK_BYTES
@@ -13,7 +14,6 @@ from metastore.requests import DeleteRange, Put
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full, items_of, state_of, write_some
 from vault.change import Event, Item
-from vault.digest import unpack_sums
 from vault.errors import VaultDiverged, VaultGap, VaultRecovering
 from vault.incoming import Incoming
 from vault.memory_backend import MemoryBackend

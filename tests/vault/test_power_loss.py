@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgpack
 
+from base.digest import content_of, unpack_sums
 from tests.support.power_loss import PAGE_BYTES
 from tests.support.vault_feed import follow, full, items_of, revision_at
-from vault.digest import content_of, unpack_sums
 from vault.directory import DATA, UNSYNCED
 from vault.errors import VaultDamaged
 from vault.incoming import Incoming

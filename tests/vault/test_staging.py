@@ -10,11 +10,11 @@ import lmdb
 import msgpack
 import pytest
 
+from base.digest import unpack_sums
 from metastore.requests import DeleteRange, Put
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full, items_of, revision_at
 from vault.change import item_of
-from vault.digest import unpack_sums
 from vault.errors import VaultDamaged, VaultDiverged, VaultError, VaultUngated
 from vault.fence_page import FENCE_BYTES, FencePage, FenceState
 from vault.incoming import Incoming
@@ -24,8 +24,8 @@ from vault.memory_backend import MemoryBackend
 from vault.opening import open_vault, read_vault
 from vault.pending import Pending, Staged, check_pending, pack_all
 from vault.position import Position
+from vault.record_check import CHECKSUMS
 from vault.regions import Mode, Policy, Region, pack_region, region_key
-from vault.seal import seal_all
 from vault.tables import Backend, Table
 from vault.vault import Vault
 from vault.verification import verify, verify_at_rest
@@ -308,7 +308,7 @@ def old_vault(path: Path) -> Path:
         pending, about = env.open_db(b"PENDING"), env.open_db(b"ABOUT")
         with env.begin(write=True) as txn:
             txn.drop(pending)
-            said = seal_all(Table.META, [(b"format", msgpack.packb(["palisade-vault", 1, "ab"]))])[0][1]
+            said = CHECKSUMS.seal_all(Table.META, [(b"format", msgpack.packb(["palisade-vault", 1, "ab"]))])[0][1]
             txn.put(b"format", said, db=about)
     return path
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from base.digest import unpack_sums
 from metastore.requests import DeleteRange, Put
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full, items_of, revision_at, revisions, state_of, write_some
 from vault.change import Item, Revision, events_of
-from vault.digest import unpack_sums
 from vault.errors import VaultDiverged, VaultForeign, VaultGap
 from vault.lmdb_backend import LmdbBackend
 from vault.memory_backend import MemoryBackend

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from base.version import VERSION
 from harness.process import Process
 from harness.system import NODES, System, free_base_port
 from node.code_root import CODE_ROOT
 from node.local_layout import LOOPBACK, PEER_OFFSET, STREAM_OFFSET, SWIM_OFFSET, Layout
 from node.supervisor.cluster import arguments
-from node.version import VERSION
 
 
 class Palisade(System):

@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from base.clock import SystemClock
 from harness.stream import VALUE
 from harness.wrk import LoadFailed
 from metastore.codec import decode_result, encode_command
@@ -23,7 +24,6 @@ from metastore.store import LmdbStore
 from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Told
 from node.vault_keeper import BATCHES_PER_COMMIT, ComponentPort, RecoveryClock
-from raftgroup.clock import SystemClock
 from recovery.catchup import Difference
 from recovery.estimate import Rates
 from recovery.follow import Follower

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from base.errors import ConfigError
 from catalog.passwords import SALT_BYTES, sealed
 from metastore.requests import Range
 from node.authorization.authorizer import Authorizer
@@ -16,7 +17,6 @@ from node.authorization.errors import PermissionDenied, WrongPassword
 from node.authorization.login import Login, write_own
 from node.authorization.needs import EVERYTHING
 from node.authorization.rows import StoreRows
-from node.config import ConfigError
 from node.service import Service
 from tests.support.permission_world import PROOF, Clock, Users, gate_over
 from tests.support.waiting import until

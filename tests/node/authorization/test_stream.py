@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from base.frames import FrameParser, encode
 from metastore.codec import encode_command, operation_fields
 from metastore.put_series import encode_series
 from metastore.requests import Compact, DeleteRange, Pin, Put, Range
@@ -20,7 +21,6 @@ from node.client import Client
 from node.service import Service
 from node.stream.protocol import PROTOCOL, Kind
 from node.stream.server import StreamServer
-from raftgroup.frames import FrameParser, encode
 from tests.support.permission_world import PROOF, FenceableRows, Users
 from tests.support.waiting import until
 

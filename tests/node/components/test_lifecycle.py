@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from base.start_order import ComponentError
 from node.components.lifecycle import Component, ComponentFailed, Lifecycle, Part, Phase
 from node.components.listeners import ListenerFailed, Listeners, NotStartedYet, Told
-from node.components.order import ComponentError
 from tests.support.waiting import until
 
 

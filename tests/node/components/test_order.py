@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.components.order import WiringError, start_order
+from base.start_order import WiringError, start_order
 
 
 def test_what_is_needed_comes_first_and_the_rest_as_declared() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.components.versioned_value import ValueFailed, VersionedValue
-from node.components.versions import TokenNotReached, TokenOutdated, Versions
+from base.version_history import TokenNotReached, TokenOutdated, Versions
+from base.versioned_value import ValueFailed, VersionedValue
 
 
 def test_a_value_is_what_it_was_as_of_each_revision() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from base.frames import encode
 from fencing.messages import Join, Stage
 from node.fencing import door
 from node.fencing.door import Door
@@ -14,7 +15,6 @@ from node.fencing.grantor import Connection
 from node.fencing.wire import FromHolder, pack
 from node.stream.protocol import PROTOCOL, Kind
 from node.stream.server import StreamServer
-from raftgroup.frames import encode
 from tests.support.waiting import until
 
 KEPT_BYTES_MAX = 256 * 1024

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from raftgroup.clock import SystemClock
+from base.clock import SystemClock
 from vault import fence_file
 from vault.fence_page import FENCE_BYTES, FencePage
 

@@ -13,9 +13,9 @@ import pytest
 from aiohttp import ClientSession, web
 
 import node
+from base.address import Address
 from metastore.codec import encode_command
 from metastore.requests import FoundCluster
-from node.address import Address
 from node.config import NodeConfig
 from node.http.server import HttpServer
 from node.service import Service

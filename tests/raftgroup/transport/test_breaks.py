@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from base.frames import encode
 from raftgroup.connection import TransportLimits
-from raftgroup.frames import encode
 from raftgroup.handshake import HELLO, PING, PONG
 from tests.support.loopback import (
     HASTY,

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from base.frames import encode
 from raftgroup.connection import TransportLimits
-from raftgroup.frames import encode
 from raftgroup.handshake import HELLO, PING, PROTOCOL_VERSION, REFUSE
 from tests.support.loopback import (
     HASTY,

@@ -15,7 +15,7 @@ import pytest
 
 import recovery.follow
 import recovery.recover
-from metastore.digest import DIGEST_BYTES
+from base.digest import DIGEST_BYTES
 from node.feed.remote import RemoteSource
 from recovery.decide import VaultState
 from recovery.ports import SourceState

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from metastore.digest import DIGEST_BYTES
+from base.digest import DIGEST_BYTES
 from metastore.results import KeyValue, RevisionEvents
 from tests.sim.backups import Base
 from tests.sim.node import Host

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import metastore.stored_record
 import raftgroup.journal_format
 import raftgroup.replica
-import vault.seal
+from base.checksums import RowChecksums
 from metastore.compaction import Compactor
 from metastore.exactly_once import RESULT
 from metastore.lease import LEASE_VALUE
@@ -130,8 +129,7 @@ def damage_that_is_let_through(patch: Patch) -> None:
         return Entry(value[12:], index, int.from_bytes(value[4:12], "big"))
 
     patch.setattr(raftgroup.journal_format, "entry_from", entry)
-    patch.setattr(metastore.stored_record, "unseal", lambda table, key, sealed: sealed[:-8])
-    patch.setattr(vault.seal, "unseal", lambda table, key, sealed: sealed[:-8])
+    patch.setattr(RowChecksums, "unseal", lambda self, table, key, sealed: sealed[:-8])
 
 
 @caught_by("state machine equality")

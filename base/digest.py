@@ -1,12 +1,14 @@
-"""The digests by which a vault and a replica of the meta storage compare. Pure.
+"""The digests by which replicas of the meta storage, and vaults, compare in O(buckets) (M7). Pure.
 
 leaf(version) = H(body)                                                   H is XXH3-128
 chain(r)      = chain(r - 1) * odd factor + leaf, for the events of r in order, modulo 2^128
 bucket(b)     = sum of the leaves of the live keys of b, modulo 2^128       b = crc32(key) mod 4,096
 content       = sum of all buckets, modulo 2^128
 
-They are those of `metastore/digest.py`, over the same bytes: tests/contracts/test_vault_digests.py holds both to it;
-the content is the vault's alone.
+The body of a version is (mod revision, create revision, version, lease, key, value) as `metastore/record.py` and
+`vault/change.py` lay it out; tests/contracts/test_vault_digests.py checks that both have the same bytes. A leaf covers
+key, value and mod revision, so equal buckets mean equal live content, and a put or delete changes one sum by one
+subtraction and one addition. Physical removal by compaction touches neither chain nor sums. Times are no part of it.
 """
 
 from __future__ import annotations
@@ -33,9 +35,15 @@ def bucket_of(key: bytes) -> int:
 
 
 leaf_of = xxh3_128_intdigest
+"""XXH3-128 of a body. It finds faults, not forgers."""
+
+
+def digest_bytes(number: int) -> bytes:
+    return number.to_bytes(DIGEST_BYTES, "big")
 
 
 def next_chain(chain: int, leaf: int) -> int:
+    """The chain digest after one more event. The factor is odd: what differs once is never multiplied away."""
     return (chain * CHAIN_FACTOR + leaf) & SUM_MASK
 
 

@@ -1,7 +1,8 @@
 """Keys that are longer than LMDB takes (511 bytes), kept in almost their order.
 
 A key of up to `PREFIX_BYTES` is stored as it is. A longer one is stored as its first `PREFIX_BYTES` and a hash of the
-whole, `LONG_BYTES` together, with the whole key in front of the value. So:
+whole, `LONG_BYTES` together, and its value contains the whole key: in front of the value (`stored_value`), or wherever
+the caller's own format has it. So:
 
 - the length alone tells the two apart;
 - all long keys with the same prefix, a *group*, lie next to each other, and nothing else lies among them: a shorter
@@ -14,7 +15,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from struct import Struct
 
@@ -61,9 +62,16 @@ def stored_end(end: bytes | None) -> bytes | None:
 
 
 def in_order(
-    items: Iterator[tuple[bytes, bytes]], start: bytes, end: bytes | None, reverse: bool
+    items: Iterator[tuple[bytes, bytes]],
+    start: bytes,
+    end: bytes | None,
+    reverse: bool = False,
+    opened: Callable[[bytes], tuple[bytes, bytes]] = split,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The items of a scan between the stored bounds, with their own keys, in their order, between the true bounds."""
+    """The items of a scan between the stored bounds, with their own keys, in their order, between the true bounds.
+
+    `opened` gives (key, value) of what is stored under a long key.
+    """
     group: list[tuple[bytes, bytes]] = []
     prefix = b""
     for stored, value in items:
@@ -71,7 +79,7 @@ def in_order(
             yield from sorted(group, reverse=reverse)
             group.clear()
         if len(stored) == LONG_BYTES:
-            key, value = split(value)
+            key, value = opened(value)
             prefix = stored[:PREFIX_BYTES]
             if start <= key and (end is None or key < end):
                 group.append((key, value))

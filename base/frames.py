@@ -23,6 +23,8 @@ from typing import Any
 
 import msgpack
 
+from base.errors import PalisadeError
+
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 ITEMS_MAX = 1 << 20
 
@@ -32,8 +34,10 @@ _AFTER_LENGTH = _HEADER.size - _LENGTH.size
 _CRC_OF_KIND = tuple(zlib.crc32(bytes((kind,))) for kind in range(256))
 
 
-class FrameError(Exception):
+class FrameError(PalisadeError):
     """Root: what arrived is not a frame that may be read. The connection is of no use any more."""
+
+    code = "bad-frame"
 
 
 class FrameTooLarge(FrameError):

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from base.errors import PalisadeError
 
-class ComponentError(Exception):
+
+class ComponentError(PalisadeError):
     """Root of the errors of this package."""
+
+    code = "component-failed"
 
 
 class WiringError(ComponentError):

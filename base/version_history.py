@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Generic, TypeVar
 
-from node.components.order import ComponentError
+from base.start_order import ComponentError
 
 T = TypeVar("T")
 

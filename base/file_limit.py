@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import resource
 
-from node.config import ConfigError
-from node.connection_room import FILES_MIN
+from base.connection_limit import FILES_MIN
+from base.errors import ConfigError
 
 UNLIMITED = 1 << 20
 """What Linux gives to a process without a limit of its own (fs.nr_open)."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
-from node.components.order import ComponentError
-from node.components.versions import REVISIONS_KEPT, Versions
+from base.start_order import ComponentError
+from base.version_history import REVISIONS_KEPT, Versions
 
 T = TypeVar("T")
 

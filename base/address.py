@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from base.errors import PalisadeError
+
 HOST = re.compile(r"[A-Za-z0-9.:_%-]{1,253}")
 
 
-class AddressError(ValueError):
+class AddressError(PalisadeError, ValueError):
     """Not host:port; the text says what is wrong with it."""
+
+    code = "bad-address"
 
 
 @dataclass(frozen=True, slots=True, order=True)

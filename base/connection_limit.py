@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 import logging
 
-from node.metrics import Metrics
-from raftgroup.log_limit import LogLimit
+from base.log_rate_limit import LogLimit
+from base.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

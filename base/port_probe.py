@@ -8,14 +8,17 @@ import os
 import socket
 from pathlib import Path
 
-from node.address import Address
+from base.address import Address
+from base.errors import PalisadeError
 
 LISTEN = "0A"
 BOUND = "07"
 
 
-class PortUnavailable(Exception):
+class PortUnavailable(PalisadeError):
     """Nothing can listen there: which address, why (with the process where it can be seen), and what to do."""
+
+    code = "port-unavailable"
 
 
 def check_free(address: Address, purpose: str, remedy: str, *, udp: bool = False) -> None:

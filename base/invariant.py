@@ -5,9 +5,13 @@ Not a refusal: it is never turned into a result, because the other replicas do n
 
 from __future__ import annotations
 
+from base.errors import PalisadeError
 
-class InvariantViolated(Exception):
+
+class InvariantViolated(PalisadeError):
     """This replica can't trust its own state. Stop the node, compare digests with another replica, restore it."""
+
+    code = "invariant-violated"
 
 
 def check(holds: object, message: str) -> None:

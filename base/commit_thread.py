@@ -1,4 +1,4 @@
-"""One thread that commits, so that a slow disk stops nothing else - and how to learn that it is done.
+"""One thread for what waits for the disk, so that a slow disk stops nothing else - and how to learn that it is done.
 
 A commit takes about 0.2 ms on a good disk and seconds on a bad day. The thread keeps the event loop out of the bad day.
 On a good one it should not cost much either:
@@ -11,23 +11,30 @@ On a good one it should not cost much either:
 A thread that wants the interpreter's lock while the loop is busy may starve: a loop that lets go of the lock and takes
 it again every few microseconds (each system call does) may win every race. Seen: 2 s and more for a commit of 0.25 ms.
 So nobody relies on the bell: the loop also asks every `POLL_S`, and lets go of the lock for `YIELD_S` when it does.
+
+Work for which nobody waits (a flush of the store) needs no bell: `DiskThread.run` asks only, every `RUN_POLL_S`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import TypeVar
 
 PATIENCE_S = 0.002
 POLL_S = 0.001
+RUN_POLL_S = 0.002
 YIELD_S = 0.0002
 BUSY = 0.3
 START_S = 0.00005
 """For that long a loop that has handed over work lets go of the lock, so that the work begins."""
+
+T = TypeVar("T")
 
 
 class BusyMeter:
@@ -101,27 +108,58 @@ class Commit:
             self._done.release()
 
 
-class CommitThread:
-    """Runs what it is given, in order, and rings `bell` behind each."""
+class DiskThread:
+    """Runs what it is given, in order."""
 
     def __init__(self, name: str) -> None:
-        self.bell = Bell()
         self._queue: SimpleQueue[Commit | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, work: Callable[[], object]) -> Commit:
+        if self._closed:
+            raise RuntimeError(f"the thread {self._thread.name} is closed")
         commit = Commit(work)
         self._queue.put(commit)
         return commit
 
+    async def run(self, work: Callable[[], T]) -> T:
+        """The work's result. It is done to its end also when the caller is cancelled."""
+        results: list[T] = []
+        commit = self.submit(lambda: results.append(work()))
+        while not commit.wait(YIELD_S):  # noqa: ASYNC110 - the thread must not call back
+            await asyncio.sleep(RUN_POLL_S)
+        if commit.error is not None:
+            raise commit.error
+        return results[0]
+
     def close(self) -> None:
-        """Return when everything submitted is done. Nobody may listen to the bell any more."""
+        """Return when everything submitted is done."""
+        self._closed = True
         self._queue.put(None)
         self._thread.join()
-        self.bell.close()
 
-    def _run(self) -> None:
+    def _serve(self) -> None:
         while (commit := self._queue.get()) is not None:
             commit.run()
-            self.bell.ring()
+            self._on_done()
+
+    def _on_done(self) -> None:
+        """Called in the thread after each piece of work."""
+
+
+class CommitThread(DiskThread):
+    """A `DiskThread` that rings `bell` after each piece of work."""
+
+    def __init__(self, name: str) -> None:
+        self.bell = Bell()
+        super().__init__(name)
+
+    def close(self) -> None:
+        """Return when everything submitted is done. Nobody may listen to the bell any more."""
+        super().close()
+        self.bell.close()
+
+    def _on_done(self) -> None:
+        self.bell.ring()

@@ -1,0 +1,1 @@
+"""What every room stands on: errors, files, locks, checksums, clocks, frames. It imports nothing else of Palisade."""

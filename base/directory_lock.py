@@ -1,0 +1,46 @@
+"""One process per directory: a lock that ends with the process, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+
+class DirectoryLock:
+    """Makes the directory and holds `<directory>/<file>`.
+
+    Raises what `refuse` makes of a text when another process holds it, or it can't be written. `what` names the
+    directory in that text, `remedy` says what to do about the other process.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        refuse: Callable[[str], Exception],
+        *,
+        what: str = "data directory",
+        remedy: str = "stop it first, or choose another one",
+        file: str = "LOCK",
+    ) -> None:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(directory / file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise refuse(
+                f"the {what} {directory} can't be used: {error.strerror}. Make it writable, or choose another"
+            ) from error
+        try:
+            lock_file(self._file)
+        except OSError as error:
+            os.close(self._file)
+            raise refuse(f"the {what} {directory} is in use by another process: {remedy}") from error
+
+    def release(self) -> None:
+        os.close(self._file)
+
+
+def lock_file(descriptor: int) -> None:
+    """For this process alone, until the file is closed. Raises OSError, at once, where another process has it."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

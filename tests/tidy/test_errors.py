@@ -1,0 +1,53 @@
+"""Every error of the product derives from one root, with a stable code and a retry flag (`base/errors.py`)."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+
+from base.errors import PalisadeError
+
+from .conftest import Source
+
+CONTROL_FLOW = {
+    "catalog/engine.py Pending", "catalog/plan.py NeedsRange", "catalog/plan.py NeedsRow",
+    "catalog/procedures.py IllegalStep",
+    "node/authorization/rows.py NotNow", "node/cli/backup.py BrokenOff", "node/cli/http_ask.py NoAnswer",
+    "node/cli/http_ask.py Refused", "node/scenarios/stage.py DidNotHold", "node/swim/wire.py Dropped",
+    "node/vault_opening.py Unwanted", "vault/fence_page.py TornPage",
+}  # fmt: skip
+"""Exceptions that never leave their room: they steer it, or end one command."""
+BUILT_IN = {"Exception", "OSError", "RuntimeError", "LookupError", "KeyError"}
+
+
+def roots(source: Source) -> Iterator[str]:
+    """The classes that derive from a built-in exception alone. Texts of bad values may be plain ValueErrors."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef):
+            bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
+            if bases & BUILT_IN:
+                yield f"{source.path} {node.name}"
+
+
+def tree(kind: type[PalisadeError]) -> Iterator[type[PalisadeError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from tree(each)
+
+
+def test_errors_have_one_root(production: list[Source]) -> None:
+    found = {name for source in production for name in roots(source)}
+    assert found - CONTROL_FLOW == {"base/errors.py PalisadeError"}
+
+
+def test_error_codes_are_kebab_case_and_retry_is_a_boolean(production: list[Source]) -> None:
+    for source in production:
+        if "Error" in source.text and source.path.endswith("errors.py"):
+            importlib.import_module(source.path.removesuffix(".py").replace("/", "."))
+    kinds = list(tree(PalisadeError))
+    assert len(kinds) > 60
+    for kind in kinds:
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", kind.code), kind
+        assert isinstance(kind.retry, bool), kind

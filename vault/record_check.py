@@ -1,0 +1,16 @@
+"""The checksums of the vault's rows, and the error of a row that fails its own. Pure."""
+
+from __future__ import annotations
+
+from base.checksums import RowChecksums
+from vault.errors import RESET, VaultDamaged
+from vault.tables import Table
+
+
+def _damaged(table: int, key: bytes) -> VaultDamaged:
+    return VaultDamaged(
+        f"the vault's value of {key[:64]!r} in table {Table(table).name} is not what was written: {RESET}"
+    )
+
+
+CHECKSUMS = RowChecksums(b"vault", Table, _damaged)
