@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 import logging
 
-from node.metrics import Metrics
 from raftgroup.log_limit import LogLimit
+from service.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,6 @@ from node.partitions.wiring import with_partitions
 from node.parts import Background, MemberPart, ServerPart, cause_of_failure
 from node.scenarios.hosted import ScenarioHost
 from node.topology.face import Topology
-from node.topology.life import Phase
 from node.topology.logical_copy import LogicalCopy
 from node.topology.member import TopologyMember
 from node.topology.physical import PhysicalTopology
@@ -79,7 +78,7 @@ class FollowerNode:
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
         scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
         self.fencing = HolderPart(
-            config.id, self.keeper, FollowerRoute(physical), self._clock, config.fencing.timing(), self._incarnation,
+            config.id, self.keeper, FollowerRoute(physical), self._clock, config.fencing.timing(), member.incarnation,
             ask=asks_a_member(self._door.ask),
         )  # fmt: skip
         self.fencing.shown = proof_of(config)
@@ -99,10 +98,6 @@ class FollowerNode:
             )
         )
         self._life = Lifecycle(self._parts())
-
-    def _incarnation(self) -> int:
-        life = self.topology.member.life
-        return life.incarnation if life.phase is Phase.ACTIVE else 0
 
     def _fencing_view(self) -> dict[str, Any]:
         return fencing_view(self.fencing, self._clock.now())

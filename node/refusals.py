@@ -12,11 +12,11 @@ from typing import NamedTuple
 from catalog import errors as catalog
 from metastore import errors as store
 from node.authorization import errors as authorization
-from node.fencing import errors as fencing
 from node.partitions import errors as partitions
 from node.scenarios import errors as scenarios
 from node.topology import errors as topology
 from raftgroup import errors as group
+from service import fencing_errors as fencing
 from vault import errors as vault
 
 

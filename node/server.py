@@ -23,7 +23,7 @@ from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig, is_loopback
 from node.connection_room import ConnectionRoom
 from node.feed.local import local_source
-from node.fencing.member import MemberFencing
+from node.fencing.member import MemberFencing, strict_answers
 from node.fencing.part import Hearing
 from node.fencing.view import fencing_view
 from node.http.fencing_families import fencing_families
@@ -31,13 +31,12 @@ from node.http.server import HttpServer
 from node.leader_duties import do_leader_duties
 from node.local_configuration import local_configuration
 from node.machine import Machine
-from node.metrics import Metrics
 from node.moving import announce_addresses
 from node.partitions.wiring import with_partitions
 from node.parts import Background, GroupPart, MemberPart, ServerPart, cause_of_failure
 from node.replica_state import ReplicaState
 from node.scenarios.hosted import ScenarioHost
-from node.service import Service
+from node.services import NodeServices
 from node.stream.server import StreamServer
 from node.topology.face import Topology
 from node.topology.member import Door, TopologyMember
@@ -53,6 +52,8 @@ from raftgroup.group_config import GroupConfig
 from raftgroup.timing import Timing
 from recovery.beside import Beside
 from recovery.catchup import Difference
+from service.key_values import KeyValues
+from service.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -83,55 +84,52 @@ class Node:
             self.group = self._make_group()
             self.group.on_synced = self.metrics.fsync_latency.observe
             undo.pop_all()
-        self.service = Service(
-            self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics
+        strict = strict_answers(self.store, self._clock.now, lambda: self.fencing)
+        self.key_values = KeyValues(
+            self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics, strict=strict
         )
-        room = ConnectionRoom(self.metrics, files_max)
-        self.service.open_snapshot = self._disk.open_snapshot
-        self.catalog = self.service.catalog = Catalog(self.service, config.id)
+        self.catalog = Catalog(self.key_values, config.id)
         self._root_password = password_in(config.root_password_file) if config.root_password_file else None
-        on_vault, self.partitions = with_partitions(config, lambda: self.topology.physical.records(), OnVault())
+        self.topology = self._make_topology()
+        on_vault, self.partitions = with_partitions(config, self.topology.physical.records, OnVault())
         beside = Beside(self.store, self._disk)
         self.keeper = VaultKeeper(
             self._machine.vault(),
             config.id,
-            local_source(self.service, config.id),
+            local_source(self.key_values, config.id),
             on_vault,
             RecoveryClock(self._clock, gentle=True),
             Difference(config.catch_up_difference, beside.reach),
             beside,
             local=local_configuration(config),
         )
-        times = config.fencing.timing()
-        self.fencing = MemberFencing(config.id, self.service, self.group, self.keeper, self._clock, times)
+        self.fencing = MemberFencing(
+            config.id,
+            self.key_values,
+            strict,
+            self.group,
+            self.keeper,
+            self._clock,
+            config.fencing.timing(),
+            self.topology.member.incarnation,
+        )
         self.fencing.part.shown = proof_of(config)
         self.catalog.releases.released = self.fencing.until_released
         self.catalog.releases.waiting_for = self.fencing.waiting_for
-        self.service.fencing_view = lambda: fencing_view(self.fencing.part, self._clock.now(), self.fencing)
-        self.service.fencing_families = lambda: fencing_families(self.fencing.part, self._clock.now(), self.fencing)
-        rows = FencedRows(self.fencing.part.reads, StoreRows(self.service))
-        self.authorizer = self.service.authorizer = authorizer_of(config, rows)
-        self._stream = StreamServer(
-            self.service, config.cluster, room=room, door=self.fencing.door, authorizer=self.authorizer
-        )
+        self.services = self._make_services()
+        room = ConnectionRoom(self.metrics, files_max)
+        self._stream = StreamServer(self.services, config.cluster, room=room, door=self.fencing.door)
         scenarios = ScenarioHost(config.scenarios or is_loopback(config.http.host))
         self._http = self._machine.http(
             lambda: HttpServer(
-                self.service,
+                self.services,
                 config.cluster,
                 config.id,
                 room=room,
                 scenarios=scenarios,
                 partitions=self.partitions.holder,
-                fenced=self.fencing.part.reads,
-                authorizer=self.authorizer,
             )
         )
-        participant = self._machine.participant()
-        self.service.participant = lambda: participant
-        self.service.vault = self.keeper
-        self.topology = self._make_topology()
-        self.service.topology = self.topology
         self._life = Lifecycle(self._parts())
 
     def _make_group(self) -> Group:
@@ -153,11 +151,27 @@ class Node:
             random=self._machine.random,
         )
 
+    def _make_services(self) -> NodeServices:
+        part, participant = self.fencing.part, self._machine.participant()
+        rows = FencedRows(part.reads, StoreRows(self.key_values))
+        return NodeServices(
+            self.key_values,
+            open_snapshot=self._disk.open_snapshot,
+            participant=lambda: participant,
+            vault=self.keeper,
+            topology=self.topology,
+            catalog=self.catalog,
+            fencing_view=lambda: fencing_view(part, self._clock.now(), self.fencing),
+            fencing_families=lambda: fencing_families(part, self._clock.now(), self.fencing),
+            fenced=part.reads,
+            authorizer=authorizer_of(self.config, rows),
+        )
+
     def _make_topology(self) -> Topology:
         config, store = self.config, self.store
         physical = PhysicalTopology(config, Role.VOTER)
         physical.add_seeds(known_seeds(nodes_of(store.system)))
-        self.registrar = Registrar(self.service, config.cluster, physical.presences, config.join_token)
+        self.registrar = Registrar(self.key_values, config.cluster, physical.presences, config.join_token)
         self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config))
         member = TopologyMember(
             self._door,
@@ -182,7 +196,7 @@ class Node:
     async def _recover(self, state: ClusterState) -> int:
         """Into the group first: its own replica is what the vault of a member is fed from."""
         await self._machine.enter(self.group)
-        while not_ready(self.service):  # noqa: ASYNC110
+        while not_ready(self.key_values):  # noqa: ASYNC110
             await asyncio.sleep(READY_POLL_S)
         self.topology.physical.settle()
         return await self.keeper.catch_up()
@@ -203,8 +217,8 @@ class Node:
             Part("stream", ServerPart(self._stream, config.stream), ("group", "registrar", "releases")),
             Part("http", ServerPart(self._http, config.http), ("group", "registrar", "releases")),
         ]
-        if self.authorizer is not None:
-            user = Background(lambda: have_a_user(self.service, self._root_password))
+        if self.services.authorizer is not None:
+            user = Background(lambda: have_a_user(self.key_values, self._root_password))
             parts.append(Part("first user", user, ("group",)))
         join = config.join
         if join is not None:
@@ -253,8 +267,8 @@ class Node:
         except Exception as error:
             log.warning("the store was not flushed, the journal has the rest: %s", error)
         await self._remote.close()
-        if self.authorizer is not None:
-            self.authorizer.close()
+        if self.services.authorizer is not None:
+            self.services.authorizer.close()
         await self.partitions.close()
         self._disk.close()
         self._journal.close()

@@ -13,10 +13,10 @@ from metastore.requests import Range
 from metastore.results import RangeResult
 from node.authorization.errors import PermissionsUnknown
 from node.authorization.rights import Row
-from node.fencing.errors import FencingError
 from node.fencing.fenced_reads import FencedReads
-from node.service import Service
 from raftgroup.errors import RaftError
+from service.fencing_errors import FencingError
+from service.key_values import KeyValues
 from vault.change import Item
 from vault.errors import Denied, VaultError
 
@@ -38,7 +38,7 @@ class PermissionRows(Protocol):
 class StoreRows:
     """Linearizable reads at a member: at once where the quorum lease allows it, else with one round."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: KeyValues) -> None:
         self._service = service
 
     def now(self, key: bytes) -> Row | None:

@@ -16,9 +16,9 @@ from node.fencing.gate import VaultGate
 from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
 from node.fencing.link import Link, Route
-from node.fencing.strict_log import StrictLog
 from node.vault_keeper import VaultKeeper
 from raftgroup.ports import Clock
+from service.strict_changes import StrictLog
 from vault.vault import Vault
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from metastore.machine import MetaStore
 from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
 from node.fencing.fenced_reads import FencedReads
 from node.fencing.region_shapes import region_shape
-from node.service import Service
+from service.key_values import KeyValues
 from vault.regions import (
     REGIONS_END,
     REGIONS_PREFIX,
@@ -79,7 +79,7 @@ class FencedRegions:
 
 
 class RegionBook:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: KeyValues) -> None:
         self._service = service
 
     async def view(self) -> dict[str, Any]:

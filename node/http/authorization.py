@@ -14,12 +14,12 @@ from node.authorization.authorizer import Authorizer, who_shows
 from node.authorization.credentials import from_header
 from node.authorization.errors import AuthorizationError, PermissionDenied
 from node.authorization.lookups import NOTHING, Lookups
-from node.authorization.needs import EVERYTHING, Needs
 from node.authorization.rights import Rights
 from node.http.etcd_api import refused
 from node.http.go_json import BadJson
 from node.http.rules import Rule, Who, rule_of
 from node.http.still import STILL
+from service.authorization.needs import EVERYTHING, Needs
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

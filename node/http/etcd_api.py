@@ -15,7 +15,6 @@ from metastore.errors import LeaseNotFound
 from metastore.requests import Command, DisarmAlarm, LeaseRevoke
 from metastore.results import CompactResult, LeaseResult
 from metastore.validation import is_read_only
-from node.group_face import Outcome
 from node.http import etcd_decode as decode
 from node.http import etcd_encode as encode
 from node.http.etcd_alarm import Action, alarm_fields, decode_alarm
@@ -23,8 +22,9 @@ from node.http.etcd_ids import number_of
 from node.http.go_json import BadJson, read_single
 from node.http.head import Reply
 from node.refusals import INTERNAL, etcd_words, refusal_of
-from node.service import Service
 from node.version import VERSION
+from service.key_values import KeyValues
+from service.ports import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Unimplemented(Exception):
 class EtcdApi:
     """`cluster` is the name of the cluster, `member` this node's: etcd's numbers are made from them."""
 
-    def __init__(self, service: Service, cluster: str, member: str) -> None:
+    def __init__(self, service: KeyValues, cluster: str, member: str) -> None:
         self._service = service
         self._cluster = cluster
         self._member = member

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from node.metrics import Histogram
+from service.metrics import Histogram
 
 
 def gauge(name: str, text: str, value: float) -> Metric:

@@ -21,7 +21,7 @@ from typing import Any, cast
 from node.connection_room import ConnectionRoom, Welcome
 from node.http.head import END_OF_HEAD, GET, Gets, Plan, Unary, make_head, make_plan
 from node.http.turned_away import TurnedAway
-from node.metrics import Metrics
+from service.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

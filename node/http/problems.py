@@ -15,13 +15,13 @@ from typing import Any
 from aiohttp import web
 
 from metastore.errors import Compacted
-from node.fencing.errors import ReleasePending
 from node.http.etcd_api import refused
 from node.http.etcd_encode import error_fields
 from node.http.go_json import BadJson
 from node.refusals import INTERNAL, BadRequest, refusal_of
 from node.topology.errors import JoinRejected
 from raftgroup.errors import OutcomeUnknown
+from service.fencing_errors import ReleasePending
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from aiohttp import web
 
 from metastore.requests import DeleteRange, LeaseKeepAlive, LeaseRevoke, Put, Range, prefix_end
 from node.authorization.lookups import Lookups
-from node.authorization.needs import EVERYTHING, Needs, needs_of, reading
 from node.authorization.operations import needs_of_object, needs_of_objects, needs_of_operation
 from node.catalog.collections import collection_named
 from node.http import etcd_decode as decode
@@ -29,6 +28,7 @@ from node.http.v1_forms import DELETE, RANGE, delete_from, put_from, range_from,
 from node.http.v1_keys import EXPORT_QUERY, PUT_QUERY, condition_of, interval_of, key_of, prefix_parameter
 from node.http.v1_watch import watch_of
 from node.partitions.names import PARTITIONS
+from service.authorization.needs import EVERYTHING, Needs, needs_of, reading
 from vault.regions import REGIONS_END, REGIONS_PREFIX
 
 

@@ -9,11 +9,9 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from node.authorization.authorizer import Authorizer
 from node.authorization.lookups import lookups_of
 from node.cluster_view import not_ready
 from node.connection_room import ConnectionRoom
-from node.fencing.fenced_reads import FencedReads
 from node.fencing.region_book import RegionBook
 from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS, read_body
@@ -44,7 +42,7 @@ from node.http.v1_topology import TopologyRoutes
 from node.http.v1_watch import Watches
 from node.partitions.holder import PartitionHolder
 from node.scenarios.hosted import ScenarioHost
-from node.service import Service
+from node.services import NodeServices
 
 CLOSE_S = 2.0
 ETCD_PROGRESS_S = 60.0
@@ -57,7 +55,7 @@ class HttpServer:
 
     def __init__(
         self,
-        service: Service,
+        services: NodeServices,
         cluster: str,
         member: str,
         *,
@@ -66,20 +64,17 @@ class HttpServer:
         room: ConnectionRoom | None = None,
         scenarios: ScenarioHost | None = None,
         partitions: PartitionHolder | None = None,
-        fenced: FencedReads | None = None,
-        authorizer: Authorizer | None = None,
     ) -> None:
-        """`authorizer` None: everybody may do everything."""
-        self._service = service
-        self._authorizer = authorizer
-        self._gate = Gate(authorizer, lookups_of(service))
+        self._services = services
+        service = self._service = services.key_values
+        self._gate = Gate(services.authorizer, lookups_of(services))
         self._member = member
         self._partitions = partitions
         self._scenarios = scenarios or ScenarioHost()
         self._room = room or ConnectionRoom(service.metrics)
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
         self.api = EtcdApi(service, cluster, member)
-        self._fenced = FencedRoutes(fenced or FencedReads())
+        self._fenced = FencedRoutes(services.fenced)
         self.app = self._application(cluster, progress_s)
         self._runner = web.AppRunner(
             self.app,
@@ -125,20 +120,22 @@ class HttpServer:
         )
         app[HTTP_LIMITS] = self._limits
         app[STREAMS] = set()
-        service = self._service
-        app.add_routes(Health(Kind.MEMBER, partial(not_ready, service), Exposition(service, self._partitions)).routes())
-        app.add_routes(LoginRoutes(service, self._authorizer).routes())
+        services, service = self._services, self._service
+        app.add_routes(
+            Health(Kind.MEMBER, partial(not_ready, service), Exposition(services, self._partitions)).routes()
+        )
+        app.add_routes(LoginRoutes(service, services.authorizer).routes())
         app.add_routes(Keys(service).routes())
         app.add_routes(Watches(service, progress_s).routes())
-        app.add_routes(Cluster(service, cluster).routes())
-        app.add_routes(Backups(service, cluster).routes())
-        app.add_routes(TopologyRoutes(service).routes())
-        app.add_routes(RecoveryRoutes(lambda: service.vault).routes())
-        app.add_routes(CatalogRoutes(service).routes())
+        app.add_routes(Cluster(services, cluster).routes())
+        app.add_routes(Backups(services, cluster).routes())
+        app.add_routes(TopologyRoutes(services).routes())
+        app.add_routes(RecoveryRoutes(lambda: services.vault).routes())
+        app.add_routes(CatalogRoutes(services).routes())
         app.add_routes(Feed(service).routes())
         app.add_routes(PartitionRoutes(self._member, self._partitions).routes())
         app.add_routes(ScenarioRoutes(self._scenarios).routes())
-        app.add_routes(FencingRoutes(service.fencing_view).routes())
+        app.add_routes(FencingRoutes(services.fencing_view).routes())
         app.add_routes(RegionRoutes(RegionBook(service)).routes())
         app.add_routes(self._fenced.routes())
         app.add_routes(EtcdStreams(service, self.api, progress_s=ETCD_PROGRESS_S).routes())

@@ -13,7 +13,7 @@ from node.http.body import a_flag, a_number, a_text, fields_of, read_json, reque
 from node.http.v1_keys import answer
 from node.new_member import new_member
 from node.refusals import BadRequest
-from node.service import Service
+from node.services import NodeServices
 
 GRANT = {"ttl_s": a_number, "id": a_number}
 COMPACT = {"revision": a_number}
@@ -31,8 +31,8 @@ MEMBER = {"id": a_text, "incarnation": a_text, "addresses": anything, "voter": a
 class Cluster:
     """`name` is the name of the cluster."""
 
-    def __init__(self, service: Service, name: str) -> None:
-        self._service = service
+    def __init__(self, services: NodeServices, name: str) -> None:
+        self._services, self._service = services, services.key_values
         self._name = name
 
     def routes(self) -> list[web.RouteDef]:
@@ -102,7 +102,7 @@ class Cluster:
     # The group.
 
     async def status(self, request: web.Request) -> web.Response:
-        return answer(status_view(self._service, self._name))
+        return answer(status_view(self._services, self._name))
 
     async def members(self, request: web.Request) -> web.Response:
         return answer({"members": members_view(self._service)})

@@ -57,7 +57,7 @@ def key_of(request: web.Request) -> bytes:
 
 
 class KeyService(Protocol):
-    """`node.service.Service`, or a vault that is read without a cluster."""
+    """`service.key_values.KeyValues`, or a vault that is read without a cluster."""
 
     async def range(self, request: Range) -> RangeResult: ...
     async def write(self, request: Write, request_id: RequestId | None) -> Any: ...

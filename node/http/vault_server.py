@@ -22,8 +22,8 @@ from node.http.problems import Handler, errors_as_answers
 from node.http.quiet_log import quiet_log
 from node.http.v1_keys import answer
 from node.http.v1_recovery import RecoveryRoutes
-from node.metrics import Metrics
 from node.recovery_face import RecoveryFace
+from service.metrics import Metrics
 
 CLOSE_S = 2.0
 BODY_BYTES_MAX = 4 * 1024 * 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from node.authorization.lookups import Lookups
-from node.authorization.needs import EVERYTHING, Needs, reading
 from node.authorization.operations import needs_of_object, needs_of_objects, needs_of_operation
+from service.authorization.needs import EVERYTHING, Needs, reading
 from vault.regions import REGIONS_END, REGIONS_PREFIX
 
 SIGNED_IN = frozenset({"ping", "status", "members", "topology", "leases", "digest", "fencing"})

@@ -27,8 +27,8 @@ from metastore.requests import (
     Unpin,
 )
 from metastore.validation import check_request, check_request_id
-from node.fencing.commands import OWN, any_strict, is_strict
-from node.fencing.strict_answers import StrictAnswers
+from service.strict_commands import OWN, any_strict, is_strict
+from service.strict_responses import StrictAnswers
 
 CLIENT_COMMANDS = (
     Put, DeleteRange, Txn, Compact, LeaseGrant, LeaseRevoke, LeaseKeepAlive, DisarmAlarm, Pin, Unpin,

@@ -19,8 +19,6 @@ from metastore.results import RangeResult
 from node.authorization.errors import AuthorizationError
 from node.connection_room import Welcome
 from node.fencing.door import Visit
-from node.group_face import Done, Outcome
-from node.service import size_of
 from node.stream.checks import Checked, checked, read_range
 from node.stream.guard import Guard
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
@@ -31,6 +29,8 @@ from node.stream.watches import Pump, read_watch
 from raftgroup.errors import RaftError
 from raftgroup.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from raftgroup.proposals import Applied
+from service.key_values import size_of
+from service.ports import Done, Outcome
 
 if TYPE_CHECKING:
     from node.stream.server import StreamServer

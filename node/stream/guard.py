@@ -17,10 +17,10 @@ from node.authorization.authorizer import Authorizer, who_shows
 from node.authorization.credentials import from_hello
 from node.authorization.errors import AuthorizationError, PermissionDenied, Unauthenticated
 from node.authorization.lookups import Lookups
-from node.authorization.needs import Needs, needs_of_command, reading
 from node.authorization.rights import Identity, NodeIdentity, Rights
 from node.stream.call_rules import needs_of_call
 from node.stream.checks import Checked
+from service.authorization.needs import Needs, needs_of_command, reading
 
 Handle = Callable[[int, Any], None]
 

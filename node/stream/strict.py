@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from metastore.codec import decode_fields, unpack_command
 from metastore.put_series import results_in
-from node.fencing.commands import Prefixes, fields_are_strict
-from node.fencing.strict_answers import Late, StrictAnswers
-from node.group_face import Done, Outcome
 from node.stream.checks import Checked
 from raftgroup.proposals import Applied
+from service.ports import Done, Outcome
+from service.strict_commands import Prefixes, fields_are_strict
+from service.strict_responses import Late, StrictAnswers
 
 
 def when_released(

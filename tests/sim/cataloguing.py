@@ -132,7 +132,7 @@ class Cataloguer:
     async def _rows(self, node: Any) -> None:
         for name in ("tables", "devices"):
             for each in (await node.catalog.objects(name))["objects"]:
-                await node.service.write(Put(f"{each['data']}m1/1".encode(), b"row"), own=True)
+                await node.key_values.write(Put(f"{each['data']}m1/1".encode(), b"row"), own=True)
 
 
 async def view_of(asked: Awaitable[dict[str, Any]]) -> Answer:

@@ -138,7 +138,7 @@ class Workload:
         puts = tuple(Put(region_key(region.name), pack_region(region)) for region in regions)
         host = self.world.leader() or self.world.members[0]
         written = await self.world.ask(
-            client.process, client.name, host.http, lambda node: node.service.write(Txn(success=puts), own=True)
+            client.process, client.name, host.http, lambda node: node.key_values.write(Txn(success=puts), own=True)
         )
         return int(written.revision)
 

@@ -1,6 +1,6 @@
 """A group of one that needs no disk and no network: what is submitted in one turn of the loop is applied in the next.
 
-It has the face of `raftgroup.group.Group` (node/group_face.py), and can be made to lose its leader or its majority,
+It has the face of `raftgroup.group.Group` (service/ports.py), and can be made to lose its leader or its majority,
 so that the APIs above it can be tested without a cluster. Time is handed in.
 """
 
@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from metastore.limits import Limits
 from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
-from node.group_face import Done
 from raftgroup.errors import MembershipRefused, OutcomeUnknown, Unavailable
 from raftgroup.membership import Member, MemberRole, Membership
 from raftgroup.proposals import Applied, into_future
 from raftgroup.role import Role
 from raftgroup.status import GroupStatus, MemberStatus
+from service.ports import Done
 
 TERM = 2
 

@@ -20,8 +20,8 @@ from fencing.lease import GrantVerdict, Lease
 from fencing.messages import Grant, Stage
 from fencing.release import Releases
 from node.fencing.holder import VaultHolder
-from node.fencing.strict_answers import StrictAnswers
 from node.stream.watches import Pump
+from service.strict_responses import StrictAnswers
 
 
 def release_without_stage() -> None:

@@ -25,10 +25,10 @@ from node.fencing.gate import VaultGate
 from node.fencing.grantor import Connection, Grantor
 from node.fencing.holder import VaultHolder
 from node.fencing.region_book import regions_of
-from node.fencing.released import Released
-from node.fencing.strict_log import StrictLog
 from node.fencing.wire import pack, unpack
 from recovery.replay import tell_and_apply
+from service.release_waiters import Released
+from service.strict_changes import StrictLog
 from tests.support.fake_group import FakeClock, FakeGroup
 from tests.support.fence_history import Told, violations
 from tests.support.simulation import Process, Simulation

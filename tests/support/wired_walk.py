@@ -16,9 +16,9 @@ from bisect import bisect_right
 from typing import Any
 
 from metastore.requests import Command, DeleteRange, Put, Range, Txn
-from node.fencing import strict_log
-from node.fencing.errors import FencingError
 from raftgroup.errors import RaftError, Unavailable
+from service import strict_changes as strict_log
+from service.fencing_errors import FencingError
 from tests.support.simulation import Process
 from tests.support.wired_parts import DEADLINE_S, TIMING, Entry
 from tests.support.wired_world import Cluster, Node

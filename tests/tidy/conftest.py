@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("catalog", "fencing", "metastore", "node", "pipeline", "raftgroup", "recovery", "vault")
+PACKAGES = ("catalog", "fencing", "metastore", "node", "pipeline", "raftgroup", "recovery", "service", "vault")
 TEXT_SUFFIXES = {".py", ".md", ".cfg", ".toml", ".txt", ".svg", ".json", ".yml", ""}
 
 

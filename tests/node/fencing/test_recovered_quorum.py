@@ -51,7 +51,7 @@ class Lost(Cluster):
     def write(self, name: str, value: bytes) -> float:
         """How long it took, until it was answered."""
         at, before = self.nodes[name], self.now
-        self.simulation.run(at.process, at.service.write(Put(KEY, value), own=True), within_s=20)
+        self.simulation.run(at.process, at.key_values.write(Put(KEY, value), own=True), within_s=20)
         return self.now - before
 
     def read_at_n3(self) -> bytes | None:

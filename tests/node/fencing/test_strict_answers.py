@@ -15,15 +15,15 @@ from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
 from metastore.requests import Put
 from metastore.result_codec import EACH, PUT, refusal
-from node.fencing.errors import ReleasePending
 from node.fencing.region_book import regions_of
-from node.fencing.released import Released
-from node.fencing.strict_answers import StrictAnswers
-from node.fencing.strict_log import StrictLog
-from node.group_face import Done, Outcome
 from node.stream.checks import Checked, checked
 from node.stream.strict import when_released
 from raftgroup.proposals import Applied
+from service.fencing_errors import ReleasePending
+from service.ports import Done, Outcome
+from service.release_waiters import Released
+from service.strict_changes import StrictLog
+from service.strict_responses import StrictAnswers
 from tests.support.waiting import until
 from vault.regions import Mode, Policy, Region, pack_region, region_key
 

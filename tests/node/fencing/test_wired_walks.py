@@ -14,9 +14,9 @@ import pytest
 from node.fencing.gate import VaultGate
 from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
-from node.fencing.released import Released
-from node.fencing.strict_answers import StrictAnswers
-from node.fencing.strict_log import Batch, StrictLog
+from service.release_waiters import Released
+from service.strict_changes import Batch, StrictLog
+from service.strict_responses import StrictAnswers
 from tests.support.wired_walk import walk
 from vault.pending import Staged
 from vault.staging import Staging

@@ -20,8 +20,8 @@ from node.catalog.store import NodeStore
 from node.fencing.door import Door
 from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
-from node.fencing.released import Released
-from node.fencing.strict_answers import StrictAnswers
+from service.release_waiters import Released
+from service.strict_responses import StrictAnswers
 from tests.sim.faults import Fault, Kind
 from tests.sim.machine import SimMachine
 from tests.sim.plants.plant import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from metastore.requests import WatchRequest
 from metastore.results import RevisionEvents
 from metastore.watch import WatchHub
-from node.metrics import Metrics
+from service.metrics import Metrics
 
 POLL_REVISIONS_MAX = 500
 POLL_BYTES_MAX = 256 * 1024

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from node.fencing.errors import FencingError
 from raftgroup.errors import RaftError
 from raftgroup.membership import Member, Membership
 from raftgroup.proposals import Applied
 from raftgroup.role import Role
 from raftgroup.status import GroupStatus
+from service.fencing_errors import FencingError
 
 Outcome = Applied | RaftError | FencingError
 """Of a proposal; FencingError: it is applied, and not released in time."""

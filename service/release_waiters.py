@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from operator import itemgetter
 
-from node.fencing.strict_log import StrictLog
-from node.metrics import Histogram
+from service.metrics import Histogram
+from service.strict_changes import StrictLog
 
 SWEEP_S = 0.05
 _REVISION = itemgetter(0)

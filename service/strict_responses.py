@@ -16,11 +16,11 @@ from typing import Any
 
 from metastore.requests import DeleteRange, Put, Range, Txn, prefix_end
 from metastore.result_codec import revision_of
-from node.fencing.commands import OWN, Prefixes, is_strict, writes_own
-from node.fencing.errors import ReadPending, ReleasePending, ReservedKey
-from node.fencing.released import Released
-from node.group_face import Done, Outcome
 from raftgroup.proposals import Applied
+from service.fencing_errors import ReadPending, ReleasePending, ReservedKey
+from service.ports import Done, Outcome
+from service.release_waiters import Released
+from service.strict_commands import OWN, Prefixes, is_strict, writes_own
 
 Late = Callable[[Applied], None]
 """What tells an outcome that was not released in time."""

@@ -9,33 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from metastore.codec import decode_result, encode_command
 from metastore.digest import Digest
+from metastore.errors import LeaseNotFound
 from metastore.machine import MetaStore
 from metastore.requests import Command, Range, RequestId, SortOrder, SortTarget, Txn, WatchRequest
 from metastore.results import KeyValue, LeaseInfo, RangeResult, TxnResult
-from metastore.snapshot import SnapshotReader
 from metastore.validation import check_request, check_request_id, is_read_only
-from node.fencing.strict_answers import StrictAnswers
-from node.group_face import Done, GroupFace, Outcome
-from node.metrics import Metrics
-from node.recovery_face import RecoveryFace
-from node.retried import check_answers
-from node.topology.initialization import Participant
-from node.watching import Watching
 from raftgroup.errors import RaftError
 from raftgroup.proposals import Applied
+from service.metrics import Metrics
+from service.ports import Done, GroupFace, Outcome
+from service.retry_check import check_answers
+from service.strict_responses import StrictAnswers
+from service.watches import Watching
 
 R = TypeVar("R", RangeResult, TxnResult)
-OpenSnapshot = Callable[[], Awaitable[SnapshotReader]]
-if TYPE_CHECKING:
-    from node.authorization.authorizer import Authorizer
-    from node.catalog.face import Catalog
-    from node.topology.face import Topology
 
 PAGE_KEYS_FIRST = 64
 PAGE_KEYS_MAX = 1_024
@@ -47,34 +40,24 @@ SCANS_MAX = 16
 """How many ranges are put together at a time: the others wait, so that their answers fit in memory."""
 
 
-class Service:
+class KeyValues:
     """`deadline_s` is how long a request may take that does not say so itself."""
 
     def __init__(
-        self, group: GroupFace, store: MetaStore, *, deadline_s: float = 5.0, metrics: Metrics | None = None
+        self,
+        group: GroupFace,
+        store: MetaStore,
+        *,
+        deadline_s: float = 5.0,
+        metrics: Metrics | None = None,
+        strict: StrictAnswers | None = None,
     ) -> None:
+        """`strict`: holds answers about strict regions back until they are released; None without fencing."""
         self.group = group
         self.store = store
         self.deadline_s = deadline_s
         self.metrics = metrics or Metrics()
-        self.open_snapshot: OpenSnapshot | None = None
-        """The state that is on disk, for backups; None where there is no disk."""
-        self.participant: Callable[[], Participant] = Participant
-        """How far the initialization of the cluster is at this node, if it came to it so."""
-        self.vault: RecoveryFace | None = None
-        """What this node's vault has come through; None where it has none."""
-        self.topology: Topology | None = None
-        """Set by a node that is one of a cluster's."""
-        self.catalog: Catalog | None = None
-        """Set by a member of the Raft group."""
-        self.fencing_view: Callable[[], dict[str, Any]] | None = None
-        """What this node says of fencing (`node.fencing.view`)."""
-        self.fencing_families: Callable[[], Iterable[Any]] = tuple
-        """What its metrics say of it."""
-        self.strict: StrictAnswers | None = None
-        """What holds answers about strict regions back until they are released; None where nobody is fenced."""
-        self.authorizer: Authorizer | None = None
-        """Whom who asks this node has to satisfy; None: nobody."""
+        self.strict = strict
         self._scans = asyncio.Semaphore(SCANS_MAX)
 
     # Writes.
@@ -237,6 +220,13 @@ class Service:
         self.metrics.reads += 1
         pending = self.strict is not None and self.strict.is_pending(request)
         return await self._seen(self.store.read_txn(request), pending)
+
+    def lease_keys(self, lease_id: int) -> tuple[bytes, ...]:
+        """The keys of a lease as this node knows them; none of a lease that it does not know."""
+        try:
+            return tuple(self.store.lease_info(lease_id).keys)
+        except LeaseNotFound:
+            return ()
 
     async def lease_info(self, lease_id: int) -> LeaseInfo:
         """Raises LeaseNotFound."""
