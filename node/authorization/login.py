@@ -11,6 +11,7 @@ from node.authorization.credentials import Password
 from node.authorization.errors import PermissionsUnknown, Unauthenticated
 from node.authorization.rights import Identity
 from node.authorization.tokens import KEY_BYTES, TTL_S, Claims, sign
+from service.callers import THIS_NODE
 from service.key_values import KeyValues
 
 
@@ -44,4 +45,4 @@ def made_once(key: bytes, value: bytes) -> Txn:
 
 async def write_own(service: KeyValues, request: Txn) -> Any:
     """A write of the node itself, below palisade/."""
-    return await service.write(request, own=True)
+    return await service.write(request, caller=THIS_NODE)

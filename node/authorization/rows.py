@@ -26,6 +26,10 @@ class NotNow(Exception):
 
 
 class PermissionRows(Protocol):
+    def state(self) -> object | None:
+        """While it is the same object, every row is the same; None where that is not known."""
+        ...
+
     def now(self, key: bytes) -> Row | None:
         """Raises NotNow."""
         ...
@@ -40,6 +44,9 @@ class StoreRows:
 
     def __init__(self, service: KeyValues) -> None:
         self._service = service
+
+    def state(self) -> object | None:
+        return None
 
     def now(self, key: bytes) -> Row | None:
         found = self._service.range_now(Range(key))
@@ -60,6 +67,9 @@ class FencedRows:
 
     def __init__(self, reads: FencedReads, asked: PermissionRows) -> None:
         self._reads, self._asked = reads, asked
+
+    def state(self) -> object | None:
+        return self._reads.state()
 
     def now(self, key: bytes) -> Row | None:
         try:
@@ -82,6 +92,9 @@ class FencedRows:
 
 class NoRows:
     """Nobody can be asked: what an old copy says may be long revoked."""
+
+    def state(self) -> object | None:
+        return None
 
     def now(self, key: bytes) -> Row | None:
         raise NotNow

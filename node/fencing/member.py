@@ -26,7 +26,7 @@ from service.key_values import KeyValues
 from service.release_waiters import Released
 from service.strict_changes import StrictLog
 from service.strict_commands import Prefixes
-from service.strict_responses import OWN_KEYS, StrictAnswers
+from service.strict_responses import OWN_KEYS, StrictResponses
 
 LOOK_S = 0.5
 
@@ -52,10 +52,10 @@ class GroupRoute:
         return ()
 
 
-def strict_answers(store: MetaStore, now: Callable[[], float], fencing: Callable[[], MemberFencing]) -> StrictAnswers:
+def strict_answers(store: MetaStore, now: Callable[[], float], fencing: Callable[[], MemberFencing]) -> StrictResponses:
     """Over a new strict log. `fencing`: asked when a request is; so it may be made later."""
     log = StrictLog(store.bodies, lambda: regions_of(store), store.revision)
-    return StrictAnswers(
+    return StrictResponses(
         Released(log, now),
         lambda: fencing().waits_for(),
         lambda: bool(store.range(OWN_KEYS).kvs),
@@ -71,7 +71,7 @@ class MemberFencing:
         self,
         node: str,
         service: KeyValues,
-        strict: StrictAnswers,
+        strict: StrictResponses,
         group: Group,
         keeper: VaultKeeper,
         clock: Clock,

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
 
+from node.authorization.callers import Who
 from node.authorization.lookups import lookups_of
 from node.cluster_view import not_ready
 from node.connection_room import ConnectionRoom
 from node.fencing.region_book import RegionBook
 from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS, read_body
-from node.http.etcd_api import EtcdApi
+from node.http.callers import caller_of
+from node.http.etcd_api import EtcdApi, refused
 from node.http.etcd_stream import EtcdStreams
 from node.http.expectations import make_readable
 from node.http.exposition import Exposition
 from node.http.feed import Feed
 from node.http.front import FrontServer, HttpLimits
-from node.http.head import Unary
+from node.http.head import Hot, Reply, Unary
 from node.http.health import Health
 from node.http.leftovers import LINGERING_S, leave_nothing
 from node.http.openapi import Kind
 from node.http.problems import errors_as_answers
 from node.http.quiet_log import quiet_log
+from node.http.rules import RULES
 from node.http.streaming import STREAMS
 from node.http.v1_backup import Backups
 from node.http.v1_catalog import CatalogRoutes
@@ -93,8 +96,15 @@ class HttpServer:
         server = cast(Any, self._runner.server)
         make_readable(server)
         leave_nothing(server)
-        gets, unary = (self._fenced.gets, self.api.unary) if self._gate.is_open else ({}, {})
-        self._front = FrontServer(unary, server, self._limits, self._service.metrics, self._room, gets)
+        self._front = FrontServer(
+            hot_paths(self.api.unary),
+            server,
+            self._limits,
+            self._service.metrics,
+            self._room,
+            self._fenced.gets,
+            self._gate.callers,
+        )
         await self._front.start(host, port)
 
     @property
@@ -162,6 +172,20 @@ def body_bytes_for(request_bytes_max: int) -> int:
     return request_bytes_max * 3 // 2 + 64 * 1024
 
 
+def hot_paths(unary: Mapping[str, Unary]) -> dict[str, Hot]:
+    """The unary paths of etcd without aiohttp; those whose rule is in `rules.py`, as a word."""
+    found = {}
+    for path, call in unary.items():
+        rule = RULES.get(("POST", path))
+        if isinstance(rule, Who):
+            found[path] = Hot(path, call, rule, refuse)
+    return found
+
+
+def refuse(error: Exception, reply: Reply) -> None:
+    reply(*refused(error))
+
+
 def unary_handler(call: Unary) -> Handler:
     """A unary path of etcd for connections that aiohttp has."""
 
@@ -173,7 +197,7 @@ def unary_handler(call: Unary) -> Handler:
             if not answered.done():
                 answered.set_result((status, payload))
 
-        call(body, reply)
+        call(body, reply, caller_of(request))
         status, payload = await answered
         headers = {"Retry-After": "1"} if status == 503 else None
         return web.Response(status=status, body=payload, content_type="application/json", headers=headers)

@@ -20,6 +20,7 @@ from node.client import Client
 from node.stream.protocol import PROTOCOL, Kind
 from node.stream.server import StreamServer
 from raftgroup.frames import FrameParser, encode
+from service.callers import EVERYBODY
 from service.key_values import KeyValues
 from tests.support.permission_world import PROOF, FenceableRows, Users
 from tests.support.waiting import until
@@ -232,6 +233,6 @@ async def test_a_connection_that_forgot_its_gate_would_be_found(
     """Planted: writes are not looked at."""
     from node.stream.guard import Guard
 
-    monkeypatch.setattr(Guard, "checked", lambda self, items: items)
+    monkeypatch.setattr(Guard, "caller", lambda self, action: EVERYBODY)
     async with client_of(stream, BOB) as client:
         await client.put("/b/k", "v")
