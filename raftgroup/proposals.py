@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import merge
@@ -38,7 +39,7 @@ class Applied(NamedTuple):
         return self.results[0]
 
 
-class Proposal:
+class Proposal(ABC):
     """Commands that come to one end together. A subclass says in `ended` what that end leads to.
 
     `timeout_s`: how long they may take. `weight`: as how many commands they count for the size of an entry, where one
@@ -67,9 +68,9 @@ class Proposal:
         except Exception:
             log.exception("handling the end of a proposal failed")
 
+    @abstractmethod
     def ended(self, outcome: Applied | RaftError) -> None:
-        """Called once. Replace it."""
-        raise NotImplementedError
+        """Called once."""
 
 
 class CallbackProposal(Proposal):

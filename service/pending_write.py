@@ -9,6 +9,7 @@ write is applied, unless nothing can have changed unseen: the node holds a lease
 from __future__ import annotations
 
 import enum
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -100,11 +101,13 @@ class HeldProposal(Proposal):
     def late(self, applied: Applied, strict: StrictResponses) -> None:
         self._answer(strict.late(applied))
 
+    @abstractmethod
     def decide_again(self, prefixes: Prefixes) -> None:
-        raise NotImplementedError
+        """Now that the write is applied here."""
 
+    @abstractmethod
     def answer(self, outcome: Outcome) -> None:
-        raise NotImplementedError
+        """Called once for each part."""
 
 
 class PendingWrite(HeldProposal):

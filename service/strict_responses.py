@@ -14,33 +14,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from metastore.requests import Range, prefix_end
+from metastore.requests import Put, Range, prefix_end
 from metastore.result_codec import revision_of
 from raftgroup.proposals import Applied
 from service.fencing_errors import ReadPending, ReleasePending, ReservedKey
+from service.own_lease import OwnLease
 from service.release_waiters import Released, Told
 from service.strict_commands import OWN, Prefixes, is_strict, writes_own
 
 
 class StrictResponses:
     """`waits_for`: for which nodes the oldest change waits, in words, as far as this node knows. `has_own`: whether
-    there are keys of the cluster's own. `staged`: what the vault of this node knows to be strict, which may be later
-    than what is applied here. `holds_lease`: whether the node holds a lease now."""
+    there are keys of the cluster's own. `lease`: of this node; what its vault was staged may be later than what is
+    applied here."""
 
     def __init__(
         self,
         released: Released,
         waits_for: Callable[[], str],
         has_own: Callable[[], bool],
-        *,
-        staged: Callable[[], Prefixes],
-        holds_lease: Callable[[], bool],
+        lease: OwnLease,
     ) -> None:
         self.released = released
         self._waits_for = waits_for
         self._has_own = has_own
-        self._staged = staged
-        self._holds_lease = holds_lease
+        self.lease = lease
         self._sources: tuple[Prefixes, Prefixes] = ((), ())
         self._prefixes: Prefixes = (OWN,)
 
@@ -48,7 +46,8 @@ class StrictResponses:
     def prefixes(self) -> Prefixes:
         """Whatever is strict begins with one of them, and so does what is the cluster's own; the same object as long
         as nothing has changed."""
-        applied, staged = self.released.log.prefixes, self._staged()
+        applied, holder = self.released.log.prefixes, self.lease.holder
+        staged = holder.prefixes if holder is not None else ()
         if applied is not self._sources[0] or staged is not self._sources[1]:
             self._sources = applied, staged
             union = tuple(dict.fromkeys((OWN, *applied, *staged)))
@@ -61,7 +60,10 @@ class StrictResponses:
         """Whether the request touches a strict region. `own`: it may write what is the cluster's own.
 
         Raises ReservedKey. What is the cluster's own is strict, so most requests are looked at once."""
-        if not is_strict(request, self.prefixes):
+        if type(request) is Put:
+            if not request.key.startswith(self.prefixes):
+                return False
+        elif not is_strict(request, self.prefixes):
             return False
         if not own:
             self.check_reserved(request)
@@ -78,7 +80,8 @@ class StrictResponses:
 
     def knows(self, prefixes: Prefixes) -> bool:
         """Whether exactly these are strict, also at revisions that this node has not applied yet."""
-        return self.prefixes is prefixes and self._holds_lease()
+        holder = self.lease.holder
+        return self.prefixes is prefixes and holder is not None and holder.serves
 
     def when_applied(self, applied: Applied, until: float, told: Told) -> None:
         self.released.applied.when(last_revision(applied), until, told)

@@ -191,8 +191,7 @@ class VaultReader:
         return found if isinstance(found, Shown) else None
 
     def state(self) -> object | None:
-        """While it is the same object, the vault has had no commit and the fence page is the same, so `at_once` shows
-        the same rows. None while the page is not trusted."""
+        """While it is the same object, `at_once` shows the same rows; None: look at `fence` first, or it is fenced."""
         hot = self._hot
         return hot if hot[1] and hot[2][SEQUENCE_WORD] == hot[0] and hot[6]() < hot[1] else None
 

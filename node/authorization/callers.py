@@ -24,13 +24,13 @@ class Who(enum.Enum):
 
 
 class KnownCaller(Caller):
-    """`rights`: as of the beginning of the request. `where`, `action`: for the audit log."""
+    """`rights`: as of the beginning of the request. `where`, `action` as text: for the audit log."""
 
     __slots__ = ("_authorizer", "action", "identity", "rights", "where")
     is_limited = True
 
     def __init__(
-        self, authorizer: Authorizer, identity: Identity | NodeIdentity, rights: Rights, where: str, action: str
+        self, authorizer: Authorizer, identity: Identity | NodeIdentity, rights: Rights, where: str, action: object
     ) -> None:
         self._authorizer = authorizer
         self.identity, self.rights, self.where, self.action = identity, rights, where, action
@@ -40,7 +40,7 @@ class KnownCaller(Caller):
         try:
             self.rights.check(needs)
         except AuthorizationError as error:
-            self._authorizer.refused(error, self.rights.who, self.where, self.action)
+            self._authorizer.refused(error, self.rights.who, self.where, str(self.action))
             raise
 
     def enter(self, who: Who) -> None:

@@ -57,7 +57,13 @@ class FencedReads:
 
     def state(self) -> object | None:
         """While it is the same object, `at_once` shows the same rows; None while nothing may be served."""
-        return None if self._reader is None else self._reader.state()
+        reader = self._reader
+        if reader is None:
+            return None
+        found = reader.state()
+        if found is None and reader.fence.deadline_ns:
+            found = reader.state()
+        return found
 
     async def read(self, key: bytes) -> Shown:
         """Raises ReadRefused, VaultError."""

@@ -23,9 +23,9 @@ from raftgroup.errors import RaftError
 from raftgroup.group import Group
 from raftgroup.ports import Clock
 from service.key_values import KeyValues
+from service.own_lease import OwnLease
 from service.release_waiters import Released
 from service.strict_changes import StrictLog
-from service.strict_commands import Prefixes
 from service.strict_responses import OWN_KEYS, StrictResponses
 
 LOOK_S = 0.5
@@ -53,14 +53,13 @@ class GroupRoute:
 
 
 def strict_answers(store: MetaStore, now: Callable[[], float], fencing: Callable[[], MemberFencing]) -> StrictResponses:
-    """Over a new strict log. `fencing`: asked when a request is; so it may be made later."""
+    """Over a new strict log. `fencing`: asked when an answer is late; it may be made later."""
     log = StrictLog(store.bodies, lambda: regions_of(store), store.revision)
     return StrictResponses(
         Released(log, now),
         lambda: fencing().waits_for(),
         lambda: bool(store.range(OWN_KEYS).kvs),
-        staged=lambda: fencing().staged(),
-        holds_lease=lambda: fencing().holds_lease(),
+        OwnLease(),
     )
 
 
@@ -107,18 +106,11 @@ class MemberFencing:
         self.part = MemberPart(
             node, keeper, GroupRoute(group, self.grantor, node), clock, timing, incarnation,
             on_released=self._on_released, grantor=self.grantor, strict_log=self.log,
-            ask=asks_own_cluster(service.range),
+            ask=asks_own_cluster(service.range), lease=strict.lease,
         )  # fmt: skip
         self.part.group = group
         store.on_applied, store.on_reloaded = self._applied, self._reloaded
         group.leadership.on_led = self._led
-
-    def staged(self) -> Prefixes:
-        """What the vault of this node knows to be strict."""
-        return self.part.holder.prefixes if self.part.holder is not None else ()
-
-    def holds_lease(self) -> bool:
-        return self.part.holder is not None and self.part.holder.serves
 
     def _leader_address(self) -> str | None:
         leader = self._group.leader

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from node.authorization.authorizer import Authorizer
-from node.authorization.callers import KnownCaller, Who
+from node.authorization.callers import Who
 from node.authorization.errors import PermissionDenied
 from node.authorization.lookups import NOTHING, Lookups
 from node.http.callers import HttpCallers, set_caller
@@ -53,7 +53,14 @@ class Gate:
     ) -> None:
         where, action = request.remote or "", f"{request.method} {request.rel_url.raw_path}"
         caller = await callers.later(request.headers.get("Authorization"), where, action)
-        await self._check(request, rule, caller, authorizer)
+        if rule is None:
+            error = PermissionDenied("no rule says which callers may do this: a fault of this version; report it")
+            authorizer.refused(error, caller.rights.who, where, action)
+            raise error
+        if isinstance(rule, Who):
+            caller.enter(rule)
+        else:
+            caller.require(await rule(request, self._look))
         set_caller(request, caller)
         identity = caller.identity
 
@@ -61,18 +68,6 @@ class Gate:
             (await authorizer.rights(identity)).check(needs)
 
         request[STILL] = still
-
-    async def _check(
-        self, request: web.Request, rule: Rule | None, caller: KnownCaller, authorizer: Authorizer
-    ) -> None:
-        if rule is None:
-            error = PermissionDenied("no rule says which callers may do this: a fault of this version; report it")
-            authorizer.refused(error, caller.rights.who, caller.where, caller.action)
-            raise error
-        if isinstance(rule, Who):
-            caller.enter(rule)
-        else:
-            caller.require(await rule(request, self._look))
 
 
 def path_of(request: web.Request) -> str | None:

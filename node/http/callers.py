@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from node.authorization.authorizer import Authorizer, who_shows
-from node.authorization.callers import KnownCaller
+from node.authorization.callers import KnownCaller, Who
 from node.authorization.credentials import from_header
 from node.authorization.errors import AuthorizationError
 from service.callers import EVERYBODY, Caller
@@ -44,7 +44,7 @@ class HttpCallers:
         try:
             known = authorizer.known_now(plan.authorization)
         except AuthorizationError as error:
-            self.refused(error, plan.authorization, where, action_of(plan))
+            self.refused(error, plan.authorization, where, plan)
             hot.refuse(error, reply)
             return
         if known is None:
@@ -52,7 +52,11 @@ class HttpCallers:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
-        self._enter(KnownCaller(authorizer, *known, where, action_of(plan)), plan, body, reply)
+        caller = KnownCaller(authorizer, *known, where, plan)
+        if hot.who is Who.BY_REQUEST:
+            hot.call(body, reply, caller)
+        else:
+            self._enter(caller, plan, body, reply)
 
     @staticmethod
     def _enter(caller: KnownCaller, plan: Plan, body: bytes, reply: Reply) -> None:
@@ -66,13 +70,13 @@ class HttpCallers:
 
     async def _later(self, plan: Plan, body: bytes, reply: Reply, where: str) -> None:
         try:
-            caller = await self.later(plan.authorization, where, action_of(plan))
+            caller = await self.later(plan.authorization, where, plan)
         except Exception as error:
             plan.hot.refuse(error, reply)
         else:
             self._enter(caller, plan, body, reply)
 
-    async def later(self, header: str | None, where: str, action: str) -> KnownCaller:
+    async def later(self, header: str | None, where: str, action: object) -> KnownCaller:
         """Raises AuthorizationError, which is in the audit log then."""
         authorizer = self._authorizer
         try:
@@ -83,15 +87,9 @@ class HttpCallers:
             raise
         return KnownCaller(authorizer, identity, rights, where, action)
 
-    def refused(self, error: AuthorizationError, header: str | None, where: str, action: str) -> None:
+    def refused(self, error: AuthorizationError, header: str | None, where: str, action: object) -> None:
         try:
             who = who_shows(from_header(header))
         except AuthorizationError:
             who = "nobody"
-        self._authorizer.refused(error, who, where, action)
-
-
-def action_of(plan: Plan) -> str:
-    """For the audit log."""
-    path = plan.hot.path
-    return f"POST {path}" if plan.thing is None else f"GET {path}{plan.thing.decode('ascii', 'replace')}"
+        self._authorizer.refused(error, who, where, str(action))

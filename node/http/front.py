@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from node.connection_room import ConnectionRoom, Welcome
 from node.http.callers import HttpCallers
-from node.http.head import END_OF_HEAD, GET, Gets, Hot, Plan, make_head, make_plan, without_authorization
+from node.http.head import AUTHORIZATION, END_OF_HEAD, GET, Gets, Hot, Plan, make_head, make_plan, without_authorization
 from node.http.turned_away import TurnedAway
 from service.callers import EVERYBODY
 from service.metrics import Metrics
@@ -114,7 +114,9 @@ class FrontServer:
 
     def plan(self, head: bytes) -> Plan | None:
         """None for a head that is not hot. What was seen before is not parsed again."""
-        head, authorization = without_authorization(head)
+        authorization = None
+        if AUTHORIZATION in head:
+            head, authorization = without_authorization(head)
         if head.startswith(GET):
             return self._gets.plan(head, authorization)
         known = self._plans.get(head)

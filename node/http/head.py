@@ -47,6 +47,12 @@ class Plan(NamedTuple):
     thing: bytes | None = None
     """What a GET is about; a POST has a body instead."""
 
+    def __str__(self) -> str:
+        """For the audit log."""
+        if self.thing is None:
+            return f"POST {self.hot.path}"
+        return f"GET {self.hot.path}{self.thing.decode('ascii', 'replace')}"
+
 
 class Gets:
     """GETs of one thing below a path, by that path: the thing stands in the path as it is, percent-encoded.

@@ -21,6 +21,7 @@ from raftgroup.proposals import Applied
 from service.callers import EVERYBODY
 from service.fencing_errors import ReleasePending
 from service.metrics import Metrics
+from service.own_lease import OwnLease
 from service.pending_frame import PendingFrame
 from service.pending_write import Outcome, PendingWrite
 from service.release_waiters import Released
@@ -48,12 +49,18 @@ class Member:
         self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
         self.released = Released(self.log, asyncio.get_running_loop().time)
         self.store.on_applied = self._applied
-        self.answers = StrictResponses(
-            self.released, str, lambda: True, staged=lambda: self.staged, holds_lease=lambda: self.leased
-        )
+        self.answers = StrictResponses(self.released, str, lambda: True, OwnLease(self))
         self.release(1)
         self.apply(Put(b"e", b""))
         self.release(BEFORE)
+
+    @property
+    def prefixes(self) -> tuple[bytes, ...]:
+        return self.staged
+
+    @property
+    def serves(self) -> bool:
+        return self.leased
 
     def _applied(self, changed: Sequence[bytes], before: int) -> None:
         self.log.applied(changed, before, self.store.revision)
