@@ -129,6 +129,21 @@ async def test_a_vault_that_is_served_answers(asking: ClientSession, node: Node,
     assert node.asked == []
 
 
+async def test_state_changes_with_whatever_may_change_a_row(node: Node) -> None:
+    """Rights are kept for as long as it is the same object (`Authorizer.known_now`)."""
+    first = node.reads.state()
+    assert first is not None
+    assert node.reads.state() is first
+    states = [first]
+    for step in (lambda: node.write(DENY, "2"), node.release, node.apply):
+        step()
+        states.append(node.reads.state())
+        assert states[-1] is not None
+    assert states[0] is not states[1], "staged: from here on the change may be released"
+    node.page.refuse()
+    assert node.reads.state() is None
+
+
 FENCED = [
     ("/s/a", 503, None, "fenced"),
     ("/e/a", 503, None, "fenced"),
