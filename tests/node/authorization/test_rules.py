@@ -15,7 +15,7 @@ from node.authorization.operations import PLACES
 from node.http.rules import RULES, Who, rule_of
 from node.http.server import HttpServer
 from node.services import NodeServices
-from node.stream.call_rules import ADMINS, NAMED, SIGNED_IN
+from node.stream.call_rules import CALL_RULES
 from node.stream.calls import Calls
 from tests.support.permission_world import AS_NODE, Users, as_user
 
@@ -153,7 +153,7 @@ def test_every_operation_of_the_catalog_has_a_rule() -> None:
 
 
 def test_every_call_of_the_stream_has_a_rule(services: NodeServices) -> None:
-    assert set(Calls(services, "demo")._by_name) == SIGNED_IN | ADMINS | NAMED
+    assert set(Calls(services, "demo")._by_name) == set(CALL_RULES)
 
 
 @pytest.fixture
