@@ -94,7 +94,7 @@ async def errors_as_answers(request: web.Request, handler: Handler) -> web.Strea
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        error.__traceback__ = None  # the request holds this error (leftovers.py)
+        error.__traceback__ = None  # the request holds this error (aiohttp_fixes.py)
         return http_error(request, error, etcd)
     except (asyncio.CancelledError, ConnectionResetError):
         raise

@@ -14,21 +14,19 @@ from node.authorization.lookups import lookups_of
 from node.cluster_view import not_ready
 from node.connection_room import ConnectionRoom
 from node.fencing.region_book import RegionBook
+from node.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
 from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS, read_body
 from node.http.callers import caller_of
 from node.http.etcd_api import EtcdApi, refused
 from node.http.etcd_stream import EtcdStreams
-from node.http.expectations import make_readable
 from node.http.exposition import Exposition
 from node.http.feed import Feed
 from node.http.front import FrontServer, HttpLimits
 from node.http.head import Hot, Reply, Unary
 from node.http.health import Health
-from node.http.leftovers import LINGERING_S, leave_nothing
 from node.http.openapi import Kind
 from node.http.problems import errors_as_answers
-from node.http.quiet_log import quiet_log
 from node.http.rules import RULES
 from node.http.streaming import STREAMS
 from node.http.v1_backup import Backups
@@ -94,8 +92,7 @@ class HttpServer:
         """Listen. Raises OSError when the port can't be had."""
         await self._runner.setup()
         server = cast(Any, self._runner.server)
-        make_readable(server)
-        leave_nothing(server)
+        fix(server)
         self._front = FrontServer(
             hot_paths(self.api.unary),
             server,

@@ -17,7 +17,6 @@ from aiohttp import web
 
 from metastore.errors import KeyNotFound, MetastoreError
 from metastore.requests import FROM_KEY
-from metastore.results import KeyValue
 from node import shapes
 from node.authorization.callers import Who
 from node.authorization.errors import AuthorizationError
@@ -30,7 +29,6 @@ from node.http.v1_keys import interval_of, prefix_parameter
 from node.refusals import BadRequest
 from service.authorization.needs import reading
 from service.callers import Caller
-from vault.change import Item
 from vault.errors import VaultError
 from vault.reading import Origin, Rows, Shown
 
@@ -152,14 +150,8 @@ def body_of(key: bytes, shown: Shown) -> bytes:
         raise KeyNotFound(
             f"{key[:64]!r} does not exist, as far as everything up to revision {shown.revision} is released"
         )
-    answer = {"revision": shown.revision, "answered_by": shown.origin.value, "kv": shape_of(shown.item)}
+    answer = {"revision": shown.revision, "answered_by": shown.origin.value, "kv": shapes.key_value(shown.item)}
     return json.dumps(answer).encode() + b"\n"
-
-
-def shape_of(item: Item) -> dict[str, Any]:
-    return shapes.key_value(
-        KeyValue(item.key, item.value, item.create_revision, item.mod_revision, item.version, item.lease)
-    )
 
 
 async def body_of_range(rows: Rows, *, keys_only: bool) -> bytes:
@@ -169,7 +161,7 @@ async def body_of_range(rows: Rows, *, keys_only: bool) -> bytes:
         items = rows.items[start : start + SLICE_ROWS]
         if keys_only:
             items = tuple(item._replace(value=b"") for item in items)
-        pieces.append(", ".join(json.dumps(shape_of(item)) for item in items))
+        pieces.append(", ".join(json.dumps(shapes.key_value(item)) for item in items))
         await asyncio.sleep(0)
     head = {"revision": rows.revision, "answered_by": rows.origin.value, "more": rows.more}
     return f'{json.dumps(head)[:-1]}, "kvs": [{", ".join(pieces)}]}}\n'.encode()

@@ -11,15 +11,13 @@ from aiohttp import web
 
 from node.authorization.authorizer import Authorizer
 from node.connection_room import ConnectionRoom
+from node.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
 from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS
-from node.http.expectations import make_readable
 from node.http.front import FrontServer, HttpLimits
 from node.http.head import Hot
 from node.http.health import Health
-from node.http.leftovers import LINGERING_S, leave_nothing
 from node.http.problems import Handler, errors_as_answers
-from node.http.quiet_log import quiet_log
 from node.http.v1_keys import answer
 from node.http.v1_recovery import RecoveryRoutes
 from node.recovery_face import RecoveryFace
@@ -70,8 +68,7 @@ class VaultServer:
         """Listen. Raises OSError when the port can't be had."""
         await self._runner.setup()
         server, metrics, limits = cast(Any, self._runner.server), Metrics(), self.app[HTTP_LIMITS]
-        make_readable(server)
-        leave_nothing(server)
+        fix(server)
         self._front = FrontServer({}, server, limits, metrics, ConnectionRoom(metrics), self._gets, self._callers)
         await self._front.start(host, port)
 
