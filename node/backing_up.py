@@ -12,7 +12,7 @@ from base.version import VERSION
 from metastore.backup import BackupHeader, frames_of, header_of
 from metastore.errors import InvalidRequest
 from metastore.snapshot import SnapshotReader
-from node.service import Service
+from node.services import NodeServices
 
 
 class OpenBackup:
@@ -27,13 +27,13 @@ class OpenBackup:
         self._reader.close()
 
 
-async def open_backup(service: Service, cluster: str, now_ms: int, *, serializable: bool = False) -> OpenBackup:
+async def open_backup(services: NodeServices, cluster: str, now_ms: int, *, serializable: bool = False) -> OpenBackup:
     """`cluster`: its name; `now_ms`: wall clock. Raises InvalidRequest, and what a read barrier and the store raise."""
-    if service.open_snapshot is None:
+    if services.open_snapshot is None:
         raise InvalidRequest("this node keeps its state in memory only: there is nothing to back up")
     if not serializable:
-        await service.barrier()
-    reader = await service.open_snapshot()
+        await services.key_values.barrier()
+    reader = await services.open_snapshot()
     try:
         return OpenBackup(reader, cluster, now_ms)
     except BaseException:

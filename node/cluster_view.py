@@ -10,14 +10,16 @@ from typing import Any
 from base.version import VERSION
 from node.fencing.short_view import short_view
 from node.recovery_view import progress_view
-from node.service import Service
+from node.services import NodeServices
 from raftgroup.bootstrap import words_of
 from raftgroup.role import Role
 from raftgroup.status import GroupStatus, MemberStatus
+from service.key_values import KeyValues
 
 
-def status_view(service: Service, cluster: str) -> dict[str, Any]:
+def status_view(services: NodeServices, cluster: str) -> dict[str, Any]:
     """This node, its group, and the store as this node has it. Sizes in bytes, times in milliseconds."""
+    service = services.key_values
     status, store = service.group.status(), service.store
     return {
         "cluster": cluster,
@@ -29,7 +31,7 @@ def status_view(service: Service, cluster: str) -> dict[str, Any]:
         "leader": status.leader,
         "term": status.term,
         "ready": not not_ready(service),
-        "authorization": "off" if service.authorizer is None else "on",
+        "authorization": "off" if services.authorizer is None else "on",
         "revision": store.revision,
         "minimal_revision": store.minimal_revision,
         "keys": store.key_count,
@@ -48,13 +50,13 @@ def status_view(service: Service, cluster: str) -> dict[str, Any]:
         },
         "members": members_view(service),
         "refused_by": refusals_of(status),
-        "topology": service.topology.own_view() if service.topology is not None else None,
-        "recovery": progress_view(service.vault),
-        "fencing": short_view(service.fencing_view() if service.fencing_view is not None else None),
+        "topology": services.topology.own_view() if services.topology is not None else None,
+        "recovery": progress_view(services.vault),
+        "fencing": short_view(services.fencing_view() if services.fencing_view is not None else None),
     }
 
 
-def members_view(service: Service) -> list[dict[str, Any]]:
+def members_view(service: KeyValues) -> list[dict[str, Any]]:
     status = service.group.status()
     return [member_view(each, status.leader) for each in status.members]
 
@@ -77,7 +79,7 @@ def member_view(each: MemberStatus, leader: str | None) -> dict[str, Any]:
     }
 
 
-def alarms_view(service: Service) -> list[dict[str, Any]]:
+def alarms_view(service: KeyValues) -> list[dict[str, Any]]:
     store = service.store
     if not store.alarm:
         return []
@@ -91,7 +93,7 @@ def alarms_view(service: Service) -> list[dict[str, Any]]:
 CAUGHT_UP_ENTRIES = 1_000
 
 
-def not_ready(service: Service) -> list[str]:
+def not_ready(service: KeyValues) -> list[str]:
     """Why this node should not get requests now; empty when it should. A member that refuses it is no reason by itself:
     it may be one of another generation that somebody has started again."""
     status = service.group.status()

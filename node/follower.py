@@ -29,7 +29,6 @@ from node.machine import Machine
 from node.parts import Background, MemberPart, ServerPart, cause_of_failure
 from node.segments_wiring import with_partitions
 from node.topology.face import Topology
-from node.topology.life import Phase
 from node.topology.logical_copy import LogicalCopy
 from node.topology.member import TopologyMember
 from node.topology.physical import PhysicalTopology
@@ -62,21 +61,6 @@ class FollowerNode:
         self._door = machine.door(self._members)
         self._source = machine.source(self._members)
         on_vault, self.partitions = with_partitions(config, physical.records, on_vault or OnVault())
-        home = machine.vault()
-        self.fencing = HolderPart(
-            config.id, home.vault_id, FollowerRoute(physical), self._clock, config.fencing.timing(), self._incarnation,
-            ask=asks_a_member(self._door.ask),
-        )  # fmt: skip
-        self.fencing.shown = proof_of(config)
-        self.keeper = VaultKeeper(
-            home,
-            config.id,
-            self._source,
-            replace(on_vault, fence=self.fencing),
-            RecoveryClock(machine.clock, gentle=False),
-            Difference(config.catch_up_difference),
-            local=local_configuration(config),
-        )
         member = TopologyMember(
             lambda: self._door,
             name=config.id,
@@ -88,6 +72,21 @@ class FollowerNode:
             recover=self._recover,
             cluster_id=lambda: self.keeper.cluster_id,
             duplicate=physical.duplicate,
+        )
+        home = machine.vault()
+        self.fencing = HolderPart(
+            config.id, home.vault_id, FollowerRoute(physical), self._clock, config.fencing.timing(), member.incarnation,
+            ask=asks_a_member(self._door.ask),
+        )  # fmt: skip
+        self.fencing.shown = proof_of(config)
+        self.keeper = VaultKeeper(
+            home,
+            config.id,
+            self._source,
+            replace(on_vault, fence=self.fencing),
+            RecoveryClock(machine.clock, gentle=False),
+            Difference(config.catch_up_difference),
+            local=local_configuration(config),
         )
         logical = LogicalCopy(self._door.nodes, machine.clock.now)
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
@@ -108,10 +107,6 @@ class FollowerNode:
             )
         )
         self._life = Lifecycle(self._parts())
-
-    def _incarnation(self) -> int:
-        life = self.topology.member.life
-        return life.incarnation if life.phase is Phase.ACTIVE else 0
 
     def _fencing_view(self) -> dict[str, Any]:
         return fencing_view(self.fencing, self._clock.now())

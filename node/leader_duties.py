@@ -14,9 +14,9 @@ import secrets
 from metastore.codec import encode_command
 from metastore.machine import MetaStore
 from metastore.requests import Command, FoundCluster
-from node.group_face import GroupFace
 from raftgroup.errors import NodeFailed, RaftError
 from raftgroup.ports import Clock
+from service.ports import GroupFace
 
 log = logging.getLogger(__name__)
 

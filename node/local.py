@@ -31,14 +31,15 @@ from node.data_dir import claim_data_dir
 from node.folder import FolderError
 from node.leader_duties import do_leader_duties
 from node.replica_state import ReplicaState
-from node.service import Service
+from node.services import NodeServices
 from node.stream.calls import Calls
-from node.watching import Progress, Watching
 from raftgroup.errors import NodeFailed, Unavailable
 from raftgroup.group import Group
 from raftgroup.group_config import GroupConfig
 from raftgroup.lmdb_journal import LmdbJournal
 from raftgroup.ports import Receiver
+from service.key_values import KeyValues
+from service.watches import Progress, Watching
 
 NAME = "local"
 START_S = 10.0
@@ -126,9 +127,9 @@ class LocalStore(StoreApi):
                 random=random.SystemRandom(),
             )
             undo.pop_all()
-        self.service = Service(self._group, store, deadline_s=deadline_s)
-        self._catalog = self.service.catalog = Catalog(self.service, node_id)
-        self._calls = Calls(self.service, cluster)
+        self.key_values = KeyValues(self._group, store, deadline_s=deadline_s)
+        self._catalog = Catalog(self.key_values, node_id)
+        self._calls = Calls(NodeServices(self.key_values, catalog=self._catalog), cluster)
 
     async def start(self) -> None:
         """Return when it can be used."""
@@ -137,13 +138,13 @@ class LocalStore(StoreApi):
         await self._group.start()
         for work in (
             self._disk.run(self._clock.now),
-            do_leader_duties(self._group, self.service.store, self._clock),
+            do_leader_duties(self._group, self.key_values.store, self._clock),
             self._catalog.runner.run(),
         ):
             task = loop.create_task(work)
             task.add_done_callback(self._note_failure)
             self._tasks.append(task)
-        await self.service.barrier(timeout_s=START_S)
+        await self.key_values.barrier(timeout_s=START_S)
 
     def _check_alone(self) -> None:
         """Raise FolderError for the folder of a member of several: alone it could agree on nothing."""
@@ -182,18 +183,18 @@ class LocalStore(StoreApi):
 
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
         self._check()
-        return await self.service.write(request, timeout_s=timeout_s)
+        return await self.key_values.write(request, timeout_s=timeout_s)
 
     async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
         self._check()
-        return await self.service.range(request, timeout_s=timeout_s)
+        return await self.key_values.range(request, timeout_s=timeout_s)
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         self._check()
         return await self._calls.run(name, list(arguments))
 
     def _watch(self, request: WatchRequest, progress_s: float | None) -> LocalWatch:
-        watch = LocalWatch(self.service, request, progress_s, self._watches.discard)
+        watch = LocalWatch(self.key_values, request, progress_s, self._watches.discard)
         self._watches.add(watch)
         return watch
 
@@ -201,7 +202,7 @@ class LocalStore(StoreApi):
 class LocalWatch:
     """A watch on a store in this process; see `node.api.WatchHandle`."""
 
-    def __init__(self, service: Service, request: WatchRequest, progress_s: float | None, forget: Any) -> None:
+    def __init__(self, service: KeyValues, request: WatchRequest, progress_s: float | None, forget: Any) -> None:
         self._forget = forget
         self._ready: deque[RevisionEvents] = deque()
         self._delivered = request.start_revision

@@ -14,11 +14,11 @@ from base.errors import PalisadeError
 from catalog import errors as catalog
 from metastore import errors as store
 from node.authorization import errors as authorization
-from node.fencing import errors as fencing
 from node.http import scenario_errors as scenarios
 from node.partitions import errors as partitions
 from node.topology import errors as topology
 from raftgroup import errors as group
+from service import fencing_errors as fencing
 from vault import errors as vault
 
 

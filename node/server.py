@@ -25,7 +25,7 @@ from node.cluster_view import not_ready
 from node.components.lifecycle import ComponentFailed, Lifecycle, Part
 from node.config import NodeConfig, is_loopback
 from node.feed.local import local_source
-from node.fencing.member import MemberFencing
+from node.fencing.member import MemberFencing, strict_answers
 from node.fencing.part import Hearing
 from node.fencing.view import fencing_view
 from node.http.fencing_families import fencing_families
@@ -38,7 +38,7 @@ from node.moving import announce_addresses
 from node.parts import Background, GroupPart, MemberPart, ServerPart, cause_of_failure
 from node.replica_state import ReplicaState
 from node.segments_wiring import with_partitions
-from node.service import Service
+from node.services import NodeServices
 from node.stream.server import StreamServer
 from node.topology.face import Topology
 from node.topology.member import Door, TopologyMember
@@ -55,6 +55,7 @@ from raftgroup.group_config import GroupConfig
 from raftgroup.timing import Timing
 from recovery.beside import Beside
 from recovery.catchup import Difference
+from service.key_values import KeyValues
 
 log = logging.getLogger(__name__)
 
@@ -92,46 +93,44 @@ class Node:
             self.group = self._make_group()
             self.group.on_synced = self.metrics.fsync_latency.observe
             undo.pop_all()
-        self.service = Service(
-            self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics
+        strict = strict_answers(self.store, self._clock.now, lambda: self.fencing)
+        self.key_values = KeyValues(
+            self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics, strict=strict
         )
-        room = ConnectionRoom(self.metrics, files_max)
-        self.service.open_snapshot = self._disk.open_snapshot
-        self.catalog = self.service.catalog = Catalog(self.service, config.id)
+        self.catalog = Catalog(self.key_values, config.id)
         self._root_password = password_in(config.root_password_file) if config.root_password_file else None
-        on_vault, self.partitions = with_partitions(config, lambda: self.topology.physical.records(), OnVault())
+        self.topology = self._make_topology()
+        on_vault, self.partitions = with_partitions(config, self.topology.physical.records, OnVault())
         home, times = self._machine.vault(), config.fencing.timing()
-        self.fencing = MemberFencing(config.id, self.service, self.group, home.vault_id, self._clock, times)
+        self.fencing = MemberFencing(
+            config.id,
+            self.key_values,
+            strict,
+            self.group,
+            home.vault_id,
+            self._clock,
+            times,
+            self.topology.member.incarnation,
+        )
         self.keeper = self._make_keeper(home, on_vault)
         self.fencing.part.shown = proof_of(config)
         self.catalog.releases.released = self.fencing.until_released
         self.catalog.releases.waiting_for = self.fencing.waiting_for
-        self.service.fencing_view = lambda: fencing_view(self.fencing.part, self._clock.now(), self.fencing)
-        self.service.fencing_families = lambda: fencing_families(self.fencing.part, self._clock.now(), self.fencing)
-        rows = FencedRows(self.fencing.part.reads, StoreRows(self.service))
-        self.authorizer = self.service.authorizer = authorizer_of(config, rows)
-        self._stream = StreamServer(
-            self.service, config.cluster, room=room, door=self.fencing.door, authorizer=self.authorizer
-        )
+        self.services = self._make_services()
+        room = ConnectionRoom(self.metrics, files_max)
+        self._stream = StreamServer(self.services, config.cluster, room=room, door=self.fencing.door)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
         self._http = self._machine.http(lambda: self._make_http(room, host))
-        participant = self._machine.participant()
-        self.service.participant = lambda: participant
-        self.service.vault = self.keeper
-        self.topology = self._make_topology()
-        self.service.topology = self.topology
         self._life = Lifecycle(self._parts())
 
     def _make_http(self, room: ConnectionRoom, scenarios: ScenarioHost) -> HttpServer:
         return HttpServer(
-            self.service,
+            self.services,
             self.config.cluster,
             self.config.id,
             room=room,
             scenarios=scenarios,
             partitions=self.partitions.holder,
-            fenced=self.fencing.part.reads,
-            authorizer=self.authorizer,
         )
 
     def _make_group(self) -> Group:
@@ -156,7 +155,7 @@ class Node:
     def _make_keeper(self, home: VaultHome, on_vault: OnVault) -> VaultKeeper:
         """The store calls the fencing first: a strict change is known to the gate before the vault can take it."""
         config = self.config
-        source = local_source(self.service, config.id)
+        source = local_source(self.key_values, config.id)
         beside = Beside(self.store, source)
         self.store.listen(self.fencing, beside)
         return VaultKeeper(
@@ -170,11 +169,27 @@ class Node:
             local=local_configuration(config),
         )
 
+    def _make_services(self) -> NodeServices:
+        part, participant = self.fencing.part, self._machine.participant()
+        rows = FencedRows(part.reads, StoreRows(self.key_values))
+        return NodeServices(
+            self.key_values,
+            open_snapshot=self._disk.open_snapshot,
+            participant=lambda: participant,
+            vault=self.keeper,
+            topology=self.topology,
+            catalog=self.catalog,
+            fencing_view=lambda: fencing_view(part, self._clock.now(), self.fencing),
+            fencing_families=lambda: fencing_families(part, self._clock.now(), self.fencing),
+            fenced=part.reads,
+            authorizer=authorizer_of(self.config, rows),
+        )
+
     def _make_topology(self) -> Topology:
         config, store = self.config, self.store
         physical = PhysicalTopology(config.own_node(), Role.VOTER)
         physical.add_seeds(known_seeds(nodes_of(store.system)))
-        self.registrar = Registrar(self.service, config.cluster, physical.presences, config.join_token)
+        self.registrar = Registrar(self.key_values, config.cluster, physical.presences, config.join_token)
         self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config.own_node()))
         member = TopologyMember(
             self._door,
@@ -199,7 +214,7 @@ class Node:
     async def _recover(self, state: ClusterState) -> int:
         """Into the group first: its own replica is what the vault of a member is fed from."""
         await self._machine.enter(self.group)
-        while not_ready(self.service):  # noqa: ASYNC110
+        while not_ready(self.key_values):  # noqa: ASYNC110
             await asyncio.sleep(READY_POLL_S)
         self.topology.physical.settle()
         return await self.keeper.catch_up()
@@ -220,8 +235,8 @@ class Node:
             Part("stream", ServerPart(self._stream, config.stream), ("group", "registrar", "releases")),
             Part("http", ServerPart(self._http, config.http), ("group", "registrar", "releases")),
         ]
-        if self.authorizer is not None:
-            user = Background(lambda: have_a_user(self.service, self._root_password))
+        if self.services.authorizer is not None:
+            user = Background(lambda: have_a_user(self.key_values, self._root_password))
             parts.append(Part("first user", user, ("group",)))
         join = config.join
         if join is not None:
@@ -270,8 +285,8 @@ class Node:
         except Exception as error:
             log.warning("the store was not flushed, the journal has the rest: %s", error)
         await self._remote.close()
-        if self.authorizer is not None:
-            self.authorizer.close()
+        if self.services.authorizer is not None:
+            self.services.authorizer.close()
         await self.partitions.close()
         self._disk.close()
         self._journal.close()

@@ -21,6 +21,7 @@ from metastore.results import (
     RevisionEvents,
     TxnResult,
 )
+from vault.change import Item
 
 
 def text_field(name: str, value: bytes) -> dict[str, str]:
@@ -31,7 +32,7 @@ def text_field(name: str, value: bytes) -> dict[str, str]:
         return {f"{name}_base64": base64.b64encode(value).decode("ascii")}
 
 
-def key_value(kv: KeyValue) -> dict[str, Any]:
+def key_value(kv: KeyValue | Item) -> dict[str, Any]:
     shape: dict[str, Any] = {
         **text_field("key", kv.key),
         **text_field("value", kv.value),

@@ -15,6 +15,7 @@ from metastore.requests import Range, RequestId, Write
 from metastore.results import RangeResult
 from metastore.validation import check_request
 from node.refusals import WithoutCluster
+from service.callers import EVERYBODY, Caller
 from vault.change import item_of
 from vault.vault import Vault
 
@@ -29,12 +30,12 @@ class StandaloneReads:
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
 
-    async def range(self, request: Range) -> RangeResult:
+    async def range(self, request: Range, *, caller: Caller = EVERYBODY) -> RangeResult:
         """Raises Compacted, FutureRevision, and the refusal of what no member would look up."""
         check_request(request, LIMITS)
         return read_vault_range(self._vault, request)
 
-    async def write(self, request: Write, request_id: RequestId | None) -> object:
+    async def write(self, request: Write, request_id: RequestId | None, *, caller: Caller = EVERYBODY) -> object:
         raise WithoutCluster(
             "this node runs in standalone mode, without its cluster: it serves what its vault has and changes nothing; "
             "write to a member of the cluster, or start this node without --standalone"

@@ -19,13 +19,11 @@ from node.authorization.wiring import authorizer_of, headers_of
 from node.components.lifecycle import Lifecycle, Part
 from node.config import InitialMember, NodeConfig
 from node.data_dir import claim_data_dir, keep_participant, kept_participant
+from node.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
 from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS, read_json
-from node.http.expectations import make_readable
 from node.http.front import HttpLimits
-from node.http.leftovers import LINGERING_S, leave_nothing
 from node.http.problems import errors_as_answers, problem_response
-from node.http.quiet_log import quiet_log
 from node.http.v1_keys import answer
 from node.http_request import HttpRequests, NoAnswer
 from node.options import read_members
@@ -232,8 +230,7 @@ class _Site:
 
     async def start(self, host: str, port: int) -> None:
         await self._runner.setup()
-        make_readable(self._runner.server)
-        leave_nothing(self._runner.server)
+        fix(self._runner.server)
         await web.TCPSite(self._runner, host, port).start()
 
     async def close(self) -> None:

@@ -135,7 +135,7 @@ if not TYPE_CHECKING:  # A type checker knows the names, and reports others.
         if name == "errors":
             value = import_module("palisade.errors")
         elif name == "__version__":
-            value = import_module("node.version").VERSION
+            value = import_module("base.version").VERSION
         elif name in _HOMES:
             value = getattr(import_module(_HOMES[name]), name)
         else:

@@ -54,7 +54,6 @@ from node.authorization.errors import (
 )
 from node.client.loop_thread import ClientClosed
 from node.client.watch import HistoryBroken
-from node.fencing.errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
 from node.folder import FolderError
 from node.partitions.errors import NoSuchPartition
 from node.refusals import BadRequest, NoMember, PreconditionFailed, WithoutCluster
@@ -68,6 +67,7 @@ from raftgroup.errors import (
     RaftError,
     Unavailable,
 )
+from service.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
 from vault.errors import (
     Denied,
     Fenced,

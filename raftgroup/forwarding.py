@@ -13,7 +13,7 @@ from raftgroup.errors import RaftError, Unavailable
 from raftgroup.messages import Kind
 from raftgroup.numbers import first_number
 from raftgroup.ports import Clock, Random
-from raftgroup.proposals import Applied, Proposal, Proposals, end_late
+from raftgroup.proposals import Applied, CallbackProposal, Proposal, Proposals, end_late
 
 _APPLIED, _REFUSED, _UNKNOWN = 0, 1, 2
 _PATIENCE_S = 5.0
@@ -74,7 +74,7 @@ class Forwarding:
         for number, commands, weight in packed:
             if leads and all(type(command) is bytes for command in commands):
                 done = self._done(member, number)
-                self._proposals.add(commands, done, now=now, timeout_s=_PATIENCE_S, weight=weight)
+                self._proposals.add(CallbackProposal(commands, done, _PATIENCE_S, weight), now)
             else:
                 self._answer(member, [number, _REFUSED, 0, 0, []])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from base.snapshots import SnapshotMeta
@@ -27,7 +27,7 @@ from raftgroup.leadership import Leadership
 from raftgroup.membership import Member, Membership
 from raftgroup.messages import Kind, is_well_formed
 from raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
-from raftgroup.proposals import Applied, Done, Proposals, into_future
+from raftgroup.proposals import Applied, AwaitedProposal, Proposal, Proposals
 from raftgroup.replica import Identity, Replica
 from raftgroup.role import Role
 from raftgroup.snapshots import Snapshots
@@ -159,25 +159,16 @@ class Group:
 
     # Proposals.
 
-    def submit(self, command: bytes, done: Done, *, timeout_s: float = 5.0) -> None:
-        """Propose, and have `done` called with the one end that it comes to."""
-        self.submit_all([command], done, timeout_s=timeout_s)
-
-    def submit_all(
-        self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0, weight: int | None = None
-    ) -> None:
-        """Propose these commands, in this order and as one: they come to one end. Raises where nothing began.
-
-        `weight`: as how many they count, where one of them takes the time of many.
-        """
+    def submit(self, proposal: Proposal) -> None:
+        """Propose its commands, in this order and as one: they come to one end. Raises where nothing began."""
         self._check_alive()
-        self._proposals.add(commands, done, now=self._clock.now(), timeout_s=timeout_s, weight=weight)
+        self._proposals.add(proposal, self._clock.now())
         self._wake()
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied:
         """Replicate a command, from any member. Raises Unavailable (nothing was done) or OutcomeUnknown."""
         future: asyncio.Future[Applied] = self._loop.create_future()
-        self.submit(command, into_future(future), timeout_s=timeout_s)
+        self.submit(AwaitedProposal([command], future, timeout_s))
         return await future
 
     # Reads.

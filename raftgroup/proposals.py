@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import merge
@@ -38,49 +39,75 @@ class Applied(NamedTuple):
         return self.results[0]
 
 
-Done = Callable[[Applied | RaftError], None]
+class Proposal(ABC):
+    """Commands that come to one end together. A subclass says in `ended` what that end leads to.
 
-
-class Proposal:
-    """Commands that come to one end together, and whoever waits for it.
-
-    `sent`: it has left the queue, so its outcome may be unknown. `weight`: as how many commands they count. `place`: in
-    the order in which they came.
+    `timeout_s`: how long they may take. `weight`: as how many commands they count for the size of an entry, where one
+    of them takes the time of many. `deadline` and `place` in the order of arrival are set when the proposal is queued.
+    `sent`: it has left the queue, so its outcome may be unknown. `is_ended`: it has come to its end.
     """
 
-    __slots__ = ("commands", "deadline", "done", "place", "sent", "weight")
+    __slots__ = ("commands", "deadline", "is_ended", "place", "sent", "timeout_s", "weight")
 
-    def __init__(self, commands: Sequence[bytes], deadline: float, done: Done, weight: int = 1, place: int = 0) -> None:
+    def __init__(self, commands: Sequence[bytes], timeout_s: float, weight: int | None = None) -> None:
         self.commands = commands
-        self.place = place
-        self.weight = weight
-        self.deadline = deadline
-        self.done: Done | None = done
+        self.timeout_s = timeout_s
+        self.weight = len(commands) if weight is None else weight
+        self.deadline = 0.0
+        self.place = 0
         self.sent = False
+        self.is_ended = False
 
     def end(self, outcome: Applied | RaftError) -> None:
-        """Tell whoever waits, once. A listener that throws harms nobody else: the commands are applied all the same."""
-        done, self.done = self.done, None
-        if done is None:
+        """Once; a second end is ignored. An error in `ended` is logged: the commands are applied all the same."""
+        if self.is_ended:
             return
+        self.is_ended = True
         try:
-            done(outcome)
+            self.ended(outcome)
         except Exception:
-            log.exception("whoever waited for a proposal failed when it ended")
+            log.exception("handling the end of a proposal failed")
+
+    @abstractmethod
+    def ended(self, outcome: Applied | RaftError) -> None:
+        """Called once."""
 
 
-def into_future(future: asyncio.Future[Applied]) -> Done:
-    """Ends a proposal in a future, which may have been cancelled meanwhile."""
+class CallbackProposal(Proposal):
+    """Calls `done` with its end."""
 
-    def done(outcome: Applied | RaftError) -> None:
-        if future.done():
+    __slots__ = ("_done",)
+
+    def __init__(
+        self,
+        commands: Sequence[bytes],
+        done: Callable[[Applied | RaftError], None],
+        timeout_s: float = 5.0,
+        weight: int | None = None,
+    ) -> None:
+        super().__init__(commands, timeout_s, weight)
+        self._done = done
+
+    def ended(self, outcome: Applied | RaftError) -> None:
+        self._done(outcome)
+
+
+class AwaitedProposal(Proposal):
+    """Ends in a future, which may be cancelled before that."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, commands: Sequence[bytes], future: asyncio.Future[Applied], timeout_s: float) -> None:
+        super().__init__(commands, timeout_s)
+        self.future = future
+
+    def ended(self, outcome: Applied | RaftError) -> None:
+        if self.future.done():
             return
         if isinstance(outcome, RaftError):
-            future.set_exception(outcome)
+            self.future.set_exception(outcome)
         else:
-            future.set_result(outcome)
-
-    return done
+            self.future.set_result(outcome)
 
 
 class Proposals:
@@ -98,17 +125,11 @@ class Proposals:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(
-        self, commands: Sequence[bytes], done: Done, *, now: float, timeout_s: float, weight: int | None = None
-    ) -> None:
-        """They go into one entry of the log. `done` is called once, with what they came to.
-
-        `weight`: as how many they count for the size of an entry, where it is not their number. Raises TypeError for
-        what is no command.
-        """
-        check_commands(commands)
-        counts = len(commands) if weight is None else weight
-        proposal = Proposal(commands, now + timeout_s, done, counts, next(self._places))
+    def add(self, proposal: Proposal, now: float) -> None:
+        """Its commands go into one entry of the log. It is ended once. Raises TypeError for what is no command."""
+        check_commands(proposal.commands)
+        timeout_s = proposal.timeout_s
+        proposal.deadline, proposal.place = now + timeout_s, next(self._places)
         self._queue.append(proposal)
         waiting = self._by_timeout.get(timeout_s)
         if waiting is None:
@@ -118,7 +139,7 @@ class Proposals:
     def put_back(self, proposals: Iterable[Proposal]) -> None:
         """They were refused before they reached any log: in line again, before all that came later, until their
         deadline. Whoever is told of several batches may be told in any order."""
-        again = sorted((each for each in proposals if each.done is not None), key=_PLACE)
+        again = sorted((each for each in proposals if not each.is_ended), key=_PLACE)
         for proposal in again:
             proposal.sent = False
         if again:
@@ -131,7 +152,7 @@ class Proposals:
         queue = self._queue
         while queue and weight < BATCH_COMMANDS_MAX and size < BATCH_BYTES_MAX:
             proposal = queue.popleft()
-            if proposal.done is not None:
+            if not proposal.is_ended:
                 proposal.sent = True
                 batch.append(proposal)
                 weight += proposal.weight
@@ -141,7 +162,7 @@ class Proposals:
     def expire(self, now: float) -> None:
         """End what is past its deadline. Call it often: it also lets go of what has ended."""
         for timeout_s, waiting in list(self._by_timeout.items()):
-            while waiting and (waiting[0].done is None or waiting[0].deadline <= now):
+            while waiting and (waiting[0].is_ended or waiting[0].deadline <= now):
                 end_late(waiting.popleft())
             if not waiting:
                 del self._by_timeout[timeout_s]
@@ -173,7 +194,7 @@ def end_applied(batch: Iterable[Proposal], index: int, term: int, results: Seque
 
 def end_late(proposal: Proposal) -> None:
     """Its deadline has passed."""
-    if proposal.done is None:
+    if proposal.is_ended:
         return
     if proposal.sent:
         proposal.end(

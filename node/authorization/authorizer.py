@@ -17,6 +17,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
 from typing import Any, TypeVar
 
 from catalog import keys
@@ -24,7 +25,7 @@ from catalog.form import NAME
 from catalog.passwords import BLOCK, COST, HASH_BYTES, MOST, PARALLEL, SALT_BYTES, fits
 from node.authorization.attempts import Attempts
 from node.authorization.audit import Audit
-from node.authorization.credentials import Credentials, NodeProof, Password, Token
+from node.authorization.credentials import Credentials, NodeProof, Password, Token, from_header
 from node.authorization.errors import NoCredentials, TooManyLogins, Unauthenticated, WrongPassword
 from node.authorization.rights import Course, Identity, Meaning, NodeIdentity, NodeRights, Rights, Row, course
 from node.authorization.rows import NotNow, PermissionRows
@@ -36,6 +37,7 @@ WAITING_MAX = 128
 WAIT_S_MAX = 15.0
 KEPT_MAX = 4096
 TOKEN_KEY = keys.PERMISSIONS + b"tokens/key"
+NO_CREDENTIALS = "this node asks who you are: give user and password, or a token"
 WRONG = "user and password do not belong together"
 
 T = TypeVar("T")
@@ -63,6 +65,8 @@ class Authorizer:
         self._attempts = Attempts()
         self._own_key = secrets.token_bytes(32)
         self._checked: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
+        self._shown: dict[bytes, tuple[object, int | None, tuple[Identity | NodeIdentity, Rights]]] = {}
+        """By a keyed hash of the header: (state of the rows, end of the token, caller and rights)."""
         self._waiting = 0
         self._turn = asyncio.Semaphore(CHECKS_AT_A_TIME)
         self._threads = ThreadPoolExecutor(CHECKS_AT_A_TIME, "scrypt")
@@ -82,18 +86,46 @@ class Authorizer:
         if isinstance(shown, Token):
             return await self._by_token(shown)
         if isinstance(shown, NodeProof):
-            if self._proof is None or not hmac.compare_digest(shown.text.encode(), self._proof.text.encode()):
-                raise Unauthenticated("the join token is not that of this cluster")
-            return NodeIdentity()
-        raise NoCredentials("this node asks who you are: give user and password, or a token")
+            return self._by_proof(shown)
+        raise NoCredentials(NO_CREDENTIALS)
+
+    def identify_now(self, shown: Credentials | None) -> Identity | NodeIdentity | None:
+        """As `identify`; None where it takes waiting."""
+        if isinstance(shown, NodeProof):
+            return self._by_proof(shown)
+        try:
+            if isinstance(shown, Token):
+                return self._identity_in(shown, self.rows.now(TOKEN_KEY))
+            if isinstance(shown, Password):
+                return self._known_password(shown, self._mark(shown), self._password_row_now(shown))
+        except NotNow:
+            return None
+        raise NoCredentials(NO_CREDENTIALS)
+
+    def _by_proof(self, shown: NodeProof) -> NodeIdentity:
+        if self._proof is None or not hmac.compare_digest(shown.text.encode(), self._proof.text.encode()):
+            raise Unauthenticated("the join token is not that of this cluster")
+        return NodeIdentity()
+
+    def _password_row_now(self, shown: Password) -> Row | None:
+        return self.rows.now(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
+
+    def _mark(self, shown: Password) -> bytes:
+        return hmac.digest(self._own_key, shown.password.encode("utf-8", "surrogatepass"), "sha256")
+
+    def _known_password(self, shown: Password, mark: bytes, row: Row | None) -> Identity | None:
+        if row is None:
+            return None
+        revision, known = self._checked.get(shown.user, (0, b""))
+        right = revision == row.mod_revision and hmac.compare_digest(known, mark)
+        return Identity(shown.user, row.mod_revision) if right else None
 
     async def _by_password(self, shown: Password, where: str) -> Identity:
         row = await self.row(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
-        mark = hmac.digest(self._own_key, shown.password.encode("utf-8", "surrogatepass"), "sha256")
-        if row is not None:
-            revision, known = self._checked.get(shown.user, (0, b""))
-            if revision == row.mod_revision and hmac.compare_digest(known, mark):
-                return Identity(shown.user, row.mod_revision)
+        mark = self._mark(shown)
+        known = self._known_password(shown, mark, row)
+        if known is not None:
+            return known
         await self._check_slowly(shown, row, (shown.user[:64], where))
         if row is None:
             raise WrongPassword(WRONG)
@@ -128,13 +160,37 @@ class Authorizer:
         self._count(self.logins, "right")
 
     async def _by_token(self, shown: Token) -> Identity:
-        key = await self.row(TOKEN_KEY)
+        return self._identity_in(shown, await self.row(TOKEN_KEY))
+
+    def _identity_in(self, shown: Token, key: Row | None) -> Identity:
         claims = None if key is None else claims_of(shown.text, key.value)
         if claims is None or claims.expires_ms <= self.wall_ms():
             raise Unauthenticated("the token is not valid, or its time is over: sign in again")
         return identity_of(claims)
 
     # What.
+
+    def known_now(self, header: str | None) -> tuple[Identity | NodeIdentity, Rights] | None:
+        """Of the caller with this header `Authorization`. None where it takes waiting.
+
+        What was found before holds as long as no row can have changed (`PermissionRows.state`).
+        Raises AuthorizationError."""
+        state, text = self.rows.state(), (header or "").encode("utf-8", "surrogateescape")
+        mark = blake2b(text, key=self._own_key, digest_size=16).digest()
+        found = self._shown.get(mark)
+        if found is not None and found[0] is state and (found[1] is None or found[1] > self.wall_ms()):
+            return found[2]
+        identity = self.identify_now(from_header(header))
+        rights = None if identity is None else self.rights_now(identity)
+        if identity is None or rights is None:
+            return None
+        known = identity, rights
+        if state is None or state is not self.rows.state():
+            return known
+        if len(self._shown) >= KEPT_MAX:
+            self._shown.clear()
+        self._shown[mark] = state, identity.expires_ms if isinstance(identity, Identity) else None, known
+        return known
 
     def rights_now(self, identity: Identity | NodeIdentity) -> Rights | None:
         """None where it takes waiting. Raises Unauthenticated, PermissionsUnknown."""

@@ -19,9 +19,9 @@ from catalog.permissions import Grant, Privilege, Subject
 from metastore.errors import MetastoreError
 from metastore.requests import Compare, CompareResult, CompareTarget, Put, Range, Txn, prefix_end
 from node.authorization.login import write_own
-from node.fencing.errors import ReleaseError
-from node.service import Service
 from raftgroup.errors import RaftError
+from service.fencing_errors import ReleaseError
+from service.key_values import KeyValues
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def first_user(credential: dict[str, object]) -> Txn:
     return Txn((nobody,), (Put(root.key, root.to_bytes()), Put(keys.at(keys.CREDENTIALS, ROOT), to_bytes(credential))))
 
 
-async def have_a_user(service: Service, password: str | None) -> None:
+async def have_a_user(service: KeyValues, password: str | None) -> None:
     """Until there is one: made here if there is a password, else a warning says what to do."""
     warned = False
     while True:

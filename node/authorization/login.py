@@ -11,11 +11,12 @@ from node.authorization.credentials import Password
 from node.authorization.errors import PermissionsUnknown, Unauthenticated
 from node.authorization.rights import Identity
 from node.authorization.tokens import KEY_BYTES, TTL_S, Claims, sign
-from node.service import Service
+from service.callers import THIS_NODE
+from service.key_values import KeyValues
 
 
 class Login:
-    def __init__(self, service: Service, authorizer: Authorizer) -> None:
+    def __init__(self, service: KeyValues, authorizer: Authorizer) -> None:
         self._service, self._authorizer = service, authorizer
 
     async def token(self, shown: Password, where: str, ttl_s: int = TTL_S) -> tuple[str, int]:
@@ -42,6 +43,6 @@ def made_once(key: bytes, value: bytes) -> Txn:
     return Txn((absent,), (Put(key, value),))
 
 
-async def write_own(service: Service, request: Txn) -> Any:
+async def write_own(service: KeyValues, request: Txn) -> Any:
     """A write of the node itself, below palisade/."""
-    return await service.write(request, own=True)
+    return await service.write(request, caller=THIS_NODE)

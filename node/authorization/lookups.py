@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog.errors import NoSuchProcedure
-from metastore.errors import LeaseNotFound
-from node.authorization.needs import LeaseKeys
-from node.service import Service
+from node.services import NodeServices
+from service.authorization.needs import LeaseKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,23 +19,17 @@ class Lookups:
     procedure: Callable[[str], Awaitable[tuple[str, Any]]]
 
 
-def lookups_of(service: Service) -> Lookups:
+def lookups_of(services: NodeServices) -> Lookups:
     """The keys of a lease as this node knows them: who attaches a key leaves its fate to whoever may end the lease."""
-
-    def lease_keys(lease_id: int) -> tuple[bytes, ...]:
-        try:
-            return tuple(service.store.lease_info(lease_id).keys)
-        except LeaseNotFound:
-            return ()
 
     async def procedure(id_: str) -> tuple[str, Any]:
         """Raises NoSuchProcedure."""
-        if service.catalog is None:
+        if services.catalog is None:
             return await no_procedure(id_)
-        found = await service.catalog.procedure(id_)
+        found = await services.catalog.procedure(id_)
         return found["kind"], found["request"]
 
-    return Lookups(lease_keys, procedure)
+    return Lookups(services.key_values.lease_keys, procedure)
 
 
 async def no_procedure(_: str) -> tuple[str, Any]:

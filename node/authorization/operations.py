@@ -13,8 +13,8 @@ from typing import Any
 from catalog import keys
 from catalog.permissions import Privilege
 from metastore.requests import prefix_end
-from node.authorization.needs import EVERYTHING, Need, Needs, reading
 from node.catalog.collections import collection_named
+from service.authorization.needs import EVERYTHING, Need, Needs, reading
 
 TABLE, DEVICE = ((keys.TABLES, "table"),), ((keys.DEVICES, "device"),)
 PLACES: dict[str, tuple[tuple[bytes, str], ...]] = {

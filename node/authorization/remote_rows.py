@@ -23,6 +23,9 @@ class RemoteRows:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
+    def state(self) -> object | None:
+        return None
+
     def now(self, key: bytes) -> Row | None:
         raise NotNow
 

@@ -16,7 +16,7 @@ from catalog import keys
 from catalog.errors import DamagedRow
 from catalog.permissions import Permissions, Privilege, Subject
 from node.authorization.errors import PermissionDenied, PermissionsUnknown, Unauthenticated
-from node.authorization.needs import Need
+from service.authorization.needs import Need
 
 READINGS = 4
 """How often the row of a user may change while its roles are read."""

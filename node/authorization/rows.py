@@ -13,10 +13,10 @@ from metastore.requests import Range
 from metastore.results import RangeResult
 from node.authorization.errors import PermissionsUnknown
 from node.authorization.rights import Row
-from node.fencing.errors import ReleaseError
 from node.fencing.fenced_reads import FencedReads
-from node.service import Service
 from raftgroup.errors import RaftError
+from service.fencing_errors import ReleaseError
+from service.key_values import KeyValues
 from vault.change import Item
 from vault.errors import Denied, VaultError
 
@@ -26,6 +26,10 @@ class NotNow(Exception):
 
 
 class PermissionRows(Protocol):
+    def state(self) -> object | None:
+        """While it is the same object, every row is the same; None where that is not known."""
+        ...
+
     def now(self, key: bytes) -> Row | None:
         """Raises NotNow."""
         ...
@@ -38,8 +42,11 @@ class PermissionRows(Protocol):
 class StoreRows:
     """Linearizable reads at a member: at once where the quorum lease allows it, else with one round."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: KeyValues) -> None:
         self._service = service
+
+    def state(self) -> object | None:
+        return None
 
     def now(self, key: bytes) -> Row | None:
         found = self._service.range_now(Range(key))
@@ -60,6 +67,9 @@ class FencedRows:
 
     def __init__(self, reads: FencedReads, asked: PermissionRows) -> None:
         self._reads, self._asked = reads, asked
+
+    def state(self) -> object | None:
+        return self._reads.state()
 
     def now(self, key: bytes) -> Row | None:
         try:
@@ -82,6 +92,9 @@ class FencedRows:
 
 class NoRows:
     """Nobody can be asked: what an old copy says may be long revoked."""
+
+    def state(self) -> object | None:
+        return None
 
     def now(self, key: bytes) -> Row | None:
         raise NotNow

@@ -32,8 +32,8 @@ from node.catalog.collections import Collection, collection_named, dropped_datab
 from node.catalog.runner import Runner
 from node.catalog.store import NodeStore, Releases
 from node.catalog.views import procedure_view
-from node.service import Service
 from raftgroup.errors import OutcomeUnknown, RaftError
+from service.key_values import KeyValues
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Outcome:
 class Catalog:
     """The fields of `releases` may be set until the node starts."""
 
-    def __init__(self, service: Service, node: str) -> None:
+    def __init__(self, service: KeyValues, node: str) -> None:
         self._service = service
         self.releases = Releases()
         self._store = NodeStore(service, self.releases)

@@ -18,9 +18,9 @@ from catalog.errors import DamagedRow, NoSuchProcedure
 from catalog.procedures import State
 from metastore.errors import Compacted, MetastoreError
 from metastore.requests import WatchRequest, prefix_end
-from node.service import Service
-from node.watching import Progress
 from raftgroup.errors import NodeFailed, RaftError
+from service.key_values import KeyValues
+from service.watches import Progress
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ RETRY_MAX_S = 5.0
 class Runner:
     """`run` until cancelled. `working`: the ids that it works on now. `ended`: how many came to which end here."""
 
-    def __init__(self, service: Service, engine: Engine) -> None:
+    def __init__(self, service: KeyValues, engine: Engine) -> None:
         self._service = service
         self._engine = engine
         self.ended: Counter[State] = Counter()

@@ -14,7 +14,7 @@ from metastore.codec import decode_result, encode_command
 from metastore.requests import Range, Txn
 from metastore.results import RangeResult, TxnResult
 from metastore.validation import check_request
-from node.service import Service
+from service.key_values import KeyValues
 
 
 async def at_once(revision: int) -> None:
@@ -33,7 +33,7 @@ class Releases:
 class NodeStore:
     """A `catalog.ports.CatalogStore`."""
 
-    def __init__(self, service: Service, releases: Releases) -> None:
+    def __init__(self, service: KeyValues, releases: Releases) -> None:
         self._service = service
         self._releases = releases
 

@@ -42,9 +42,9 @@ def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
     from catalog.errors import CatalogError
     from metastore.errors import MetastoreError
     from node.authorization.errors import AuthorizationError
-    from node.fencing.errors import ReleaseError, ReleasePending
     from node.refusals import refusal_of
     from raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
+    from service.fencing_errors import ReleaseError, ReleasePending
 
     if isinstance(error, ReleaseError):
         done = isinstance(error, ReleasePending)

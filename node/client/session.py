@@ -23,10 +23,10 @@ from node.client.link import Link
 from node.client.operation import Operation, Slot
 from node.client.route import Route
 from node.client.watch import Watch
-from node.fencing.errors import ReleasePending
 from node.refusals import error_of
 from node.stream.protocol import Kind
 from raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
+from service.fencing_errors import ReleasePending
 
 PENDING_MAX = 2048
 NUMBERS_MAX = 3500

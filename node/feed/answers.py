@@ -10,8 +10,8 @@ from typing import Any
 
 from node.feed import wire
 from node.feed.local import local_source
-from node.service import Service
 from recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
+from service.key_values import KeyValues
 
 Answer = Callable[[bytes], Awaitable[Any]]
 
@@ -19,7 +19,7 @@ Answer = Callable[[bytes], Awaitable[Any]]
 class FeedAnswers:
     """Nothing is kept between two questions."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: KeyValues) -> None:
         self._service = service
         self._source = local_source(service, "")
         self._answers: dict[str, Answer] = {

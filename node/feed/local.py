@@ -9,16 +9,16 @@ from typing import Any
 
 from metastore.codec import decode_result, encode_command
 from metastore.requests import FROM_KEY, Command, WatchRequest
-from node.service import Service
 from raftgroup.errors import RaftError
 from recovery.errors import SourceUnavailable
 from recovery.store_source import StoreSource
+from service.key_values import KeyValues
 
 NEWS_S = 1.0
 """How long a question for changes waits for one."""
 
 
-def local_source(service: Service, node: str) -> StoreSource:
+def local_source(service: KeyValues, node: str) -> StoreSource:
     """For `node`, under whose name MM is pinned. Raises SourceUnavailable where the group can't do it now."""
 
     async def barrier() -> None:

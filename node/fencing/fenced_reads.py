@@ -55,6 +55,16 @@ class FencedReads:
         """What takes no waiting and no policy; None: `read` it. Raises VaultError."""
         return None if self._reader is None else self._reader.at_once(key)
 
+    def state(self) -> object | None:
+        """While it is the same object, `at_once` shows the same rows; None while nothing may be served."""
+        reader = self._reader
+        if reader is None:
+            return None
+        found = reader.state()
+        if found is None and reader.fence.deadline_ns:
+            found = reader.state()
+        return found
+
     async def read(self, key: bytes) -> Shown:
         """Raises ReadRefused, VaultError."""
         return await self._counted(self._open().read_async(key))

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 
 from node.fencing.holder import VaultHolder
-from node.fencing.strict_log import StrictLog
+from service.strict_changes import StrictLog
 from vault.change import Revision, key_of
 
 

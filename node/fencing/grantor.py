@@ -34,8 +34,8 @@ from fencing.messages import (
 from fencing.release import NotGranted, Registration, Releases, Standing
 from fencing.session import Session
 from fencing.timing import Timing
-from node.fencing.strict_log import Batch, StrictLog
 from node.fencing.wire import FromHolder, FromLeader
+from service.strict_changes import Batch, StrictLog
 
 log = logging.getLogger(__name__)
 

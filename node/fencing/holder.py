@@ -24,8 +24,8 @@ from fencing.lease import GrantVerdict
 from fencing.messages import UNKNOWN, Behind, Grant, Hello, HolderId, Release, Stage, Staged, State, Welcome
 from fencing.staging import Mark, Odd
 from fencing.timing import Timing
-from node.fencing.commands import Prefixes
 from node.fencing.wire import FromHolder, FromLeader
+from service.strict_commands import Prefixes
 from vault.fence_page import FenceState
 from vault.vault import Vault
 

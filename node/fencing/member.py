@@ -11,23 +11,22 @@ from catalog.ports import ReleaseRefused
 from fencing.timing import Timing
 from fencing.verdict import Outcome
 from metastore.changes import AppliedEntry, StoreListener
+from metastore.machine import MetaStore
 from node.fencing.asking import asks_own_cluster
-from node.fencing.commands import Prefixes
 from node.fencing.door import Door
 from node.fencing.former_holders import counted_by
 from node.fencing.grantor import Grantor
 from node.fencing.part import FAREWELL_S, HolderPart
 from node.fencing.region_book import regions_of
 from node.fencing.registry import ActiveNodes, Registry, registrations
-from node.fencing.released import Released
-from node.fencing.strict_answers import OWN_KEYS, StrictAnswers
-from node.fencing.strict_log import StrictLog
-from node.service import Service
-from node.topology.face import Topology
-from node.topology.life import Phase
 from raftgroup.errors import RaftError
 from raftgroup.group import Group
 from raftgroup.ports import Clock
+from service.key_values import KeyValues
+from service.own_lease import OwnLease
+from service.release_waiters import Released
+from service.strict_changes import StrictLog
+from service.strict_responses import OWN_KEYS, StrictResponses
 
 LOOK_S = 0.5
 
@@ -53,12 +52,32 @@ class GroupRoute:
         return ()
 
 
+def strict_answers(store: MetaStore, now: Callable[[], float], fencing: Callable[[], MemberFencing]) -> StrictResponses:
+    """Over a new strict log. `fencing`: asked when an answer is late; it may be made later."""
+    log = StrictLog(store.bodies, lambda: regions_of(store), store.revision)
+    return StrictResponses(
+        Released(log, now),
+        lambda: fencing().waits_for(),
+        lambda: bool(store.range(OWN_KEYS).kvs),
+        OwnLease(),
+    )
+
+
 class MemberFencing(StoreListener):
     """One of the store's listeners. `part` and `registry` run as components."""
 
     def __init__(
-        self, node: str, service: Service, group: Group, vault_id: Callable[[], str], clock: Clock, timing: Timing
+        self,
+        node: str,
+        service: KeyValues,
+        strict: StrictResponses,
+        group: Group,
+        vault_id: Callable[[], str],
+        clock: Clock,
+        timing: Timing,
+        incarnation: Callable[[], int],
     ) -> None:
+        """`strict`: of `service`. `incarnation`: of this node in the logical topology; 0 while it is not in it."""
         self._service, self._group, self._clock = service, group, clock
         store = service.store
         self.timing = timing
@@ -69,8 +88,7 @@ class MemberFencing(StoreListener):
                 timing.proceed_s(),
                 service.deadline_s,
             )
-        self.log = StrictLog(store.bodies, lambda: regions_of(store), store.revision)
-        self.released = Released(self.log, clock.now)
+        self.released, self.log = strict.released, strict.released.log
         self.active = ActiveNodes(store.system)
         self.grantor = Grantor(
             self.log,
@@ -86,30 +104,12 @@ class MemberFencing(StoreListener):
         self.door = Door(self.grantor)
         self.registry = Registry(group, store.system, self.active, self.grantor, clock.now)
         self.part = MemberPart(
-            node, vault_id, GroupRoute(group, self.grantor, node), clock, timing, self._incarnation,
+            node, vault_id, GroupRoute(group, self.grantor, node), clock, timing, incarnation,
             on_released=self._on_released, grantor=self.grantor, strict_log=self.log,
-            ask=asks_own_cluster(service.range),
+            ask=asks_own_cluster(service.range), lease=strict.lease,
         )  # fmt: skip
         self.part.group = group
         group.leadership.on_led = self._led
-        service.strict = StrictAnswers(
-            self.released, self.waits_for, self._has_own, staged=self._staged, holds_lease=self._holds_lease
-        )
-
-    def _has_own(self) -> bool:
-        return bool(self._service.store.range(OWN_KEYS).kvs)
-
-    def _staged(self) -> Prefixes:
-        return self.part.holder.prefixes if self.part.holder is not None else ()
-
-    def _holds_lease(self) -> bool:
-        return self.part.holder is not None and self.part.holder.serves
-
-    def _incarnation(self) -> int:
-        topology: Topology | None = self._service.topology
-        if topology is None or topology.member.life.phase is not Phase.ACTIVE:
-            return 0
-        return topology.member.life.incarnation
 
     def _leader_address(self) -> str | None:
         leader = self._group.leader

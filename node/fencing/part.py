@@ -16,8 +16,9 @@ from node.fencing.gate import VaultGate
 from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
 from node.fencing.link import Link, Route
-from node.fencing.strict_log import StrictLog
 from raftgroup.ports import Clock
+from service.own_lease import OwnLease
+from service.strict_changes import StrictLog
 from vault.vault import Vault
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,8 @@ class HolderPart(Component):
     """The fence of the node's vault (`node.vault_keeper.Fence`): made before the keeper, which calls it.
 
     `vault_id`: which fence page the open vault has. `incarnation`: of this node in the logical topology; 0 while it is
-    not in it. `log`, `grantor`: of a member. `ask`: the cluster, for what a fenced node must not answer.
+    not in it. `log`, `grantor`: of a member. `ask`: the cluster, for what a fenced node must not answer. `lease`: shows
+    the holder to the write path.
     """
 
     def __init__(
@@ -51,12 +53,14 @@ class HolderPart(Component):
         grantor: Grantor | None = None,
         strict_log: StrictLog | None = None,
         ask: Ask | None = None,
+        lease: OwnLease | None = None,
     ) -> None:
         self.node, self._vault_id, self._route = node, vault_id, route
         self._clock, self.timing, self._incarnation = clock, timing, incarnation
         self._on_released, self._grantor, self._log = on_released, grantor, strict_log
         self.listeners: dict[str, Listener] = {}
         self.holder: VaultHolder | None = None
+        self._lease = lease or OwnLease()
         self.reads = FencedReads(ask)
         self.link: Link | None = None
         self.shown: NodeProof | None = None
@@ -68,6 +72,7 @@ class HolderPart(Component):
 
     def opened(self, vault: Vault) -> VaultGate:
         self.holder = VaultHolder(self.node, self._vault_id(), vault, self.timing, self._clock.now, self._on_released)
+        self._lease.holder = self.holder
         self.reads.open(vault, self.holder.changed, self._clock.now)
         gate = VaultGate(self.holder, self._log)
         self.holder.gate = gate

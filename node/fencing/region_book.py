@@ -16,7 +16,8 @@ from metastore.machine import MetaStore
 from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
 from node.fencing.fenced_reads import FencedReads
 from node.fencing.region_shapes import region_shape
-from node.service import Service
+from service.callers import THIS_NODE
+from service.key_values import KeyValues
 from vault.regions import (
     REGIONS_END,
     REGIONS_PREFIX,
@@ -79,7 +80,7 @@ class FencedRegions:
 
 
 class RegionBook:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: KeyValues) -> None:
         self._service = service
 
     async def view(self) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class RegionBook:
     async def put(self, region: Region) -> int:
         """The revision. Raises InvalidRequest."""
         await self._check(region)
-        result = await self._service.write(Put(region_key(region.name), pack_region(region)), own=True)
+        result = await self._service.write(Put(region_key(region.name), pack_region(region)), caller=THIS_NODE)
         await self._service.all_released()
         return int(result.revision)
 
@@ -124,7 +125,7 @@ class RegionBook:
             await self._check(changed)
             key = region_key(name)
             unchanged = Compare(key, CompareTarget.MOD, CompareResult.EQUAL, modified)
-            result = await self._service.write(Txn((unchanged,), (Put(key, pack_region(changed)),)), own=True)
+            result = await self._service.write(Txn((unchanged,), (Put(key, pack_region(changed)),)), caller=THIS_NODE)
             if result.succeeded:
                 await self._service.all_released()
                 return int(result.revision), changed
@@ -154,7 +155,7 @@ class RegionBook:
         """The revision. Raises KeyNotFound, InvalidRequest."""
         if not 0 < len(name.encode()) <= 64:
             raise InvalidRequest("the name of a region has 1 to 64 bytes")
-        result = await self._service.write(DeleteRange(region_key(name)), own=True)
+        result = await self._service.write(DeleteRange(region_key(name)), caller=THIS_NODE)
         if not result.deleted:
             raise KeyNotFound(f"there is no region {name!r} that could be deleted: the built in ones stay")
         await self._service.all_released()

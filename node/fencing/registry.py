@@ -23,11 +23,11 @@ from metastore.errors import StoreCorrupt, SystemConflict
 from metastore.requests import SystemWrite
 from metastore.system_records import TERM, SystemRecords
 from node.fencing.grantor import Grantor
-from node.group_face import GroupFace
 from node.topology.records import NodeRecord
 from node.topology.records import Standing as NodeStanding
 from node.topology.view import node_of
 from raftgroup.errors import NodeFailed, RaftError
+from service.ports import GroupFace
 
 log = logging.getLogger(__name__)
 

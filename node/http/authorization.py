@@ -10,40 +10,37 @@ from typing import Any
 
 from aiohttp import web
 
-from node.authorization.authorizer import Authorizer, who_shows
-from node.authorization.credentials import from_header
-from node.authorization.errors import AuthorizationError, PermissionDenied
+from node.authorization.authorizer import Authorizer
+from node.authorization.callers import Who
+from node.authorization.errors import PermissionDenied
 from node.authorization.lookups import NOTHING, Lookups
-from node.authorization.needs import EVERYTHING, Needs
-from node.authorization.rights import Rights
+from node.http.callers import HttpCallers, set_caller
 from node.http.etcd_api import refused
 from node.http.go_json import BadJson
-from node.http.rules import Rule, Who, rule_of
+from node.http.rules import Rule, rule_of
 from node.http.still import STILL
+from service.authorization.needs import Needs
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Gate:
-    """The middleware of one server. `authorizer` None: everybody may do everything."""
+    """The middleware of one server. `authorizer` None: every client may do everything. `callers`: for the front."""
 
     def __init__(self, authorizer: Authorizer | None, look: Lookups = NOTHING) -> None:
         self._authorizer, self._look = authorizer, look
-
-    @property
-    def is_open(self) -> bool:
-        return self._authorizer is None
+        self.callers = None if authorizer is None else HttpCallers(authorizer)
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        authorizer = self._authorizer
-        if authorizer is None:
+        authorizer, callers = self._authorizer, self.callers
+        if authorizer is None or callers is None:
             return await handler(request)
         rule = rule_of(request.method, path_of(request))
         if rule is Who.OPEN:
             return await handler(request)
         try:
-            await self._admit(authorizer, request, rule)
+            await self._admit(authorizer, callers, request, rule)
         except BadJson as error:
             if not request.path.startswith("/v3/"):
                 raise
@@ -51,37 +48,26 @@ class Gate:
             return web.Response(status=status, body=body, content_type="application/json")
         return await handler(request)
 
-    async def _admit(self, authorizer: Authorizer, request: web.Request, rule: Rule | None) -> None:
-        where, who = request.remote or "", "nobody"
-        try:
-            shown = from_header(request.headers.get("Authorization"))
-            who = who_shows(shown)
-            identity = await authorizer.identify(shown, where)
-            rights = await authorizer.rights(identity)
-            who = rights.who
-            await self._check(request, rule, rights)
-        except AuthorizationError as error:
-            authorizer.refused(error, who, where, f"{request.method} {request.rel_url.raw_path}")
-            raise
+    async def _admit(
+        self, authorizer: Authorizer, callers: HttpCallers, request: web.Request, rule: Rule | None
+    ) -> None:
+        where, action = request.remote or "", f"{request.method} {request.rel_url.raw_path}"
+        caller = await callers.later(request.headers.get("Authorization"), where, action)
+        if rule is None:
+            error = PermissionDenied("no rule says which callers may do this: a fault of this version; report it")
+            authorizer.refused(error, caller.rights.who, where, action)
+            raise error
+        if isinstance(rule, Who):
+            caller.enter(rule)
+        else:
+            caller.require(await rule(request, self._look))
+        set_caller(request, caller)
+        identity = caller.identity
 
         async def still(needs: Needs) -> None:
             (await authorizer.rights(identity)).check(needs)
 
         request[STILL] = still
-
-    async def _check(self, request: web.Request, rule: Rule | None, rights: Rights) -> None:
-        if rule is None:
-            raise PermissionDenied("nobody has said who may do this: it is a fault of this version, please report it")
-        if isinstance(rule, Who):
-            allow(rule, rights)
-        else:
-            rights.check(await rule(request, self._look))
-
-
-def allow(rule: Who, rights: Rights) -> None:
-    """Raises PermissionDenied."""
-    if rule is Who.ADMINS or (rule is Who.NODES and not rights.is_node):
-        rights.check((EVERYTHING,))
 
 
 def path_of(request: web.Request) -> str | None:

@@ -1,7 +1,8 @@
 """The unary JSON paths of etcd v3: bytes of a request in, status and bytes of its answer out.
 
-Each function takes the body and a `reply`, and calls it exactly once: puts from the turn of the loop in which they are
-applied, without a task or a future of their own, and reads of one key at once where the quorum lease allows it.
+Each function takes the body, a `reply` and the caller, and calls `reply` exactly once: puts from the turn of
+the loop in which they are applied, without a task or a future of their own, and reads of one key at once where the
+quorum lease allows it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from base.errors import PalisadeError
@@ -17,15 +19,16 @@ from metastore.errors import LeaseNotFound
 from metastore.requests import Command, DisarmAlarm, LeaseRevoke
 from metastore.results import CompactResult, LeaseResult
 from metastore.validation import is_read_only
-from node.group_face import Outcome
 from node.http import etcd_decode as decode
 from node.http import etcd_encode as encode
 from node.http.etcd_alarm import Action, alarm_fields, decode_alarm
 from node.http.etcd_ids import number_of
 from node.http.go_json import BadJson, read_single
-from node.http.head import Reply
+from node.http.head import Reply, Unary
 from node.refusals import INTERNAL, etcd_words, refusal_of
-from node.service import Service
+from service.authorization.needs import reading
+from service.callers import Caller
+from service.key_values import KeyValues
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +44,14 @@ class Unimplemented(PalisadeError):
 class EtcdApi:
     """`cluster` is the name of the cluster, `member` this node's: etcd's numbers are made from them."""
 
-    def __init__(self, service: Service, cluster: str, member: str) -> None:
+    def __init__(self, service: KeyValues, cluster: str, member: str) -> None:
         self._service = service
         self._cluster = cluster
         self._member = member
         self._number = number_of(cluster, member)
         self.header = encode.Header(number_of(cluster), self._number)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.unary: dict[str, Callable[[bytes, Reply], None]] = {
+        self.unary: dict[str, Unary] = {
             "/v3/kv/put": self.put,
             "/v3/kv/range": self.range,
             "/v3/kv/deleterange": self.delete_range,
@@ -80,30 +83,30 @@ class EtcdApi:
 
     # Keys.
 
-    def put(self, body: bytes, reply: Reply) -> None:
-        self._write(decode.decode_put, encode.put_fields, body, reply)
+    def put(self, body: bytes, reply: Reply, caller: Caller) -> None:
+        self._write(decode.decode_put, encode.put_fields, body, reply, caller)
 
-    def delete_range(self, body: bytes, reply: Reply) -> None:
-        self._write(decode.decode_delete, encode.delete_fields, body, reply)
+    def delete_range(self, body: bytes, reply: Reply, caller: Caller) -> None:
+        self._write(decode.decode_delete, encode.delete_fields, body, reply, caller)
 
-    def compaction(self, body: bytes, reply: Reply) -> None:
-        self._write(decode.decode_compact, compact_fields, body, reply)
+    def compaction(self, body: bytes, reply: Reply, caller: Caller) -> None:
+        self._write(decode.decode_compact, compact_fields, body, reply, caller)
 
-    def txn(self, body: bytes, reply: Reply) -> None:
+    def txn(self, body: bytes, reply: Reply, caller: Caller) -> None:
         try:
             request = decode.decode_txn(read_single(body))
         except Exception as error:
             reply(*refused(error))
             return
         if is_read_only(request):
-            self._later(self._read(self._service.read_txn(request), encode.txn_fields), reply)
+            self._later(self._read(self._service.read_txn(request, caller=caller), encode.txn_fields), reply)
         else:
-            self._propose(request, encode.txn_fields, reply)
+            self._propose(request, encode.txn_fields, reply, caller)
 
-    def range(self, body: bytes, reply: Reply) -> None:
+    def range(self, body: bytes, reply: Reply, caller: Caller) -> None:
         try:
             request = decode.decode_range(read_single(body))
-            result = self._service.range_now(request)
+            result = self._service.range_now(request, caller=caller)
             if result is not None:
                 text = encode.range_fields(result, self.header.text(result.revision, self._service.group.term))
         except Exception as error:
@@ -112,28 +115,30 @@ class EtcdApi:
         if result is not None:
             reply(200, text.encode())
         else:
-            self._later(self._read(self._service.range(request), encode.range_fields), reply)
+            self._later(self._read(self._service.range(request, caller=caller), encode.range_fields), reply)
 
     # Leases.
 
-    def lease_grant(self, body: bytes, reply: Reply) -> None:
-        self._write(decode.decode_grant, encode.lease_fields, body, reply)
+    def lease_grant(self, body: bytes, reply: Reply, caller: Caller) -> None:
+        self._write(decode.decode_grant, encode.lease_fields, body, reply, caller)
 
-    def lease_revoke(self, body: bytes, reply: Reply) -> None:
-        self._write(lambda value: LeaseRevoke(decode.decode_lease_id(value)), revoke_fields, body, reply)
+    def lease_revoke(self, body: bytes, reply: Reply, caller: Caller) -> None:
+        self._write(lambda value: LeaseRevoke(decode.decode_lease_id(value)), revoke_fields, body, reply, caller)
 
-    def lease_time_to_live(self, body: bytes, reply: Reply) -> None:
-        self._later(self._time_to_live(body), reply)
+    def lease_time_to_live(self, body: bytes, reply: Reply, caller: Caller) -> None:
+        self._later(self._time_to_live(body, caller), reply)
 
-    async def _time_to_live(self, body: bytes) -> str:
+    async def _time_to_live(self, body: bytes, caller: Caller) -> str:
         lease_id, with_keys = decode.decode_time_to_live(read_single(body))
+        if with_keys and caller.is_limited:
+            caller.require(tuple(map(reading, self._service.lease_keys(lease_id))))
         try:
             info = await self._service.lease_info(lease_id)
         except LeaseNotFound:
             return f'{{{self.header_now()},"ID":"{lease_id}","TTL":"-1"}}'
         return encode.lease_info_fields(info, self.header.text(info.revision, self.term), with_keys)
 
-    def lease_leases(self, body: bytes, reply: Reply) -> None:
+    def lease_leases(self, body: bytes, reply: Reply, caller: Caller) -> None:
         self._later(self._leases(body), reply)
 
     async def _leases(self, body: bytes) -> str:
@@ -143,7 +148,7 @@ class EtcdApi:
 
     # The cluster.
 
-    def status(self, body: bytes, reply: Reply) -> None:
+    def status(self, body: bytes, reply: Reply, caller: Caller) -> None:
         try:
             decode.decode_empty(read_single(body))
             reply(200, self._status().encode())
@@ -160,12 +165,14 @@ class EtcdApi:
             f'"raftAppliedIndex":"{status.applied_index}",{alarm}"dbSizeInUse":"{store.size_bytes}"}}'
         )
 
-    def alarm(self, body: bytes, reply: Reply) -> None:
-        self._later(self._alarm(body), reply)
+    def alarm(self, body: bytes, reply: Reply, caller: Caller) -> None:
+        self._later(self._alarm(body, caller), reply)
 
-    async def _alarm(self, body: bytes) -> str:
+    async def _alarm(self, body: bytes, caller: Caller) -> str:
         """The alarm is the cluster's: every member shows it as its own, and any member's number clears it."""
         request = decode_alarm(read_single(body))
+        if request.action is not Action.GET:
+            self._service.authorize(DisarmAlarm(), caller)
         if request.action is Action.ACTIVATE:
             raise Unimplemented("alarms are raised by the store itself")
         await self._service.barrier()
@@ -173,11 +180,11 @@ class EtcdApi:
         if raised and request.action is Action.DEACTIVATE:
             members = {number_of(self._cluster, each.id) for each in self._service.group.members.members}
             known = request.member in members | {0}
-            raised = known and bool((await self._service.write(DisarmAlarm())).count)
+            raised = known and bool((await self._service.write(DisarmAlarm(), caller=caller)).count)
             return alarm_fields(request.member or self._number, raised=raised)
         return alarm_fields(self._number, raised=raised)
 
-    def member_list(self, body: bytes, reply: Reply) -> None:
+    def member_list(self, body: bytes, reply: Reply, caller: Caller) -> None:
         try:
             decode.decode_empty(read_single(body))
             reply(200, self._member_list().encode())
@@ -191,32 +198,25 @@ class EtcdApi:
 
     # How an answer is made.
 
-    def _write(self, read: Callable[[Any], Command], fields: Fields, body: bytes, reply: Reply) -> None:
+    def _write(self, read: Callable[[Any], Command], fields: Fields, body: bytes, reply: Reply, caller: Caller) -> None:
         try:
             request = read(read_single(body))
         except Exception as error:
             reply(*refused(error))
             return
-        self._propose(request, fields, reply)
+        self._propose(request, fields, reply, caller)
 
-    def _propose(self, request: Command, fields: Fields, reply: Reply) -> None:
-        service = self._service
-        metrics, began = service.metrics, service.metrics.now()
-
-        def done(outcome: Outcome) -> None:
-            try:
-                result = service.result_of(outcome)
-                text = fields(result, self.header.text(result.revision, service.group.term))
-            except Exception as error:
-                reply(*refused(error))
-            else:
-                reply(200, text.encode())
-            metrics.write_latency.observe(metrics.now() - began)
-
+    def _propose(self, request: Command, fields: Fields, reply: Reply, caller: Caller) -> None:
         try:
-            service.submit(request, done)
+            self._service.submit(request, partial(self._answer, fields, reply), caller=caller)
         except Exception as error:
             reply(*refused(error))
+
+    def _answer(self, fields: Fields, reply: Reply, result: Any) -> None:
+        if isinstance(result, Exception):
+            reply(*refused(result))
+        else:
+            reply(200, fields(result, self.header.text(result.revision, self._service.group.term)).encode())
 
     async def _read(self, result: Awaitable[Any], fields: Fields) -> str:
         found = await result

@@ -16,8 +16,6 @@ from aiohttp import web
 from metastore.errors import LeaseNotFound
 from metastore.requests import LeaseKeepAlive
 from metastore.results import LeaseResult
-from node.authorization.lookups import lookups_of
-from node.authorization.needs import needs_of
 from node.http import etcd_encode as encode
 from node.http.body import not_as_said
 from node.http.etcd_api import EtcdApi, refused
@@ -27,13 +25,14 @@ from node.http.go_json import BadJson, read_text, read_value
 from node.http.json_objects import ObjectCutter
 from node.http.still import still_of
 from node.http.streaming import endless
-from node.service import Service
+from service.authorization.needs import needs_of
+from service.key_values import KeyValues
 
 MESSAGE_BYTES_MAX = 1024 * 1024
 
 
 class EtcdStreams:
-    def __init__(self, service: Service, api: EtcdApi, *, progress_s: float) -> None:
+    def __init__(self, service: KeyValues, api: EtcdApi, *, progress_s: float) -> None:
         self._service = service
         self._api = api
         self._progress_s = progress_s
@@ -61,7 +60,7 @@ class EtcdStreams:
         return await lines.finish()
 
     async def keep_alive(self, request: web.Request) -> web.StreamResponse:
-        lines, still, lease_keys = Lines(request), still_of(request), lookups_of(self._service).lease_keys
+        lines, still, lease_keys = Lines(request), still_of(request), self._service.lease_keys
         try:
             async for message in messages_of(request):
                 lease_id = decode_lease_id(message)

@@ -13,12 +13,12 @@ from metastore.errors import Compacted
 from metastore.requests import FROM_KEY, WatchRequest
 from metastore.results import RevisionEvents
 from node.authorization.errors import AuthorizationError
-from node.authorization.needs import Needs, reading
 from node.http import etcd_encode as encode
 from node.http.etcd_decode import WatchCancel, WatchCreate, WatchProgress
 from node.http.still import Still, everybody
-from node.service import Service
-from node.watching import Progress, Watching
+from service.authorization.needs import Needs, reading
+from service.key_values import KeyValues
+from service.watches import Progress, Watching
 
 NO_WATCH = -1
 EMPTY_RANGE = "mvcc: watcher range is empty"
@@ -50,7 +50,7 @@ class WatchStream:
     is made and before each thing that it tells; raises AuthorizationError."""
 
     def __init__(
-        self, service: Service, header: encode.Header, write: Write, progress_s: float, still: Still = everybody
+        self, service: KeyValues, header: encode.Header, write: Write, progress_s: float, still: Still = everybody
     ) -> None:
         self._still = still
         self._service = service

@@ -14,25 +14,26 @@ from node.http.families import counter, counters, gauge, gauges, histogram
 from node.http.partition_families import partition_families
 from node.http.vault_exposition import info, recovery_families, topology_families
 from node.partitions.holder import PartitionHolder
-from node.service import Service
+from node.services import NodeServices
 from raftgroup.role import Role
 
 
 class Exposition(Collector):
-    def __init__(self, service: Service, partitions: PartitionHolder | None = None) -> None:
-        self._service, self._partitions = service, partitions
+    def __init__(self, services: NodeServices, partitions: PartitionHolder | None = None) -> None:
+        self._services, self._partitions = services, partitions
+        self._service = services.key_values
 
     def collect(self) -> Iterator[Metric]:
         yield from self._node()
         yield from self._store()
         yield from self._requests()
-        if self._service.catalog is not None:
-            yield from catalog_families(self._service.catalog.runner)
+        if self._services.catalog is not None:
+            yield from catalog_families(self._services.catalog.runner)
         yield from self._authorization()
-        if self._service.topology is not None:
-            yield from topology_families(self._service.topology)
-        yield from recovery_families(self._service.vault)
-        yield from self._service.fencing_families()
+        if self._services.topology is not None:
+            yield from topology_families(self._services.topology)
+        yield from recovery_families(self._services.vault)
+        yield from self._services.fencing_families()
         yield from partition_families(self._partitions)
 
     def describe(self) -> Iterator[Metric]:
@@ -54,7 +55,7 @@ class Exposition(Collector):
         yield gauge("palisade_members", "Members of the group.", len(status.members))
 
     def _authorization(self) -> Iterator[Metric]:
-        authorizer = self._service.authorizer
+        authorizer = self._services.authorizer
         yield gauge("palisade_authorization", "1 where users have to sign in.", authorizer is not None)
         if authorizer is not None:
             refusals, logins = sorted(authorizer.refusals.items()), sorted(authorizer.logins.items())

@@ -11,13 +11,13 @@ from aiohttp import web
 from node.feed import wire
 from node.feed.answers import FeedAnswers
 from node.http.body import read_body
-from node.service import Service
+from service.key_values import KeyValues
 
 
 class Feed:
     """Any member of the Raft group answers."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: KeyValues) -> None:
         self._answers = FeedAnswers(service)
 
     def routes(self) -> list[web.RouteDef]:

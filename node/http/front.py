@@ -3,7 +3,7 @@
 A request is hot when it is a plain `POST` of one of the unary /v3 paths with a Content-Length. From the first other
 request on, a connection belongs to aiohttp, which knows the same paths and calls the same functions; so nobody sees
 a difference but in speed: a hot request costs a fifth of one that goes through aiohttp's request and response objects.
-A node that asks who somebody is has no hot paths: every request passes one gate (`authorization.py`).
+With authorization the hot paths are the same; `HttpCallers` finds out the caller before.
 
 What holds, whatever a client does: at most one request of a connection is at work here; no more is kept of it than
 the largest request; a head or body that does not arrive in time ends the connection (slow-loris).
@@ -20,8 +20,10 @@ from typing import Any, cast
 
 from base.connection_limit import ConnectionRoom, Welcome
 from base.metrics import Metrics
-from node.http.head import END_OF_HEAD, GET, Gets, Plan, Unary, make_head, make_plan
+from node.http.callers import HttpCallers
+from node.http.head import AUTHORIZATION, END_OF_HEAD, GET, Gets, Hot, Plan, make_head, make_plan, without_authorization
 from node.http.turned_away import TurnedAway
+from service.callers import EVERYBODY
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +48,16 @@ class FrontServer:
 
     def __init__(
         self,
-        unary: Mapping[str, Unary],
+        unary: Mapping[str, Hot],
         fallback: Callable[[], asyncio.Protocol],
         limits: HttpLimits,
         metrics: Metrics,
         room: ConnectionRoom,
-        gets: Mapping[str, Unary] | None = None,
+        gets: Mapping[str, Hot] | None = None,
+        callers: HttpCallers | None = None,
     ) -> None:
-        """`gets`: path -> what answers a GET of something below it."""
+        """`gets`: path -> what answers a GET of something below it. `callers` None: every client may do everything."""
+        self.callers = callers
         self._gets = Gets(gets or {})
         self._unary = {path.encode(): call for path, call in unary.items()}
         self._plans: dict[bytes, Plan] = {}
@@ -110,16 +114,21 @@ class FrontServer:
 
     def plan(self, head: bytes) -> Plan | None:
         """None for a head that is not hot. What was seen before is not parsed again."""
+        authorization = None
+        if AUTHORIZATION in head:
+            head, authorization = without_authorization(head)
         if head.startswith(GET):
-            return self._gets.plan(head)
+            return self._gets.plan(head, authorization)
         known = self._plans.get(head)
         if known is not None:
-            return known
+            return known if authorization is None else known._replace(authorization=authorization)
         plan = make_plan(head, self._unary)
         if plan is not None:
             if len(self._plans) >= KEPT_HEADS_MAX:
                 self._plans.clear()
             self._plans[head] = plan
+            if authorization is not None:
+                return plan._replace(authorization=authorization)
         return plan
 
     def response_head(self, status: int, problem: bool = False) -> bytes:
@@ -263,10 +272,19 @@ class Connection(asyncio.Protocol):
             return
         self._buffer = data[stop:]
         self._busy = True
-        self._v1 = plan.v1
+        self._v1 = plan.hot.v1
         self._server.busy += 1
         self.waiting_since = None
-        plan.call(data[end + 4 : stop], self.reply)
+        callers, body = self._server.callers, data[end + 4 : stop] if plan.thing is None else plan.thing
+        if callers is None:
+            plan.hot.call(body, self.reply, EVERYBODY)
+        else:
+            callers.run(plan, body, self.reply, self._where())
+
+    def _where(self) -> str:
+        """The address of the client."""
+        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return str(peer[0]) if isinstance(peer, tuple) and peer else ""
 
     def _wait_for_more(self, *, body: bool) -> None:
         if self.waiting_since is None or body != self._body_due:

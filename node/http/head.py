@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
+from node.authorization.callers import Who
+from service.callers import Caller
+
 END_OF_HEAD = b"\r\n\r\n"
 GET = b"GET "
 GET_LINE = re.compile(rb"GET (/v1/[a-z]+/)([^? #]+) HTTP/1\.1")
 REQUEST_LINE = re.compile(rb"POST (/v3/[a-z/]+) HTTP/1\.1")
+AUTHORIZATION = b"\r\nAuthorization: "
 HEADER_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)")
 PLAIN_HEADERS = {b"host", b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"content-type"}
 
@@ -21,15 +25,33 @@ class Reply(Protocol):
         ...
 
 
-Unary = Callable[[bytes, Reply], None]
+Unary = Callable[[bytes, Reply, Caller], None]
+
+
+class Hot(NamedTuple):
+    """A path without aiohttp. `refuse` answers for a caller who may not; `v1`: errors are problems."""
+
+    path: str
+    call: Unary
+    who: Who
+    refuse: Callable[[Exception, Reply], None]
+    v1: bool = False
 
 
 class Plan(NamedTuple):
-    """What a head asks for: whom to call, and how many bytes of body it announces. `v1`: its errors are problems."""
+    """What a head asks for, how many bytes of body it announces, and the value of its header Authorization."""
 
-    call: Unary
+    hot: Hot
     length: int
-    v1: bool = False
+    authorization: str | None = None
+    thing: bytes | None = None
+    """What a GET is about; a POST has a body instead."""
+
+    def __str__(self) -> str:
+        """For the audit log."""
+        if self.thing is None:
+            return f"POST {self.hot.path}"
+        return f"GET {self.hot.path}{self.thing.decode('ascii', 'replace')}"
 
 
 class Gets:
@@ -38,20 +60,19 @@ class Gets:
     The headers of a client are the same each time: what was found to be plain once is looked up.
     """
 
-    def __init__(self, calls: Mapping[str, Unary], kept_max: int = 1024) -> None:
+    def __init__(self, calls: Mapping[str, Hot], kept_max: int = 1024) -> None:
         self._calls = {path.encode(): call for path, call in calls.items()}
         self._kept_max = kept_max
         self._plain: set[bytes] = set()
 
-    def plan(self, head: bytes) -> Plan | None:
-        """None for whatever aiohttp should look at."""
+    def plan(self, head: bytes, authorization: str | None = None) -> Plan | None:
+        """`head` without the header Authorization. None for whatever aiohttp should look at."""
         end = head.find(b"\r\n")
         line = GET_LINE.fullmatch(head, 0, end)
         call = self._calls.get(line[1]) if line else None
         if call is None or line is None or not self._is_plain(head[end + 2 : -len(END_OF_HEAD)]):
             return None
-        thing = line[2]
-        return Plan(lambda _, reply: call(thing, reply), 0, True)
+        return Plan(call, 0, authorization, line[2])
 
     def _is_plain(self, headers: bytes) -> bool:
         if headers in self._plain:
@@ -71,8 +92,21 @@ class Gets:
         return True
 
 
-def make_plan(head: bytes, unary: Mapping[bytes, Unary]) -> Plan | None:
-    """Read the head of a request; None for whatever aiohttp should look at."""
+def without_authorization(head: bytes) -> tuple[bytes, str | None]:
+    """The head without the header Authorization, as it is mostly written, and the value of that. So no secret is kept
+    with what is kept of heads."""
+    at = head.find(AUTHORIZATION)
+    if at < 0:
+        return head, None
+    end = head.find(b"\r\n", at + 2)
+    value = head[at + len(AUTHORIZATION) : end]
+    if not value.isascii():
+        return head, None
+    return head[:at] + head[end:], value.decode()
+
+
+def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> Plan | None:
+    """Read the head of a request without the header Authorization; None for whatever aiohttp should look at."""
     first, *lines = head[: -len(END_OF_HEAD)].split(b"\r\n")
     line = REQUEST_LINE.fullmatch(first)
     call = unary.get(line[1]) if line else None

@@ -16,13 +16,13 @@ from aiohttp import web
 
 from base.errors import PalisadeError
 from metastore.errors import Compacted
-from node.fencing.errors import ReleasePending
 from node.http.etcd_api import refused
 from node.http.etcd_encode import error_fields
 from node.http.go_json import BadJson
 from node.refusals import INTERNAL, BadRequest, refusal_of
 from node.topology.errors import JoinRejected
 from raftgroup.errors import OutcomeUnknown
+from service.fencing_errors import ReleasePending
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ async def errors_as_answers(request: web.Request, handler: Handler) -> web.Strea
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        error.__traceback__ = None  # the request holds this error (leftovers.py)
+        error.__traceback__ = None  # the request holds this error (aiohttp_fixes.py)
         return http_error(request, error, etcd)
     except (asyncio.CancelledError, ConnectionResetError):
         raise

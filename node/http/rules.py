@@ -1,124 +1,40 @@
 """Which right each path of the HTTP API needs: one line per route, and no route without a line.
 
-A rule is a word (OPEN, SIGNED_IN, NODES, ADMINS) or a function that reads the request with the very readers that its
-handler uses, on the very same bytes, and says which keys it is about. A route without a rule is refused to everybody,
-and a test fails.
+A rule is a word (`Who`) or a function that reads the request with the very readers that its handler uses and says which
+keys it is about. BY_REQUEST: the handler hands the caller on with what it asks for, and that is checked where it is
+done. A route without a rule is refused to every caller, and a test fails.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from aiohttp import web
 
-from metastore.requests import DeleteRange, LeaseKeepAlive, LeaseRevoke, Put, Range, prefix_end
+from metastore.requests import prefix_end
+from node.authorization.callers import Who
 from node.authorization.lookups import Lookups
-from node.authorization.needs import EVERYTHING, Needs, needs_of, reading
 from node.authorization.operations import needs_of_object, needs_of_objects, needs_of_operation
 from node.catalog.collections import collection_named
-from node.http import etcd_decode as decode
-from node.http.body import a_flag, query_of, read_body, read_json
-from node.http.etcd_alarm import Action, decode_alarm
-from node.http.go_json import read_single
+from node.http.body import query_of
 from node.http.v1_catalog import LIST, body_of, with_name
-from node.http.v1_cluster import lease_id_of
-from node.http.v1_fenced import fenced_key_of, fenced_range_of
-from node.http.v1_forms import DELETE, RANGE, delete_from, put_from, range_from, txn_from, whereabouts
-from node.http.v1_keys import EXPORT_QUERY, PUT_QUERY, condition_of, interval_of, key_of, prefix_parameter
 from node.http.v1_watch import watch_of
 from node.partitions.names import PARTITIONS
+from service.authorization.needs import Needs, needs_of, reading
 from vault.regions import REGIONS_END, REGIONS_PREFIX
 
-
-class Who(enum.Enum):
-    """OPEN: everybody. SIGNED_IN: every user, and nodes. NODES: nodes, and ADMIN. ADMINS: ADMIN on every key."""
-
-    OPEN = "open"
-    SIGNED_IN = "signed in"
-    NODES = "nodes"
-    ADMINS = "admins"
-
-
-OPEN, SIGNED_IN, NODES, ADMINS = Who
+OPEN, SIGNED_IN, NODES, ADMINS, BY_REQUEST = Who
 
 
 Reads = Callable[[web.Request, Lookups], Awaitable[Needs]]
 Rule = Who | Reads
 
 
-# /v1: keys.
-
-
-def compared(request: web.Request, key: bytes) -> Needs:
-    """If-Match and If-None-Match tell what is there."""
-    return () if condition_of(request, key) is None else (reading(key),)
-
-
-async def read_key(request: web.Request, _: Lookups) -> Needs:
-    return (reading(key_of(request)),)
-
-
-async def write_key(request: web.Request, look: Lookups) -> Needs:
-    put = Put(key=key_of(request), **query_of(request, PUT_QUERY))
-    return needs_of(put, look.lease_keys) + compared(request, put.key)
-
-
-async def delete_key(request: web.Request, look: Lookups) -> Needs:
-    delete = DeleteRange(key=key_of(request), **query_of(request, {"prev_kv": a_flag}))
-    return needs_of(delete, look.lease_keys) + compared(request, delete.key)
-
-
-async def list_keys(request: web.Request, look: Lookups) -> Needs:
-    found = interval_of(query_of(request, {**RANGE, "prefix": prefix_parameter}))
-    return needs_of(Range(**found), look.lease_keys)
-
-
-async def delete_many(request: web.Request, look: Lookups) -> Needs:
-    found = interval_of(query_of(request, {**DELETE, "prefix": prefix_parameter}))
-    return needs_of(DeleteRange(**found), look.lease_keys)
-
-
-async def export(request: web.Request, _: Lookups) -> Needs:
-    prefix = query_of(request, EXPORT_QUERY).get("prefix", b"")
-    found = whereabouts({"key": prefix, "prefix": True}, "the query")
-    return (reading(found["key"], found["range_end"]),)
+# /v1: watches and what is not a request for keys.
 
 
 async def watch(request: web.Request, look: Lookups) -> Needs:
     return needs_of(watch_of(request), look.lease_keys)
-
-
-def form(read: Callable[[Any], Any]) -> Reads:
-    async def needs(request: web.Request, look: Lookups) -> Needs:
-        return needs_of(read(await read_json(request)), look.lease_keys)
-
-    return needs
-
-
-# /v1: leases and what else names keys.
-
-
-async def lease(request: web.Request, look: Lookups) -> Needs:
-    return tuple(map(reading, look.lease_keys(lease_id_of(request))))
-
-
-async def lease_revoke(request: web.Request, look: Lookups) -> Needs:
-    return needs_of(LeaseRevoke(lease_id_of(request)), look.lease_keys)
-
-
-async def lease_keep_alive(request: web.Request, look: Lookups) -> Needs:
-    return needs_of(LeaseKeepAlive(lease_id_of(request)), look.lease_keys)
-
-
-async def read_fenced(request: web.Request, _: Lookups) -> Needs:
-    return (reading(fenced_key_of(request)),)
-
-
-async def read_fenced_range(request: web.Request, _: Lookups) -> Needs:
-    found = fenced_range_of(request)
-    return (reading(found["key"], found.get("range_end", b"")),)
 
 
 async def regions(request: web.Request, _: Lookups) -> Needs:
@@ -164,31 +80,6 @@ async def procedure(request: web.Request, look: Lookups) -> Needs:
     return needs_of_operation(*await look.procedure(request.match_info["id"]))
 
 
-# /v3.
-
-
-def message(read: Callable[[Any], Any]) -> Reads:
-    async def needs(request: web.Request, look: Lookups) -> Needs:
-        return needs_of(read(read_single(await read_body(request))), look.lease_keys)
-
-    return needs
-
-
-async def v3_lease_revoke(request: web.Request, look: Lookups) -> Needs:
-    return needs_of(LeaseRevoke(decode.decode_lease_id(read_single(await read_body(request)))), look.lease_keys)
-
-
-async def v3_time_to_live(request: web.Request, look: Lookups) -> Needs:
-    lease_id, with_keys = decode.decode_time_to_live(read_single(await read_body(request)))
-    return tuple(map(reading, look.lease_keys(lease_id))) if with_keys else ()
-
-
-async def v3_alarm(request: web.Request, _: Lookups) -> Needs:
-    """To look is for everybody who is known."""
-    asked = decode_alarm(read_single(await read_body(request)))
-    return () if asked.action is Action.GET else (EVERYTHING,)
-
-
 RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/livez"): OPEN,
     ("GET", "/readyz"): OPEN,
@@ -196,23 +87,23 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/metrics"): SIGNED_IN,
     ("POST", "/v1/login"): OPEN,
     ("POST", "/v3/auth/authenticate"): OPEN,
-    ("GET", "/v1/kv"): list_keys,
-    ("DELETE", "/v1/kv"): delete_many,
-    ("GET", "/v1/kv/{key}"): read_key,
-    ("PUT", "/v1/kv/{key}"): write_key,
-    ("DELETE", "/v1/kv/{key}"): delete_key,
-    ("POST", "/v1/put"): form(put_from),
-    ("POST", "/v1/range"): form(range_from),
-    ("POST", "/v1/delete"): form(delete_from),
-    ("POST", "/v1/txn"): form(txn_from),
-    ("GET", "/v1/export"): export,
+    ("GET", "/v1/kv"): BY_REQUEST,
+    ("DELETE", "/v1/kv"): BY_REQUEST,
+    ("GET", "/v1/kv/{key}"): BY_REQUEST,
+    ("PUT", "/v1/kv/{key}"): BY_REQUEST,
+    ("DELETE", "/v1/kv/{key}"): BY_REQUEST,
+    ("POST", "/v1/put"): BY_REQUEST,
+    ("POST", "/v1/range"): BY_REQUEST,
+    ("POST", "/v1/delete"): BY_REQUEST,
+    ("POST", "/v1/txn"): BY_REQUEST,
+    ("GET", "/v1/export"): BY_REQUEST,
     ("GET", "/v1/watch"): watch,
     ("GET", "/v1/backup"): ADMINS,
     ("POST", "/v1/leases"): SIGNED_IN,
     ("GET", "/v1/leases"): SIGNED_IN,
-    ("GET", "/v1/leases/{id}"): lease,
-    ("DELETE", "/v1/leases/{id}"): lease_revoke,
-    ("POST", "/v1/leases/{id}/keep-alive"): lease_keep_alive,
+    ("GET", "/v1/leases/{id}"): BY_REQUEST,
+    ("DELETE", "/v1/leases/{id}"): BY_REQUEST,
+    ("POST", "/v1/leases/{id}/keep-alive"): BY_REQUEST,
     ("POST", "/v1/compact"): ADMINS,
     ("GET", "/v1/digest"): SIGNED_IN,
     ("GET", "/v1/alarms"): SIGNED_IN,
@@ -250,28 +141,28 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/v1/procedures"): ADMINS,
     ("GET", "/v1/procedures/{id}"): procedure,
     ("DELETE", "/v1/procedures/{id}"): procedure,
-    ("GET", "/v1/fenced"): read_fenced_range,
-    ("GET", "/v1/fenced/{key}"): read_fenced,
+    ("GET", "/v1/fenced"): BY_REQUEST,
+    ("GET", "/v1/fenced/{key}"): BY_REQUEST,
     ("GET", "/v1/fencing"): SIGNED_IN,
     ("GET", "/v1/regions"): regions,
     ("GET", "/v1/regions/{name}"): regions,
     ("PUT", "/v1/regions/{name}"): ADMINS,
     ("PATCH", "/v1/regions/{name}"): ADMINS,
     ("DELETE", "/v1/regions/{name}"): ADMINS,
-    ("POST", "/v3/kv/put"): message(decode.decode_put),
-    ("POST", "/v3/kv/range"): message(decode.decode_range),
-    ("POST", "/v3/kv/deleterange"): message(decode.decode_delete),
-    ("POST", "/v3/kv/txn"): message(decode.decode_txn),
+    ("POST", "/v3/kv/put"): BY_REQUEST,
+    ("POST", "/v3/kv/range"): BY_REQUEST,
+    ("POST", "/v3/kv/deleterange"): BY_REQUEST,
+    ("POST", "/v3/kv/txn"): BY_REQUEST,
     ("POST", "/v3/kv/compaction"): ADMINS,
     ("POST", "/v3/lease/grant"): SIGNED_IN,
-    ("POST", "/v3/lease/revoke"): v3_lease_revoke,
-    ("POST", "/v3/kv/lease/revoke"): v3_lease_revoke,
-    ("POST", "/v3/lease/timetolive"): v3_time_to_live,
-    ("POST", "/v3/kv/lease/timetolive"): v3_time_to_live,
+    ("POST", "/v3/lease/revoke"): BY_REQUEST,
+    ("POST", "/v3/kv/lease/revoke"): BY_REQUEST,
+    ("POST", "/v3/lease/timetolive"): BY_REQUEST,
+    ("POST", "/v3/kv/lease/timetolive"): BY_REQUEST,
     ("POST", "/v3/lease/leases"): SIGNED_IN,
     ("POST", "/v3/kv/lease/leases"): SIGNED_IN,
     ("POST", "/v3/maintenance/status"): SIGNED_IN,
-    ("POST", "/v3/maintenance/alarm"): v3_alarm,
+    ("POST", "/v3/maintenance/alarm"): BY_REQUEST,
     ("POST", "/v3/cluster/member/list"): SIGNED_IN,
     ("POST", "/v3/watch"): SIGNED_IN,
     ("POST", "/v3/lease/keepalive"): SIGNED_IN,

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
 
 from base.connection_limit import ConnectionRoom
-from node.authorization.authorizer import Authorizer
+from node.authorization.callers import Who
 from node.authorization.lookups import lookups_of
 from node.cluster_view import not_ready
-from node.fencing.fenced_reads import FencedReads
 from node.fencing.region_book import RegionBook
+from node.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
 from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS, read_body
-from node.http.etcd_api import EtcdApi
+from node.http.callers import caller_of
+from node.http.etcd_api import EtcdApi, refused
 from node.http.etcd_stream import EtcdStreams
-from node.http.expectations import make_readable
 from node.http.exposition import Exposition
 from node.http.feed import Feed
 from node.http.front import FrontServer, HttpLimits
-from node.http.head import Unary
+from node.http.head import Hot, Reply, Unary
 from node.http.health import Health
-from node.http.leftovers import LINGERING_S, leave_nothing
 from node.http.openapi import Kind
 from node.http.problems import errors_as_answers
-from node.http.quiet_log import quiet_log
+from node.http.rules import RULES
 from node.http.scenario_host import ScenarioHost
 from node.http.streaming import STREAMS
 from node.http.v1_backup import Backups
@@ -44,7 +43,7 @@ from node.http.v1_scenarios import ScenarioRoutes
 from node.http.v1_topology import TopologyRoutes
 from node.http.v1_watch import Watches
 from node.partitions.holder import PartitionHolder
-from node.service import Service
+from node.services import NodeServices
 
 CLOSE_S = 2.0
 ETCD_PROGRESS_S = 60.0
@@ -57,7 +56,7 @@ class HttpServer:
 
     def __init__(
         self,
-        service: Service,
+        services: NodeServices,
         cluster: str,
         member: str,
         *,
@@ -66,20 +65,17 @@ class HttpServer:
         room: ConnectionRoom | None = None,
         scenarios: ScenarioHost | None = None,
         partitions: PartitionHolder | None = None,
-        fenced: FencedReads | None = None,
-        authorizer: Authorizer | None = None,
     ) -> None:
-        """`authorizer` None: everybody may do everything."""
-        self._service = service
-        self._authorizer = authorizer
-        self._gate = Gate(authorizer, lookups_of(service))
+        self._services = services
+        service = self._service = services.key_values
+        self._gate = Gate(services.authorizer, lookups_of(services))
         self._member = member
         self._partitions = partitions
         self._scenarios = scenarios or ScenarioHost()
         self._room = room or ConnectionRoom(service.metrics)
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
         self.api = EtcdApi(service, cluster, member)
-        self._fenced = FencedRoutes(fenced or FencedReads())
+        self._fenced = FencedRoutes(services.fenced)
         self.app = self._application(cluster, progress_s)
         self._runner = web.AppRunner(
             self.app,
@@ -96,10 +92,16 @@ class HttpServer:
         """Listen. Raises OSError when the port can't be had."""
         await self._runner.setup()
         server = cast(Any, self._runner.server)
-        make_readable(server)
-        leave_nothing(server)
-        gets, unary = (self._fenced.gets, self.api.unary) if self._gate.is_open else ({}, {})
-        self._front = FrontServer(unary, server, self._limits, self._service.metrics, self._room, gets)
+        fix(server)
+        self._front = FrontServer(
+            hot_paths(self.api.unary),
+            server,
+            self._limits,
+            self._service.metrics,
+            self._room,
+            self._fenced.gets,
+            self._gate.callers,
+        )
         await self._front.start(host, port)
 
     @property
@@ -125,20 +127,22 @@ class HttpServer:
         )
         app[HTTP_LIMITS] = self._limits
         app[STREAMS] = set()
-        service = self._service
-        app.add_routes(Health(Kind.MEMBER, partial(not_ready, service), Exposition(service, self._partitions)).routes())
-        app.add_routes(LoginRoutes(service, self._authorizer).routes())
+        services, service = self._services, self._service
+        app.add_routes(
+            Health(Kind.MEMBER, partial(not_ready, service), Exposition(services, self._partitions)).routes()
+        )
+        app.add_routes(LoginRoutes(service, services.authorizer).routes())
         app.add_routes(Keys(service).routes())
         app.add_routes(Watches(service, progress_s).routes())
-        app.add_routes(Cluster(service, cluster).routes())
-        app.add_routes(Backups(service, cluster).routes())
-        app.add_routes(TopologyRoutes(service).routes())
-        app.add_routes(RecoveryRoutes(lambda: service.vault).routes())
-        app.add_routes(CatalogRoutes(service).routes())
+        app.add_routes(Cluster(services, cluster).routes())
+        app.add_routes(Backups(services, cluster).routes())
+        app.add_routes(TopologyRoutes(services).routes())
+        app.add_routes(RecoveryRoutes(lambda: services.vault).routes())
+        app.add_routes(CatalogRoutes(services).routes())
         app.add_routes(Feed(service).routes())
         app.add_routes(PartitionRoutes(self._member, self._partitions).routes())
         app.add_routes(ScenarioRoutes(self._scenarios).routes())
-        app.add_routes(FencingRoutes(service.fencing_view).routes())
+        app.add_routes(FencingRoutes(services.fencing_view).routes())
         app.add_routes(RegionRoutes(RegionBook(service)).routes())
         app.add_routes(self._fenced.routes())
         app.add_routes(EtcdStreams(service, self.api, progress_s=ETCD_PROGRESS_S).routes())
@@ -165,6 +169,20 @@ def body_bytes_for(request_bytes_max: int) -> int:
     return request_bytes_max * 3 // 2 + 64 * 1024
 
 
+def hot_paths(unary: Mapping[str, Unary]) -> dict[str, Hot]:
+    """The unary paths of etcd without aiohttp; those whose rule is in `rules.py`, as a word."""
+    found = {}
+    for path, call in unary.items():
+        rule = RULES.get(("POST", path))
+        if isinstance(rule, Who):
+            found[path] = Hot(path, call, rule, refuse)
+    return found
+
+
+def refuse(error: Exception, reply: Reply) -> None:
+    reply(*refused(error))
+
+
 def unary_handler(call: Unary) -> Handler:
     """A unary path of etcd for connections that aiohttp has."""
 
@@ -176,7 +194,7 @@ def unary_handler(call: Unary) -> Handler:
             if not answered.done():
                 answered.set_result((status, payload))
 
-        call(body, reply)
+        call(body, reply, caller_of(request))
         status, payload = await answered
         headers = {"Retry-After": "1"} if status == 503 else None
         return web.Response(status=status, body=payload, content_type="application/json", headers=headers)

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from node.authorization.needs import Needs
+from service.authorization.needs import Needs
 
 Still = Callable[[Needs], Awaitable[None]]
 """Raises AuthorizationError where who asked may not (any more)."""

@@ -20,7 +20,7 @@ from metastore.errors import StoreCorrupt
 from node.backing_up import OpenBackup, open_backup
 from node.http.body import a_flag, query_of
 from node.http.streaming import endless
-from node.service import Service
+from node.services import NodeServices
 from raftgroup.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -35,8 +35,8 @@ STALLED_S = 60.0
 class Backups:
     """`cluster` is the name of the cluster."""
 
-    def __init__(self, service: Service, cluster: str) -> None:
-        self._service = service
+    def __init__(self, services: NodeServices, cluster: str) -> None:
+        self._services = services
         self._cluster = cluster
         self._running = 0
 
@@ -50,7 +50,9 @@ class Backups:
         self._running += 1
         try:
             serializable = found.get("serializable", False)
-            opened = await open_backup(self._service, self._cluster, int(time.time() * 1000), serializable=serializable)
+            opened = await open_backup(
+                self._services, self._cluster, int(time.time() * 1000), serializable=serializable
+            )
             try:
                 with endless(request):
                     return await self._send(request, opened)

@@ -15,7 +15,7 @@ from node.http.body import a_flag, a_number, a_text, query_of, read_json
 from node.http.go_json import FloatText
 from node.http.v1_keys import answer
 from node.refusals import BadRequest
-from node.service import Service
+from node.services import NodeServices
 
 ACCEPTED = 202
 
@@ -34,8 +34,8 @@ WAIT = {"wait_s": a_wait}
 
 
 class CatalogRoutes:
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, services: NodeServices) -> None:
+        self._services = services
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -52,7 +52,7 @@ class CatalogRoutes:
 
     @property
     def _catalog(self) -> Catalog:
-        found = self._service.catalog
+        found = self._services.catalog
         if found is None:
             raise InvalidRequest("this node keeps no catalog: ask a member of the cluster, GET /v1/topology has them")
         return found

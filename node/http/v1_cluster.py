@@ -6,14 +6,16 @@ from typing import Any
 
 from aiohttp import web
 
-from metastore.requests import Compact, DisarmAlarm, LeaseGrant, LeaseKeepAlive, LeaseRevoke
+from metastore.requests import Command, Compact, DisarmAlarm, LeaseGrant, LeaseKeepAlive, LeaseRevoke
 from node import shapes
 from node.cluster_view import alarms_view, members_view, status_view
 from node.http.body import a_flag, a_number, a_text, fields_of, read_json, request_id_of
+from node.http.callers import caller_of
 from node.http.v1_keys import answer
 from node.new_member import new_member
 from node.refusals import BadRequest
-from node.service import Service
+from node.services import NodeServices
+from service.authorization.needs import reading
 
 GRANT = {"ttl_s": a_number, "id": a_number}
 COMPACT = {"revision": a_number}
@@ -31,8 +33,8 @@ MEMBER = {"id": a_text, "incarnation": a_text, "addresses": anything, "voter": a
 class Cluster:
     """`name` is the name of the cluster."""
 
-    def __init__(self, service: Service, name: str) -> None:
-        self._service = service
+    def __init__(self, services: NodeServices, name: str) -> None:
+        self._services, self._service = services, services.key_values
         self._name = name
 
     def routes(self) -> list[web.RouteDef]:
@@ -60,22 +62,24 @@ class Cluster:
         found = fields_of(await read_json(request), GRANT)
         if "ttl_s" not in found:
             raise BadRequest("the body: ttl_s is missing, the seconds that the lease lives without a keep-alive")
-        result = await self._service.write(LeaseGrant(**found), request_id_of(request))
+        result = await self._write(request, LeaseGrant(**found))
         return answer(shapes.lease_shape(result), 201, {"Location": f"/v1/leases/{result.id}"})
 
     async def leases(self, request: web.Request) -> web.Response:
         return answer({"leases": [str(id_) for id_ in await self._service.leases()]})
 
     async def lease(self, request: web.Request) -> web.Response:
-        return answer(shapes.lease_info_shape(await self._service.lease_info(lease_id_of(request))))
+        lease_id = lease_id_of(request)
+        caller_of(request).require(tuple(map(reading, self._service.lease_keys(lease_id))))
+        return answer(shapes.lease_info_shape(await self._service.lease_info(lease_id)))
 
     async def revoke(self, request: web.Request) -> web.Response:
-        result = await self._service.write(LeaseRevoke(lease_id_of(request)), request_id_of(request))
+        result = await self._write(request, LeaseRevoke(lease_id_of(request)))
         return answer(shapes.lease_shape(result))
 
     async def keep_alive(self, request: web.Request) -> web.Response:
         await nothing_in(request)
-        result = await self._service.write(LeaseKeepAlive(lease_id_of(request)), request_id_of(request))
+        result = await self._write(request, LeaseKeepAlive(lease_id_of(request)))
         return answer(shapes.lease_shape(result))
 
     # The store.
@@ -84,7 +88,7 @@ class Cluster:
         found = fields_of(await read_json(request), COMPACT)
         if "revision" not in found:
             raise BadRequest("the body: revision is missing, the oldest one that stays readable")
-        result = await self._service.write(Compact(found["revision"]), request_id_of(request))
+        result = await self._write(request, Compact(found["revision"]))
         return answer(shapes.compact_shape(result))
 
     async def digest(self, request: web.Request) -> web.Response:
@@ -96,13 +100,16 @@ class Cluster:
         return answer({"alarms": alarms_view(self._service)})
 
     async def disarm(self, request: web.Request) -> web.Response:
-        result = await self._service.write(DisarmAlarm(), request_id_of(request))
+        result = await self._write(request, DisarmAlarm())
         return answer({"revision": result.revision, "cleared": bool(result.count)})
+
+    async def _write(self, request: web.Request, write: Command) -> Any:
+        return await self._service.write(write, request_id_of(request), caller=caller_of(request))
 
     # The group.
 
     async def status(self, request: web.Request) -> web.Response:
-        return answer(status_view(self._service, self._name))
+        return answer(status_view(self._services, self._name))
 
     async def members(self, request: web.Request) -> web.Response:
         return answer({"members": members_view(self._service)})

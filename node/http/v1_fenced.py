@@ -17,15 +17,18 @@ from aiohttp import web
 
 from metastore.errors import KeyNotFound, MetastoreError
 from metastore.requests import FROM_KEY
-from metastore.results import KeyValue
 from node import shapes
+from node.authorization.callers import Who
+from node.authorization.errors import AuthorizationError
 from node.fencing.fenced_reads import FencedReads
 from node.http.body import Spec, a_flag, a_number, content, query_of
-from node.http.head import Reply, Unary
+from node.http.callers import caller_of
+from node.http.head import Hot, Reply
 from node.http.problems import problem_of
 from node.http.v1_keys import interval_of, prefix_parameter
 from node.refusals import BadRequest
-from vault.change import Item
+from service.authorization.needs import reading
+from service.callers import Caller
 from vault.errors import VaultError
 from vault.reading import Origin, Rows, Shown
 
@@ -44,6 +47,7 @@ RANGE: Spec = {
     "keys_only": a_flag,
     **NOT_OLDER,
 }
+OF_EVERY_ANSWER = {"Content-Type", "Content-Length", "Retry-After"}
 _HEADERS = {origin: f"{ANSWERED_BY}: {origin.value}\r\n".encode() for origin in Origin}
 _OF_VAULT = _HEADERS[Origin.VAULT]
 
@@ -65,7 +69,7 @@ class FencedRoutes:
     def __init__(self, reads: FencedReads) -> None:
         self._reads = reads
         self._tasks: set[asyncio.Task[None]] = set()
-        self.gets: dict[str, Unary] = {PATH: self.get_plain}
+        self.gets = {PATH: Hot(PATH, self.get_plain, Who.BY_REQUEST, refuse, v1=True)}
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -74,15 +78,17 @@ class FencedRoutes:
         ]
 
     async def get(self, request: web.Request) -> web.Response:
-        await self._reach(query_of(request, NOT_OLDER))
-        key = fenced_key_of(request)
+        found, key = query_of(request, NOT_OLDER), fenced_key_of(request)
+        caller_of(request).require((reading(key),))
+        await self._reach(found)
         shown = self._reads.at_once(key) or await self._reads.read(key)
         return response(body_of(key, shown), shown.origin)
 
     async def list_keys(self, request: web.Request) -> web.Response:
         found = fenced_range_of(request)
-        await self._reach(found)
         start, end = found["key"], found.get("range_end", b"")
+        caller_of(request).require((reading(start, end),))
+        await self._reach(found)
         rows = await self._reads.range(
             b"" if start == FROM_KEY else start,
             None if end == FROM_KEY else end or start + b"\0",
@@ -101,9 +107,11 @@ class FencedRoutes:
             raise BadRequest(f"timeout_ms: {timeout_ms} is out of range; give a number from 0 to {WAIT_MS_MAX}")
         await self._reads.wait_for(found["revision"], timeout_ms / 1000)
 
-    def get_plain(self, escaped: bytes, reply: Reply) -> None:
+    def get_plain(self, escaped: bytes, reply: Reply, caller: Caller) -> None:
         key = unquote_to_bytes(escaped) if b"%" in escaped else escaped
         try:
+            if caller.is_limited:
+                caller.require((reading(key),))
             shown = self._reads.at_once(key)
             if shown is None:
                 task = asyncio.get_running_loop().create_task(self._later(key, reply))
@@ -111,7 +119,7 @@ class FencedRoutes:
                 task.add_done_callback(self._tasks.discard)
             else:
                 reply(200, body_of(key, shown), _OF_VAULT)
-        except (MetastoreError, VaultError) as error:
+        except (MetastoreError, VaultError, AuthorizationError) as error:
             refuse(error, reply)
 
     async def _later(self, key: bytes, reply: Reply) -> None:
@@ -130,7 +138,10 @@ def response(body: bytes, origin: Origin) -> web.Response:
 
 def refuse(error: Exception, reply: Reply) -> None:
     problem = problem_of(error)
-    reply(problem.status, bytes(problem.body or b""))  # type: ignore[arg-type]
+    headers = b"".join(
+        f"{name}: {value}\r\n".encode() for name, value in problem.headers.items() if name not in OF_EVERY_ANSWER
+    )
+    reply(problem.status, bytes(problem.body or b""), headers)  # type: ignore[arg-type]
 
 
 def body_of(key: bytes, shown: Shown) -> bytes:
@@ -139,14 +150,8 @@ def body_of(key: bytes, shown: Shown) -> bytes:
         raise KeyNotFound(
             f"{key[:64]!r} does not exist, as far as everything up to revision {shown.revision} is released"
         )
-    answer = {"revision": shown.revision, "answered_by": shown.origin.value, "kv": shape_of(shown.item)}
+    answer = {"revision": shown.revision, "answered_by": shown.origin.value, "kv": shapes.key_value(shown.item)}
     return json.dumps(answer).encode() + b"\n"
-
-
-def shape_of(item: Item) -> dict[str, Any]:
-    return shapes.key_value(
-        KeyValue(item.key, item.value, item.create_revision, item.mod_revision, item.version, item.lease)
-    )
 
 
 async def body_of_range(rows: Rows, *, keys_only: bool) -> bytes:
@@ -156,7 +161,7 @@ async def body_of_range(rows: Rows, *, keys_only: bool) -> bytes:
         items = rows.items[start : start + SLICE_ROWS]
         if keys_only:
             items = tuple(item._replace(value=b"") for item in items)
-        pieces.append(", ".join(json.dumps(shape_of(item)) for item in items))
+        pieces.append(", ".join(json.dumps(shapes.key_value(item)) for item in items))
         await asyncio.sleep(0)
     head = {"revision": rows.revision, "answered_by": rows.origin.value, "more": rows.more}
     return f'{json.dumps(head)[:-1]}, "kvs": [{", ".join(pieces)}]}}\n'.encode()

@@ -32,10 +32,12 @@ from node.http.body import (
     read_json,
     request_id_of,
 )
+from node.http.callers import caller_of
 from node.http.problems import problem_of
 from node.http.v1_forms import DELETE, PUT, RANGE, delete_from, put_from, range_from, txn_from, whereabouts
 from node.refusals import BadRequest, PreconditionFailed
 from raftgroup.errors import RaftError
+from service.callers import Caller
 
 RAW_TYPE = "application/octet-stream"
 EXPORT_PAGE = 500
@@ -57,10 +59,10 @@ def key_of(request: web.Request) -> bytes:
 
 
 class KeyService(Protocol):
-    """`node.service.Service`, or a vault that is read without a cluster."""
+    """`service.key_values.KeyValues`, or a vault that is read without a cluster."""
 
-    async def range(self, request: Range) -> RangeResult: ...
-    async def write(self, request: Write, request_id: RequestId | None) -> Any: ...
+    async def range(self, request: Range, *, caller: Caller) -> RangeResult: ...
+    async def write(self, request: Write, request_id: RequestId | None, *, caller: Caller) -> Any: ...
 
 
 class Keys:
@@ -85,7 +87,7 @@ class Keys:
 
     async def get(self, request: web.Request) -> web.Response:
         read = Range(key=key_of(request), **query_of(request, KEY_QUERY))
-        result = await self._service.range(read)
+        result = await self._range(request, read)
         if read.count_only:
             return answer(shapes.range_shape(result))
         if not result.kvs:
@@ -122,7 +124,7 @@ class Keys:
 
     async def list_keys(self, request: web.Request) -> web.Response:
         found = query_of(request, {**RANGE, "prefix": prefix_parameter})
-        return answer(shapes.range_shape(await self._service.range(Range(**interval_of(found)))))
+        return answer(shapes.range_shape(await self._range(request, Range(**interval_of(found)))))
 
     async def delete_many(self, request: web.Request) -> web.Response:
         found = query_of(request, {**DELETE, "prefix": prefix_parameter})
@@ -135,13 +137,16 @@ class Keys:
         return answer(shapes.delete_shape(await self._write(request, delete_from(await read_json(request)))))
 
     async def range_form(self, request: web.Request) -> web.Response:
-        return answer(shapes.range_shape(await self._service.range(range_from(await read_json(request)))))
+        return answer(shapes.range_shape(await self._range(request, range_from(await read_json(request)))))
 
     async def txn(self, request: web.Request) -> web.Response:
         return answer(shapes.txn_shape(await self._write(request, txn_from(await read_json(request)))))
 
     async def _write(self, request: web.Request, write: Write) -> Any:
-        return await self._service.write(write, request_id_of(request))
+        return await self._service.write(write, request_id_of(request), caller=caller_of(request))
+
+    async def _range(self, request: web.Request, read: Range) -> RangeResult:
+        return await self._service.range(read, caller=caller_of(request))
 
     # Everything.
 
@@ -153,7 +158,7 @@ class Keys:
         found = query_of(request, EXPORT_QUERY)
         prefix = found.get("prefix", b"")
         scan = Range(**whereabouts({"key": prefix, "prefix": True, "limit": EXPORT_PAGE}, "the query"))
-        pages = self._pages(scan, found.get("revision", 0))
+        pages = self._pages(scan, found.get("revision", 0), caller_of(request))
         first = await anext(pages)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
@@ -165,13 +170,13 @@ class Keys:
             await response.write(json_line({"problem": json.loads(problem_of(error).text or "{}")}))
         return response
 
-    async def _pages(self, scan: Range, revision: int) -> AsyncIterator[list[Any]]:
-        page = await self._service.range(replace(scan, revision=revision))
+    async def _pages(self, scan: Range, revision: int, caller: Caller) -> AsyncIterator[list[Any]]:
+        page = await self._service.range(replace(scan, revision=revision), caller=caller)
         at = revision or page.revision
         yield [{"revision": at, "count": page.count}, *map(shapes.key_value, page.kvs)]
         while page.more:
             rest = replace(scan, key=page.kvs[-1].key + b"\0", revision=at, exact_count=False)
-            page = await self._service.range(rest)
+            page = await self._service.range(rest, caller=caller)
             yield list(map(shapes.key_value, page.kvs))
 
 

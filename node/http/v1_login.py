@@ -16,7 +16,7 @@ from node.http.body import a_number, a_text, fields_of, read_body, read_json
 from node.http.go_json import FloatText, Message, mismatch, read_single
 from node.http.v1_keys import answer
 from node.refusals import BadRequest
-from node.service import Service
+from service.key_values import KeyValues
 
 
 def as_string(value: Any) -> str:
@@ -32,7 +32,7 @@ AUTHENTICATE = Message("etcdserverpb.AuthenticateRequest", {"name": as_string, "
 class LoginRoutes:
     """`authorizer` None: nobody has to sign in."""
 
-    def __init__(self, service: Service, authorizer: Authorizer | None) -> None:
+    def __init__(self, service: KeyValues, authorizer: Authorizer | None) -> None:
         self._authorizer = authorizer
         self._login = None if authorizer is None else Login(service, authorizer)
 

@@ -10,7 +10,7 @@ from metastore.errors import InvalidRequest
 from node.http.body import a_flag, a_list, a_number, a_text, fields_of, one_of, read_json, shown
 from node.http.v1_keys import answer
 from node.refusals import BadRequest
-from node.service import Service
+from node.services import NodeServices
 from node.topology.errors import AlreadyInitialized
 from node.topology.face import Topology, cluster_view
 from node.topology.records import NodeRecord, Role
@@ -37,8 +37,8 @@ TEXT_MAX = 256
 
 
 class TopologyRoutes:
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, services: NodeServices) -> None:
+        self._services = services
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -55,7 +55,7 @@ class TopologyRoutes:
 
     @property
     def _topology(self) -> Topology:
-        topology = self._service.topology
+        topology = self._services.topology
         if topology is None:
             raise InvalidRequest("this node stands alone: it belongs to no topology")
         return topology
@@ -72,12 +72,12 @@ class TopologyRoutes:
 
     async def init(self, request: web.Request) -> web.Response:
         """How this node came to its cluster: for one that still initializes it."""
-        return answer(self._service.participant().to_json())
+        return answer(self._services.participant().to_json())
 
     async def initialize(self, request: web.Request) -> web.Response:
         """Of a cluster that is there: nothing is to be done, or too late."""
         found = fields_of(await read_json(request), {"members": a_list, "cancel": a_flag})
-        rules = rules_of(self._service.store.system)
+        rules = rules_of(self._services.key_values.store.system)
         members = sorted({a_text(each, "members") for each in found.get("members", [])})
         if rules is None:
             raise Unavailable("the cluster is being founded: its members are waiting for each other; try again")

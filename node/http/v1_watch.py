@@ -17,14 +17,14 @@ from metastore.requests import WatchRequest, prefix_end
 from metastore.results import RevisionEvents
 from node import shapes
 from node.authorization.errors import AuthorizationError
-from node.authorization.needs import reading
 from node.http.body import a_flag, a_number, a_text, content, query_of
 from node.http.problems import problem_of
 from node.http.still import still_of
 from node.http.streaming import endless
 from node.refusals import BadRequest
-from node.service import Service
-from node.watching import Progress, Watching
+from service.authorization.needs import reading
+from service.key_values import KeyValues
+from service.watches import Progress, Watching
 
 PROGRESS_S = 10.0
 EVENT_STREAM = "text/event-stream"
@@ -41,7 +41,7 @@ QUERY = {
 
 
 class Watches:
-    def __init__(self, service: Service, progress_s: float = PROGRESS_S) -> None:
+    def __init__(self, service: KeyValues, progress_s: float = PROGRESS_S) -> None:
         self._service = service
         self._progress_s = progress_s
 

@@ -12,15 +12,13 @@ from aiohttp import web
 from base.connection_limit import ConnectionRoom
 from base.metrics import Metrics
 from node.authorization.authorizer import Authorizer
+from node.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
 from node.http.authorization import Gate
 from node.http.body import HTTP_LIMITS
-from node.http.expectations import make_readable
 from node.http.front import FrontServer, HttpLimits
-from node.http.head import Unary
+from node.http.head import Hot
 from node.http.health import Health
-from node.http.leftovers import LINGERING_S, leave_nothing
 from node.http.problems import Handler, errors_as_answers
-from node.http.quiet_log import quiet_log
 from node.http.v1_keys import answer
 from node.http.v1_recovery import RecoveryRoutes
 from node.recovery_face import RecoveryFace
@@ -42,13 +40,13 @@ class VaultServer:
         face: RecoveryFace,
         routes: Iterable[web.RouteDef],
         refused: Callable[[str], Exception],
-        gets: Mapping[str, Unary] | None = None,
+        gets: Mapping[str, Hot] | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
         self._front: FrontServer | None = None
         self._status, self._refused = status, refused
         gate = Gate(authorizer)
-        self._gets = (gets or {}) if gate.is_open else {}
+        self._gets, self._callers = gets or {}, gate.callers
         self.app = web.Application(
             middlewares=[self._note, errors_as_answers, gate.guard], client_max_size=BODY_BYTES_MAX
         )
@@ -70,9 +68,8 @@ class VaultServer:
         """Listen. Raises OSError when the port can't be had."""
         await self._runner.setup()
         server, metrics, limits = cast(Any, self._runner.server), Metrics(), self.app[HTTP_LIMITS]
-        make_readable(server)
-        leave_nothing(server)
-        self._front = FrontServer({}, server, limits, metrics, ConnectionRoom(metrics), self._gets)
+        fix(server)
+        self._front = FrontServer({}, server, limits, metrics, ConnectionRoom(metrics), self._gets, self._callers)
         await self._front.start(host, port)
 
     @property

@@ -1,49 +1,84 @@
-"""Which rights the calls of the stream need. One that has no line here needs everything. Lookups are handed in."""
+"""What each call of the stream needs: one line per call. A call without a line needs everything, and a test fails."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from node.authorization.callers import Who
 from node.authorization.lookups import Lookups
-from node.authorization.needs import EVERYTHING, Needs, reading
 from node.authorization.operations import needs_of_object, needs_of_objects, needs_of_operation
+from service.authorization.needs import EVERYTHING, Needs, reading
 from vault.regions import REGIONS_END, REGIONS_PREFIX
 
-SIGNED_IN = frozenset({"ping", "status", "members", "topology", "leases", "digest", "fencing"})
-ADMINS = frozenset(
-    {
-        "member_add",
-        "member_promote",
-        "member_remove",
-        "transfer",
-        "procedures",
-        "region_set",
-        "region_change",
-        "region_delete",
-    }
-)
-NAMED = frozenset(
-    {"regions", "lease_info", "catalog_do", "catalog_objects", "catalog_object", "procedure", "procedure_cancel"}
-)
-"""Those whose needs are in their arguments."""
+Reads = Callable[[Sequence[Any], Lookups], Awaitable[Needs]]
+"""(arguments, lookups) -> needs. Raises IndexError, TypeError for arguments that a call does not have."""
+
+
+async def regions(_: Sequence[Any], __: Lookups) -> Needs:
+    return (reading(REGIONS_PREFIX, REGIONS_END),)
+
+
+async def lease_info(arguments: Sequence[Any], look: Lookups) -> Needs:
+    return tuple(map(reading, look.lease_keys(_typed(arguments[0], int))))
+
+
+async def catalog_do(arguments: Sequence[Any], _: Lookups) -> Needs:
+    return needs_of_operation(arguments[0], arguments[1])
+
+
+async def catalog_objects(arguments: Sequence[Any], _: Lookups) -> Needs:
+    return needs_of_objects(arguments[0], arguments[1])
+
+
+async def catalog_object(arguments: Sequence[Any], _: Lookups) -> Needs:
+    return needs_of_object(arguments[0], arguments[1])
+
+
+async def procedure(arguments: Sequence[Any], look: Lookups) -> Needs:
+    return needs_of_operation(*await look.procedure(_typed(arguments[0], str)))
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.60} is no {kind.__name__}")
+    return value
+
+
+CALL_RULES: dict[str, Who | Reads] = {
+    "ping": Who.SIGNED_IN,
+    "status": Who.SIGNED_IN,
+    "members": Who.SIGNED_IN,
+    "topology": Who.SIGNED_IN,
+    "leases": Who.SIGNED_IN,
+    "digest": Who.SIGNED_IN,
+    "fencing": Who.SIGNED_IN,
+    "regions": regions,
+    "lease_info": lease_info,
+    "catalog_do": catalog_do,
+    "catalog_objects": catalog_objects,
+    "catalog_object": catalog_object,
+    "procedure": procedure,
+    "procedure_cancel": procedure,
+    "procedures": Who.ADMINS,
+    "member_add": Who.ADMINS,
+    "member_promote": Who.ADMINS,
+    "member_remove": Who.ADMINS,
+    "transfer": Who.ADMINS,
+    "region_set": Who.ADMINS,
+    "region_change": Who.ADMINS,
+    "region_delete": Who.ADMINS,
+}
 
 
 async def needs_of_call(name: Any, arguments: Any, look: Lookups) -> Needs:
-    if type(name) is not str:
-        return (EVERYTHING,)
-    if name in SIGNED_IN:
+    """Raises what the lookup of a procedure and an unknown collection raise."""
+    rule = CALL_RULES.get(name) if type(name) is str else None
+    if rule is Who.SIGNED_IN:
         return ()
-    given = [*arguments, None, None][:2] if type(arguments) is list else [None, None]
-    if name == "lease_info" and type(given[0]) is int:
-        return tuple(map(reading, look.lease_keys(given[0])))
-    if name == "regions":
-        return (reading(REGIONS_PREFIX, REGIONS_END),)
-    if name == "catalog_do":
-        return needs_of_operation(*given)
-    if name == "catalog_objects":
-        return needs_of_objects(*given)
-    if name == "catalog_object":
-        return needs_of_object(*given)
-    if name in ("procedure", "procedure_cancel") and type(given[0]) is str:
-        return needs_of_operation(*await look.procedure(given[0]))
-    return (EVERYTHING,)
+    if rule is None or isinstance(rule, Who):
+        return (EVERYTHING,)
+    try:
+        return await rule(arguments if type(arguments) is list else (), look)
+    except (IndexError, TypeError):
+        return (EVERYTHING,)

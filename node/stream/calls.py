@@ -10,7 +10,7 @@ from node.cluster_view import members_view, status_view
 from node.fencing.region_book import RegionBook
 from node.fencing.region_shapes import fields_from
 from node.new_member import NAME_CHARACTERS_MAX, new_member
-from node.service import Service
+from node.services import NodeServices
 from node.stream.catalog_calls import CatalogCalls
 
 Call = Callable[..., Awaitable[Any]]
@@ -19,10 +19,10 @@ Call = Callable[..., Awaitable[Any]]
 class Calls:
     """`cluster` is the name of the cluster."""
 
-    def __init__(self, service: Service, cluster: str) -> None:
-        self._service = service
+    def __init__(self, services: NodeServices, cluster: str) -> None:
+        self._services, self._service = services, services.key_values
         self._cluster = cluster
-        self._book = RegionBook(service)
+        self._book = RegionBook(self._service)
         self._by_name: dict[str, Call] = {
             "ping": self._ping,
             "status": self._status,
@@ -35,7 +35,7 @@ class Calls:
             "member_promote": self._member_promote,
             "member_remove": self._member_remove,
             "transfer": self._transfer,
-            **CatalogCalls(service).by_name(),
+            **CatalogCalls(services).by_name(),
             "fencing": self._fencing,
             "regions": self._book.view,
             "region_set": self._region_set,
@@ -57,15 +57,15 @@ class Calls:
         return None
 
     async def _status(self) -> dict[str, Any]:
-        return status_view(self._service, self._cluster)
+        return status_view(self._services, self._cluster)
 
     async def _members(self) -> list[dict[str, Any]]:
         return members_view(self._service)
 
     async def _topology(self) -> dict[str, Any]:
-        if self._service.topology is None:
+        if self._services.topology is None:
             raise InvalidRequest("this node stands alone: it belongs to no topology")
-        return self._service.topology.view()
+        return self._services.topology.view()
 
     async def _lease_info(self, lease_id: Any) -> list[Any]:
         if type(lease_id) is not int:
@@ -93,9 +93,9 @@ class Calls:
         return await self._service.group.transfer(None if target is None else a_member(target))
 
     async def _fencing(self) -> dict[str, Any]:
-        if self._service.fencing_view is None:
+        if self._services.fencing_view is None:
             raise InvalidRequest("this node stands alone: nobody fences it")
-        return self._service.fencing_view()
+        return self._services.fencing_view()
 
     async def _region_set(self, name: str, packed: bytes) -> int:
         if type(name) is not str or type(packed) is not bytes:

@@ -8,14 +8,14 @@ from typing import Any
 from catalog.errors import BadField
 from metastore.errors import InvalidRequest
 from node.catalog.face import LIMIT, Catalog
-from node.service import Service
+from node.services import NodeServices
 
 Call = Callable[..., Awaitable[Any]]
 
 
 class CatalogCalls:
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, services: NodeServices) -> None:
+        self._services = services
 
     def by_name(self) -> dict[str, Call]:
         return {
@@ -29,7 +29,7 @@ class CatalogCalls:
 
     @property
     def _catalog(self) -> Catalog:
-        found = self._service.catalog
+        found = self._services.catalog
         if found is None:
             raise InvalidRequest("this node keeps no catalog: ask a member of the cluster")
         return found

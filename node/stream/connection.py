@@ -20,17 +20,14 @@ from metastore.result_codec import encode_result
 from metastore.results import RangeResult
 from node.authorization.errors import AuthorizationError
 from node.fencing.door import Visit
-from node.group_face import Done, Outcome
-from node.service import size_of
-from node.stream.checks import Checked, checked, read_range
 from node.stream.guard import Guard
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
 from node.stream.shape import NUMBER_MAX, ProtocolError, a_number, pairs_of, told
-from node.stream.strict import when_released
 from node.stream.tasks import Tasks
 from node.stream.watches import Pump, read_watch
-from raftgroup.errors import RaftError
-from raftgroup.proposals import Applied
+from service.callers import EVERYBODY, Caller
+from service.range_pages import size_of
+from service.write_checks import CheckedWrite, TooManyPuts, read_range
 
 if TYPE_CHECKING:
     from node.stream.server import StreamServer
@@ -177,66 +174,42 @@ class StreamConnection(asyncio.Protocol):
 
     def _on_writes(self, body: Any) -> None:
         """What can be refused at once is; the rest of the frame is proposed together."""
-        accepted = []
-        for item in self._checked(body):
-            if item.refusal is None:
-                accepted.append(item)
-            else:
-                self._tell_failure(item.number, item.refusal)
-        if not accepted:
-            return
-        commands, puts = [item.command for item in accepted], sum(item.puts for item in accepted)
-        strict = self._service.strict
-        if strict is None:
-            done = self._done_of(accepted)
-        else:
-            done = when_released(strict, accepted, self._timeout_s, self._done_of)
         try:
-            self._service.group.submit_all(commands, done, timeout_s=self._timeout_s, weight=puts)
-            self._in_flight += puts
-        except Exception as error:
-            self._tell_failures(accepted, error)
+            self._in_flight += self._service.submit_frame(
+                pairs_of(body), self, ITEMS_MAX, caller=self._caller("a write"), timeout_s=self._timeout_s
+            )
+        except TooManyPuts as error:
+            raise ProtocolError(str(error)) from None
 
-    def _checked(self, body: Any) -> list[Checked]:
-        """A frame is one entry of the log, which takes every replica one turn: its puts are as bounded as its items."""
-        limits, strict, found, puts = self._service.store.limits, self._service.strict, [], 0
-        for number, command in pairs_of(body):
-            items = checked(number, command, limits, strict)
-            for item in items if self._gate is None else self._gate.checked(items):
-                puts += item.puts
-                if puts > ITEMS_MAX:
-                    raise ProtocolError(f"a frame has up to {ITEMS_MAX} puts, those in series included: send several")
-                found.append(item)
-        return found
-
-    def _done_of(self, items: Sequence[Checked]) -> Done:
-        return partial(self._done, items, sum([item.puts for item in items]))
-
-    def _done(self, items: Sequence[Checked], puts: int, outcome: Outcome) -> None:
-        self._in_flight -= puts
-        if isinstance(outcome, Applied):
-            self._service.metrics.applied += puts
-            answers: list[Any] = [None] * (2 * len(items))
-            answers[::2], answers[1::2] = [item.number for item in items], outcome.results
-            self._results += answers
-            self._flush_soon()
-        else:
-            if isinstance(outcome, RaftError):
-                self._service.metrics.failed(outcome)
-            self._tell_failures(items, outcome)
-
-    def _tell_failures(self, items: Sequence[Checked], error: Exception) -> None:
-        for item in items:
-            for number in range(item.number, item.number + item.puts):
+    def on_refusal(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
+        for write in writes:
+            for number in range(write.number, write.number + write.puts):
                 self._tell_failure(number, error)
 
+    def on_failure(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
+        self._in_flight -= sum([write.puts for write in writes])
+        self.on_refusal(writes, error)
+
+    def on_results(self, writes: Sequence[CheckedWrite], results: Sequence[Any]) -> None:
+        self._in_flight -= sum([write.puts for write in writes])
+        answers: list[Any] = [None] * (2 * len(writes))
+        answers[::2], answers[1::2] = [write.number for write in writes], results
+        self._results += answers
+        self._flush_soon()
+
+    def _caller(self, action: str) -> Caller:
+        return EVERYBODY if self._gate is None else self._gate.caller(action)
+
     def _on_reads(self, body: Any) -> None:
+        caller = self._caller("a read")
         for number, fields in pairs_of(body):
             try:
                 request = read_range(fields, self._service.store.limits)
-                if self._gate is not None:
-                    self._gate.read(request.key, request.range_end)
-                result = self._service.range_now(request) if self._writable.is_set() else None
+                if self._writable.is_set():
+                    result = self._service.range_now(request, caller=caller)
+                else:
+                    self._service.authorize(request, caller)
+                    result = None
             except Exception as error:
                 self._tell_failure(number, error)
                 continue

@@ -7,20 +7,19 @@ loop; while they have to be waited for, the frames of the connection wait in lin
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from metastore.codec import pack, unpack_command
-from metastore.put_series import singles
 from metastore.requests import WatchRequest
 from node.authorization.authorizer import Authorizer, who_shows
+from node.authorization.callers import KnownCaller
 from node.authorization.credentials import from_hello
 from node.authorization.errors import AuthorizationError, PermissionDenied, Unauthenticated
 from node.authorization.lookups import Lookups
-from node.authorization.needs import Needs, needs_of_command, reading
 from node.authorization.rights import Identity, NodeIdentity, Rights
 from node.stream.call_rules import needs_of_call
-from node.stream.checks import Checked
+from service.authorization.needs import Needs, reading
+from service.callers import Caller
 
 Handle = Callable[[int, Any], None]
 
@@ -107,27 +106,12 @@ class Guard:
 
     # What a frame asks for.
 
-    def checked(self, items: Iterable[Checked]) -> Iterator[Checked]:
-        """With a refusal for those that may not be done; of a series, for each of its puts apart."""
-        for item in items:
-            refusal = item.refusal or self._refusal_of(item.command)
-            if refusal is None or item.refusal is not None or item.puts == 1:
-                yield item._replace(refusal=refusal)
-            else:
-                for number, single in enumerate(singles(unpack_command(item.command)), item.number):
-                    command = pack(single)
-                    yield item._replace(number=number, puts=1, command=command, refusal=self._refusal_of(command))
-
-    def _refusal_of(self, command: bytes) -> AuthorizationError | None:
-        try:
-            self._check(needs_of_command(command, self._look.lease_keys), "a write")
-        except AuthorizationError as error:
-            return error
-        return None
-
-    def read(self, key: bytes, range_end: bytes) -> None:
-        """Raises AuthorizationError."""
-        self._check((reading(key, range_end),), "a read")
+    def caller(self, action: str) -> Caller:
+        """With the rights of the frame at work. `action`: for the audit log."""
+        identity = self._identity
+        if identity is None:
+            raise Unauthenticated("nobody has signed in on this connection")
+        return KnownCaller(self._authorizer, identity, self._rights, self._where, f"stream: {action}")
 
     async def call(self, name: Any, arguments: Any) -> None:
         """Raises AuthorizationError, and what the lookup of a procedure raises."""

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from base.connection_limit import ConnectionRoom
-from node.authorization.authorizer import Authorizer
 from node.authorization.lookups import Lookups, lookups_of
 from node.fencing.door import Door
-from node.service import Service
+from node.services import NodeServices
 from node.stream.calls import Calls
 from node.stream.connection import StreamConnection
 from node.stream.guard import Guard
@@ -27,24 +26,23 @@ class StreamServer:
 
     def __init__(
         self,
-        service: Service,
+        services: NodeServices,
         cluster: str,
         *,
         hello_timeout_s: float = HELLO_TIMEOUT_S,
         room: ConnectionRoom | None = None,
         door: Door | None = None,
-        authorizer: Authorizer | None = None,
     ) -> None:
-        """`door`: of a member that grants leases when it leads. `authorizer` None: everybody may do everything."""
-        self._authorizer = authorizer
-        self._lookups: Lookups = lookups_of(service)
-        self.service = service
+        """`door`: of a member that grants leases when it leads."""
+        self._authorizer = services.authorizer
+        self._lookups: Lookups = lookups_of(services)
+        self.service = services.key_values
         self.door = door
-        self.room = room or ConnectionRoom(service.metrics)
-        self.calls = Calls(service, cluster)
+        self.room = room or ConnectionRoom(self.service.metrics)
+        self.calls = Calls(services, cluster)
         self.connections: dict[StreamConnection, None] = {}
         """In the order in which they began, and so closed."""
-        self.frame_bytes_max = service.store.limits.request_bytes_max + FRAME_BYTES_EXTRA
+        self.frame_bytes_max = self.service.store.limits.request_bytes_max + FRAME_BYTES_EXTRA
         self._cluster = cluster
         self._hello_timeout_s = hello_timeout_s
         self._server: asyncio.Server | None = None

@@ -8,9 +8,9 @@ from typing import Any
 
 from metastore.errors import InvalidRequest
 from metastore.requests import WatchRequest
-from node.service import Service
 from node.stream.protocol import Kind
-from node.watching import Progress
+from service.key_values import KeyValues
+from service.watches import Progress
 
 PROGRESS_MS_MIN = 50
 
@@ -32,7 +32,7 @@ class Pump:
 
     async def run(
         self,
-        service: Service,
+        service: KeyValues,
         request: WatchRequest,
         progress_s: float | None,
         write: Write,
@@ -72,7 +72,7 @@ class Pump:
             await self._granted.wait()
 
 
-def history_of(service: Service) -> list[Any] | None:
+def history_of(service: KeyValues) -> list[Any] | None:
     """[cluster id, generation]; None of a store that is no cluster's yet. A survivor of a lost majority knows by its
     log that it is of a newer generation, before it has applied what it alone may have had in front of that; and who
     joins one, by whose log it takes in."""

@@ -76,6 +76,10 @@ class TopologyMember:
         self._cluster_id = cluster_id
         self._duplicate = duplicate
 
+    def incarnation(self) -> int:
+        """Of this node in the logical topology; 0 unless it is active there."""
+        return self.life.incarnation if self.life.phase is Phase.ACTIVE else 0
+
     async def run(self) -> None:
         """Run until cancelled. Raises NodeRefused, and what `recover` raises."""
         while True:

@@ -17,7 +17,6 @@ from typing import Any
 from metastore.codec import decode_result, encode_command
 from metastore.errors import SystemConflict
 from metastore.requests import SystemWrite
-from node.service import Service
 from node.topology.errors import JoinLater, JoinRejected
 from node.topology.records import NODE_PREFIX, PROTOCOL_VERSION, RULES_NAME, ClusterRules, NodeRecord
 from node.topology.token import SALT_BYTES, token_fits, token_record
@@ -36,6 +35,7 @@ from node.topology.verdicts import (
 )
 from node.topology.view import node_of, nodes_of, present, rules_of
 from raftgroup.errors import NodeFailed, RaftError
+from service.key_values import KeyValues
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class ClusterState:
 class Registrar:
     """`physical`: the topology as this node's SWIM sees it. `token`: what a new cluster is initialized with."""
 
-    def __init__(self, service: Service, cluster: str, physical: Callable[[], Physical], token: str | None) -> None:
+    def __init__(self, service: KeyValues, cluster: str, physical: Callable[[], Physical], token: str | None) -> None:
         self._service = service
         self._cluster = cluster
         self._physical = physical

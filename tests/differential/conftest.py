@@ -11,7 +11,8 @@ from aiohttp import ClientSession
 
 import node.local
 from node.http.server import HttpServer
-from node.service import Service
+from node.services import NodeServices
+from service.key_values import KeyValues
 from tests.differential.etcd_process import Etcd, require_etcd
 from tests.support.fake_group import FakeClock, fake_group
 
@@ -41,10 +42,10 @@ async def ours(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     async with contextlib.AsyncExitStack() as stack:
         if request.param == "memory":
             group = fake_group(clock=FakeClock())
-            service = Service(group, group.store)
+            service = KeyValues(group, group.store)
         else:
-            service = (await stack.enter_async_context(node.local.open(tmp_path / "ours"))).service
-        server = HttpServer(service, "demo", "n1")
+            service = (await stack.enter_async_context(node.local.open(tmp_path / "ours"))).key_values
+        server = HttpServer(NodeServices(service), "demo", "n1")
         await server.start("127.0.0.1", 0)
         stack.push_async_callback(server.close)
         yield await stack.enter_async_context(ClientSession(f"http://127.0.0.1:{server.port}"))

@@ -15,8 +15,9 @@ from node.http.front import HttpLimits
 from node.http.scenario_host import ScenarioHost
 from node.http.server import HttpServer
 from node.scenarios.all import SCENARIOS
-from node.service import Service
+from node.services import NodeServices
 from node.stream.server import StreamServer
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.threaded_node import ThreadedNode, threaded_node
 
@@ -27,19 +28,23 @@ async def group() -> FakeGroup:
 
 
 @pytest.fixture
-async def service(group: FakeGroup) -> AsyncIterator[Service]:
+async def service(group: FakeGroup) -> KeyValues:
+    return KeyValues(group, group.store, deadline_s=0.3)
+
+
+@pytest.fixture
+async def services(service: KeyValues) -> AsyncIterator[NodeServices]:
     """With a catalog, whose procedures run."""
-    made = Service(group, group.store, deadline_s=0.3)
-    made.catalog = Catalog(made, "n1")
-    running = asyncio.create_task(made.catalog.runner.run())
-    yield made
+    catalog = Catalog(service, "n1")
+    running = asyncio.create_task(catalog.runner.run())
+    yield NodeServices(service, catalog=catalog)
     running.cancel()
     await asyncio.wait({running})
 
 
 @pytest.fixture
-async def stream(service: Service) -> AsyncIterator[StreamServer]:
-    server = StreamServer(service, "demo", hello_timeout_s=0.2)
+async def stream(services: NodeServices) -> AsyncIterator[StreamServer]:
+    server = StreamServer(services, "demo", hello_timeout_s=0.2)
     await server.start("127.0.0.1", 0)
     yield server
     await server.close()
@@ -52,9 +57,9 @@ async def client(stream: StreamServer) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def server(service: Service) -> AsyncIterator[HttpServer]:
+async def server(services: NodeServices) -> AsyncIterator[HttpServer]:
     limits = HttpLimits(body_bytes_max=3 * 1024 * 1024 + 64 * 1024, head_timeout_s=0.3, body_timeout_s=0.4)
-    running = HttpServer(service, "demo", "n1", limits=limits, progress_s=0.1, scenarios=ScenarioHost(SCENARIOS))
+    running = HttpServer(services, "demo", "n1", limits=limits, progress_s=0.1, scenarios=ScenarioHost(SCENARIOS))
     await running.start("127.0.0.1", 0)
     yield running
     await running.close()

@@ -12,8 +12,9 @@ from catalog.ports import ReleaseRefused
 from catalog.procedures import State
 from metastore.requests import DeleteRange, Put
 from node.catalog.face import Catalog, Outcome
-from node.service import Service
+from node.services import NodeServices
 from raftgroup.errors import OutcomeUnknown
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup
 from tests.support.waiting import until
 
@@ -21,9 +22,9 @@ COLUMNS = [{"name": "machine", "type": "string", "category": "tag"}, {"name": "p
 
 
 @pytest.fixture
-def catalog(service: Service) -> Catalog:
-    assert service.catalog is not None
-    return service.catalog
+def catalog(services: NodeServices) -> Catalog:
+    assert services.catalog is not None
+    return services.catalog
 
 
 class Gate:
@@ -161,7 +162,7 @@ async def test_the_same_id_is_the_same_operation_and_another_one_is_refused(cata
         await catalog.do("create-role", {"role": "alice"}, "mine", 5)
 
 
-async def test_no_view_has_a_password_or_a_hash(catalog: Catalog, service: Service) -> None:
+async def test_no_view_has_a_password_or_a_hash(catalog: Catalog, service: KeyValues) -> None:
     Gate(catalog)
     await catalog.do("create-user", {"user": "alice", "password": "correct horse"}, "mine", 0.3)
     credential = service.store.get(keys.CREDENTIALS + b"alice")
@@ -218,7 +219,7 @@ async def test_lists_go_by_path_and_page_by_page(catalog: Catalog) -> None:
     assert names == ["plant.l", "plant.l-x", "plant.l.a", "plant.l.b", "plant.la.c"]
 
 
-async def test_a_damaged_row_is_shown_as_such_and_hides_no_other(catalog: Catalog, service: Service) -> None:
+async def test_a_damaged_row_is_shown_as_such_and_hides_no_other(catalog: Catalog, service: KeyValues) -> None:
     await a_table(catalog)
     await service.write(Put(keys.at(keys.TABLES, "plant.bad"), b"garbage"))
     found = {each["name"]: each for each in (await catalog.objects("tables"))["objects"]}
@@ -227,7 +228,7 @@ async def test_a_damaged_row_is_shown_as_such_and_hides_no_other(catalog: Catalo
 
 
 async def test_locks_of_a_procedure_whose_record_was_deleted_are_given_back(
-    catalog: Catalog, service: Service, group: FakeGroup
+    catalog: Catalog, service: KeyValues, group: FakeGroup
 ) -> None:
     Gate(catalog)
     await catalog.do("create-database", {"database": "plant"}, "mine", 0.0)

@@ -44,12 +44,13 @@ async def open_copy(node: CliNode) -> SnapshotReader:
 @pytest.fixture(scope="module")
 def node() -> Iterator[CliNode]:
     """With some pieces to back up."""
-    with cli_node() as started:
+    nodes: list[CliNode] = []
+    with cli_node(open_snapshot=lambda: open_copy(nodes[0])) as started:
+        nodes.append(started)
         for number in range(KEYS):
             started.do(
                 lambda number=number: started.group.apply([encode_command(Put(b"k/%d" % number, b"v" * 60_000))])
             )
-        started.service.open_snapshot = lambda: open_copy(started)
         yield started
 
 

@@ -121,7 +121,7 @@ def test_what_takes_longer_says_where_to_look_and_for_whom_it_waits(run: Run, no
     async def released(revision: int) -> None:
         await gate.wait()
 
-    releases = node.service.catalog.releases  # type: ignore[union-attr]
+    releases = node.services.catalog.releases  # type: ignore[union-attr]
     node.do(lambda: setattr(releases, "released", released))
     node.do(lambda: setattr(releases, "waiting_for", lambda revision: ["n3"]))
     pending = run("create-role", "ops", "--procedure", "mine", "--wait", "0.5", exit_code=UNKNOWN)
@@ -144,7 +144,7 @@ def test_what_is_queued_can_be_cancelled(run: Run, node: CliNode) -> None:
     async def released(revision: int) -> None:
         await gate.wait()
 
-    node.do(lambda: setattr(node.service.catalog.releases, "released", released))  # type: ignore[union-attr]
+    node.do(lambda: setattr(node.services.catalog.releases, "released", released))  # type: ignore[union-attr]
     run("create-database", "plant", "--procedure", "mine", "--wait", "0")
     assert run("cancel", "mine").stdout in ("procedure mine is rolled-back\n", "procedure mine is failed\n")
     node.do(gate.set)

@@ -40,9 +40,13 @@ VIEW: dict[str, Any] = {
 
 
 @pytest.fixture
-def node() -> Iterator[CliNode]:
-    with cli_node(deadline_s=2.0) as node:
-        node.service.fencing_view = lambda: VIEW
+def shown() -> dict[str, Any]:
+    return dict(VIEW)
+
+
+@pytest.fixture
+def node(shown: dict[str, Any]) -> Iterator[CliNode]:
+    with cli_node(deadline_s=2.0, fencing_view=lambda: shown) as node:
         yield node
 
 
@@ -80,9 +84,9 @@ def test_fencing_says_who_may_serve_and_who_is_waited_for_until_when(run: Run) -
     assert json.loads(run("fencing", "--json").stdout) == VIEW
 
 
-def test_a_node_that_serves_nothing_says_why(run: Run, node: CliNode) -> None:
+def test_a_node_that_serves_nothing_says_why(run: Run, shown: dict[str, Any]) -> None:
     lapsed = {**LEASE, "state": "fenced", "serves": False, "why_not": "its lease has run out", "lease_age_ms": None}
-    node.service.fencing_view = lambda: {**VIEW, "lease": lapsed, "leader": None}
+    shown.update(lease=lapsed, leader=None)
     (own,) = run("fencing").stdout.splitlines()
     assert own.startswith("n1 is fenced: its lease has run out; RR")
 

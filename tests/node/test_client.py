@@ -17,9 +17,10 @@ from node.client import Client, OutcomeUnknown, Unavailable
 from node.client.link import Link
 from node.client.route import Route
 from node.client.session import Session
-from node.service import Service
+from node.services import NodeServices
 from node.stream.protocol import Kind
 from node.stream.server import StreamServer
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
@@ -140,7 +141,7 @@ async def test_puts_of_which_none_may_be_under_way_are_refused(client: Client, o
 async def test_a_node_with_small_limits_takes_what_the_client_gathers() -> None:
     """`limit-request-bytes` bounds one request, not a frame of many (M8)."""
     group = fake_group(Limits(key_bytes_max=64, value_bytes_max=1000, request_bytes_max=2000))
-    server = StreamServer(Service(group, group.store), "demo")
+    server = StreamServer(NodeServices(KeyValues(group, group.store)), "demo")
     await server.start("127.0.0.1", 0)
     async with Client([f"127.0.0.1:{server.port}"], follow_leader=False, timeout_s=3) as client:
         assert await client.put_many((f"k{number}", b"v" * 1000) for number in range(1500)) == 1500
@@ -150,7 +151,7 @@ async def test_a_node_with_small_limits_takes_what_the_client_gathers() -> None:
 
 
 async def test_a_range_in_the_past_of_keys_written_often_since_takes_many_short_turns(
-    service: Service, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
+    service: KeyValues, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1,000 keys, written 100 times each since, took 1.1 s in one turn, and so did their count (R5)."""
     keys = [b"%03d" % number for number in range(300)]

@@ -14,10 +14,11 @@ from node.api import WatchHandle
 from node.client import Client
 from node.client import route as route_module
 from node.client import session as session_module
-from node.service import Service
+from node.services import NodeServices
 from node.stream.server import StreamServer
 from raftgroup.membership import Member, MemberRole, Membership
 from raftgroup.proposals import Applied
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.waiting import until
 
@@ -39,7 +40,10 @@ class TwoNodes:
     def __init__(self) -> None:
         first = fake_group()
         self.groups: dict[str, FakeGroup] = {"n1": first, "n2": Another(first, "n2")}
-        self.servers = {name: StreamServer(Service(group, group.store), "demo") for name, group in self.groups.items()}
+        self.servers = {
+            name: StreamServer(NodeServices(KeyValues(group, group.store)), "demo")
+            for name, group in self.groups.items()
+        }
 
     async def start(self) -> None:
         for server in self.servers.values():

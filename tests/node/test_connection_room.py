@@ -16,8 +16,9 @@ from base.file_limit import raise_file_limit
 from base.metrics import Metrics
 from node.client import Client, Unavailable
 from node.http.server import HttpServer
-from node.service import Service
+from node.services import NodeServices
 from node.stream.server import StreamServer
+from service.key_values import KeyValues
 from tests.support.raw_http import RawHttp
 from tests.support.waiting import until
 
@@ -25,21 +26,21 @@ FILES_FOR_FOUR = 44
 
 
 @pytest.fixture
-def room(service: Service) -> ConnectionRoom:
+def room(service: KeyValues) -> ConnectionRoom:
     return ConnectionRoom(service.metrics, FILES_FOR_FOUR)
 
 
 @pytest.fixture
-async def server(service: Service, room: ConnectionRoom) -> AsyncIterator[HttpServer]:
-    running = HttpServer(service, "demo", "n1", room=room)
+async def server(service: KeyValues, room: ConnectionRoom) -> AsyncIterator[HttpServer]:
+    running = HttpServer(NodeServices(service), "demo", "n1", room=room)
     await running.start("127.0.0.1", 0)
     yield running
     await running.close()
 
 
 @pytest.fixture
-async def stream(service: Service, room: ConnectionRoom) -> AsyncIterator[StreamServer]:
-    running = StreamServer(service, "demo", room=room)
+async def stream(service: KeyValues, room: ConnectionRoom) -> AsyncIterator[StreamServer]:
+    running = StreamServer(NodeServices(service), "demo", room=room)
     await running.start("127.0.0.1", 0)
     yield running
     await running.close()

@@ -22,6 +22,7 @@ from node.http.server import HttpServer
 from node.http.standalone_server import standalone_server
 from node.recovery_log import ProgressLog
 from node.scenarios.all import SCENARIOS
+from node.services import NodeServices
 from node.topology.face import Topology
 from node.topology.logical_copy import LogicalCopy
 from node.topology.member import TopologyMember
@@ -321,9 +322,8 @@ async def test_a_member_without_a_vault_has_nothing_to_change(http: ClientSessio
 
 async def test_a_member_shows_its_recovery_as_a_follower_does(served: Served) -> None:
     """One face for every kind of node: `node/recovery_face.py`."""
-    service = served.world.service
-    service.vault = served.keeper
-    server = HttpServer(service, "demo", "n1")
+    services = NodeServices(served.world.service, vault=served.keeper)
+    server = HttpServer(services, "demo", "n1")
     await server.start("127.0.0.1", 0)
     recovering = await standing(served, 40, at=30)
     try:

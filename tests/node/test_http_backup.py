@@ -17,17 +17,19 @@ from metastore.memory_store import MemoryStore
 from metastore.requests import Put
 from metastore.snapshot import SnapshotReader
 from metastore.store_errors import BackupInvalid
-from node.service import Service
+from node.services import NodeServices
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup
 
 
 class Spy:
     """The store's state as of each call, in small pieces; `before_piece` is called before each of them."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: KeyValues) -> None:
         self.service = service
         self.before_piece: Callable[[int], Any] = lambda number: None
         self.closed = 0
+        self.open = self.open_snapshot
 
     async def open_snapshot(self) -> Any:
         disk = MemoryStore("copy")
@@ -49,12 +51,20 @@ class Spy:
 
 
 @pytest.fixture
-async def spy(service: Service) -> Spy:
+async def spied(service: KeyValues) -> Spy:
+    return Spy(service)
+
+
+@pytest.fixture
+async def services(spied: Spy) -> NodeServices:
+    return NodeServices(spied.service, open_snapshot=lambda: spied.open())
+
+
+@pytest.fixture
+async def spy(service: KeyValues, spied: Spy) -> Spy:
     for number in range(30):
         await service.write(Put(b"key/%d" % number, b"v" * 60_000))
-    spy = Spy(service)
-    service.open_snapshot = spy.open_snapshot
-    return spy
+    return spied
 
 
 def checked(data: bytes) -> BackupHeader:
@@ -64,7 +74,7 @@ def checked(data: bytes) -> BackupHeader:
 
 
 async def test_it_is_one_revision_however_much_is_written_meanwhile(
-    http: ClientSession, service: Service, spy: Spy
+    http: ClientSession, service: KeyValues, spy: Spy
 ) -> None:
     revision = service.store.revision
     writes: list[Any] = []
@@ -133,7 +143,7 @@ async def test_a_third_one_at_a_time_is_refused_and_one_that_is_left_makes_room(
         await go_on.wait()
         return await opened()
 
-    spy.service.open_snapshot = slowly
+    spy.open = slowly
     first = asyncio.ensure_future(http.get("/v1/backup"))
     await begun.wait()
     async with http.get("/v1/backup") as answer:
@@ -145,7 +155,7 @@ async def test_a_third_one_at_a_time_is_refused_and_one_that_is_left_makes_room(
         checked(await answer.read())
 
 
-async def test_a_node_without_a_disk_has_nothing_to_back_up(http: ClientSession, service: Service) -> None:
+async def test_a_node_without_a_disk_has_nothing_to_back_up(http: ClientSession, service: KeyValues) -> None:
     async with http.get("/v1/backup") as answer:
         assert (answer.status, (await answer.json())["code"]) == (400, "invalid-request")
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from node.service import Service
+from node.http.server import HttpServer
+from node.services import NodeServices
+from service.key_values import KeyValues
 
 COLUMNS = [{"name": "machine", "type": "string", "category": "tag"}, {"name": "pressure", "type": "double"}]
 
@@ -48,14 +50,14 @@ async def test_a_database_with_a_table_is_made_looked_at_and_dropped(http: Clien
     assert all(each["node"] == "n1" and each["revision"] for each in procedure["steps"])
 
 
-async def test_what_is_not_done_is_202_with_its_location(http: ClientSession, service: Service) -> None:
-    assert service.catalog is not None
+async def test_what_is_not_done_is_202_with_its_location(http: ClientSession, services: NodeServices) -> None:
+    assert services.catalog is not None
     gate = asyncio.Event()
 
     async def released(revision: int) -> None:
         await gate.wait()
 
-    service.catalog.releases.released = released
+    services.catalog.releases.released = released
     async with http.put("/v1/catalog/roles/ops", params={"wait_s": "0.2", "procedure": "mine"}) as answer:
         assert answer.status == 202
         assert answer.headers["Location"] == "/v1/procedures/mine"
@@ -142,10 +144,12 @@ async def test_half_a_body_and_a_nested_one_are_refused(http: ClientSession) -> 
             assert answer.status == 400, body[:20]
 
 
-async def test_a_node_without_a_catalog_says_so(http: ClientSession, service: Service) -> None:
-    catalog, service.catalog = service.catalog, None
-    status, found = await call(http, "GET", "/v1/procedures")
-    service.catalog = catalog
+async def test_a_node_without_a_catalog_says_so(service: KeyValues) -> None:
+    server = HttpServer(NodeServices(service), "demo", "n1")
+    await server.start("127.0.0.1", 0)
+    async with ClientSession(f"http://127.0.0.1:{server.port}") as http:
+        status, found = await call(http, "GET", "/v1/procedures")
+    await server.close()
     assert status == 400
     assert "keeps no catalog" in found["detail"]
 

@@ -13,9 +13,10 @@ from aiohttp import ClientSession
 from metastore.errors import InvalidRequest
 from node.client import Client
 from node.new_member import new_member
-from node.service import Service
+from node.services import NodeServices
 from node.stream.calls import Calls
 from raftgroup.membership import MemberRole
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup
 
 PEER = {"peer": "127.0.0.1:7502"}
@@ -54,9 +55,9 @@ def test_what_is_one_begins_as_a_learner() -> None:
 @pytest.mark.parametrize(
     "arguments", [["n2", "abc", [[[]]], True], ["", "abc", PEER, True], [["n2"], "abc", PEER, True]]
 )
-async def test_the_stream_refuses_it(service: Service, group: FakeGroup, arguments: list[Any]) -> None:
+async def test_the_stream_refuses_it(service: KeyValues, group: FakeGroup, arguments: list[Any]) -> None:
     with pytest.raises(InvalidRequest):
-        await Calls(service, "demo").run("member_add", arguments)
+        await Calls(NodeServices(service), "demo").run("member_add", arguments)
     assert [member.id for member in group.members.members] == ["n1"]
 
 

@@ -8,7 +8,7 @@ import logging
 import pytest
 from aiohttp import ClientConnectionError, ClientSession, web
 
-from node.http.quiet_log import quiet_log
+from node.http.aiohttp_fixes import quiet_log
 
 
 async def ends_as_nobody_waits_any_more(request: web.Request) -> web.Response:

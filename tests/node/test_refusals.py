@@ -7,10 +7,10 @@ import json
 import pytest
 
 from metastore.errors import Compacted
-from node.fencing.errors import ReleasePending
 from node.http.problems import problem_of
 from node.refusals import error_of
 from node.stream.shape import told
+from service.fencing_errors import ReleasePending
 
 
 @pytest.mark.parametrize("error", [ReleasePending.of(9, "; n3 has to stage it"), Compacted("gone", 9)])

@@ -23,7 +23,6 @@ from node.data_dir import claim_data_dir
 from node.feed.local import local_source
 from node.kept_report import keep_report, kept_report
 from node.recovery_view import report_lines
-from node.service import Service
 from node.standalone import StandaloneNode
 from node.vault_home import VaultFolder
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
@@ -31,6 +30,7 @@ from recovery.catchup import Difference
 from recovery.decide import Case
 from recovery.errors import RecoveryRefused
 from recovery.report import Outcome, RecoveryReport
+from service.key_values import KeyValues
 from tests.support.fake_group import fake_group
 from tests.support.processes import free_port
 from vault.errors import VaultForeign
@@ -45,7 +45,7 @@ async def fill(data_dir: Path) -> int:
     group.apply([encode_command(FoundCluster("id-1"))])
     for key, value in KEYS.items():
         group.apply([encode_command(Put(key.encode(), value.encode()))])
-    service = Service(group, group.store, deadline_s=0.3)
+    service = KeyValues(group, group.store, deadline_s=0.3)
     claim_data_dir(data_dir, cluster="c1", node="f1")
     clock = RecoveryClock(SystemClock(), gentle=False)
     keeper = VaultKeeper(

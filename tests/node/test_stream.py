@@ -6,7 +6,7 @@ import asyncio
 import gc
 import struct
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -32,6 +32,7 @@ from node.client import Client
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
 from node.stream.server import StreamServer
 from raftgroup.errors import NodeFailed
+from raftgroup.proposals import Proposal
 from tests.support.fake_group import FakeGroup
 from tests.support.waiting import until
 
@@ -205,7 +206,7 @@ async def test_a_node_that_has_stopped_says_so_to_every_write_of_a_frame(
     def stopped(*_: Any, **__: Any) -> None:
         raise NodeFailed("this node has stopped")
 
-    monkeypatch.setattr(group, "submit_all", stopped)
+    monkeypatch.setattr(group, "submit", stopped)
     async with raw(stream) as connection:
         connection.send(Kind.WRITES, [1, encode_command(Put(b"a", b"")), 2, encode_command(Put(b"b", b""))])
         kind, failures = await connection.frame()
@@ -271,13 +272,13 @@ async def test_puts_that_follow_each_other_travel_as_a_series(
     """And what comes in between keeps its place."""
     await client.put("first", "1")
     seen: list[int] = []
-    original = group.submit_all
+    original = group.submit
 
-    def counted(commands: Sequence[bytes], *args: Any, **options: Any) -> None:
-        seen.append(len(commands))
-        original(commands, *args, **options)
+    def counted(proposal: Proposal) -> None:
+        seen.append(len(proposal.commands))
+        original(proposal)
 
-    monkeypatch.setattr(group, "submit_all", counted)
+    monkeypatch.setattr(group, "submit", counted)
     puts = [client.put(f"k{n}", b"v") for n in range(600)]
     results = await asyncio.gather(*puts, client.delete("k1"), client.put("k1", "again"))
     assert [result.revision for result in results] == list(range(3, 605))

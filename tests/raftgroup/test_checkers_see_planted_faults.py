@@ -14,6 +14,7 @@ from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm
 from raftgroup.memory_journal import MemoryJournal
 from raftgroup.outbox import Outbox
 from raftgroup.ports import Entry
+from raftgroup.proposals import CallbackProposal
 from tests.support.onlooker import Violation
 from tests.support.raft_checkers import Operation, check_linearizable
 from tests.support.raft_cluster import Cluster, Node
@@ -64,7 +65,7 @@ def cut_off_with_a_write(cluster: Cluster) -> Node:
     """A leader that has a write in its log which nobody else has, and believes that it is committed."""
     leader = settled(cluster)
     cluster.network.isolate(leader.id)
-    leader.process.call(lambda: leader.group.submit(put("lost", "a", "lost"), lambda _: None, timeout_s=0.5))
+    leader.process.call(lambda: leader.group.submit(CallbackProposal([put("lost", "a", "lost")], lambda _: None, 0.5)))
     cluster.run_for(0.1)
     leader.group._replica.engine.commit_to(leader.disk.journal.last.index)
     cluster.run_for(0.3)
@@ -95,7 +96,7 @@ def test_a_command_that_is_applied_twice_is_seen(make_cluster: MakeCluster) -> N
     cluster = make_cluster()
     leader = settled(cluster)
     _, _, commands = leader.disk.machine.log[-1]
-    leader.process.call(lambda: leader.group.submit(commands[0], lambda _: None))
+    leader.process.call(lambda: leader.group.submit(CallbackProposal([commands[0]], lambda _: None)))
     with pytest.raises(Violation, match="and again at"):
         cluster.run_for(1.0)
 

@@ -9,7 +9,7 @@ import pytest
 
 from raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
 from raftgroup.messages import Kind
-from raftgroup.proposals import Applied
+from raftgroup.proposals import Applied, CallbackProposal
 from tests.support.bare_library import BareNode
 from tests.support.lone_replica import HandClock
 from tests.support.raft_cluster import Cluster, Node
@@ -66,7 +66,7 @@ def test_fault_13_the_librarys_callback_is_never_called() -> None:
 
 def submit(cluster: Cluster, node: Node, timeout_s: float, name: str = "x") -> list[Applied | RaftError]:
     ends: list[Applied | RaftError] = []
-    node.process.call(lambda: node.group.submit(put(name, "a", name), ends.append, timeout_s=timeout_s))
+    node.process.call(lambda: node.group.submit(CallbackProposal([put(name, "a", name)], ends.append, timeout_s)))
     return ends
 
 

@@ -11,17 +11,25 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
 from raftgroup.forwarding import Forwarding
-from raftgroup.proposals import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX, Applied, Proposal, Proposals, end_late
+from raftgroup.proposals import (
+    BATCH_BYTES_MAX,
+    BATCH_COMMANDS_MAX,
+    Applied,
+    CallbackProposal,
+    Proposal,
+    Proposals,
+    end_late,
+)
 
 
 def add(queue: Proposals, ends: list[Applied | RaftError], timeout_s: float = 10.0, command: bytes = b"x") -> None:
     """Proposed at time 0."""
-    queue.add([command], ends.append, now=0.0, timeout_s=timeout_s)
+    queue.add(CallbackProposal([command], ends.append, timeout_s), 0.0)
 
 
 def test_a_proposal_ends_once() -> None:
     ends: list[Applied | RaftError] = []
-    one = Proposal([b"x"], 10.0, ends.append)
+    one = CallbackProposal([b"x"], ends.append, 10.0)
     one.end(Applied(1, 1, [None]))
     one.end(Unavailable("too late"))
     end_late(one)
@@ -80,7 +88,7 @@ def test_a_listener_that_throws_harms_nobody() -> None:
     def broken(_: object) -> None:
         raise ZeroDivisionError
 
-    Proposal([b"x"], 1.0, broken).end(Applied(1, 1, [None]))
+    CallbackProposal([b"x"], broken, 1.0).end(Applied(1, 1, [None]))
 
 
 def test_a_stop_refuses_the_queue_and_says_unknown_of_the_rest() -> None:
@@ -109,7 +117,7 @@ class Life(RuleBasedStateMachine):
     def propose(self, patience: float) -> None:
         ends: list[Applied | RaftError] = []
         self.ends[len(self.ends)] = ends
-        self.queue.add([str(len(self.ends) - 1).encode()], ends.append, now=self.now, timeout_s=patience)
+        self.queue.add(CallbackProposal([str(len(self.ends) - 1).encode()], ends.append, patience), self.now)
 
     @rule()
     def take(self) -> None:
@@ -156,7 +164,7 @@ TestLife.settings = settings(max_examples=100, deadline=None)
 def test_exactly_those_past_their_deadline_end(deadlines: list[float], now: float) -> None:
     queue, ended = Proposals(), []
     for deadline in deadlines:
-        queue.add([b"x"], lambda _, at=deadline: ended.append(at), now=0.0, timeout_s=deadline)
+        queue.add(CallbackProposal([b"x"], lambda _, at=deadline: ended.append(at), deadline), 0.0)
     queue.expire(now)
     assert sorted(ended) == sorted(deadline for deadline in deadlines if deadline <= now)
 
@@ -179,7 +187,7 @@ def test_a_forwarded_proposal_counts_at_the_leader_as_it_does_at_home() -> None:
 
     here, there = Proposals(), Proposals()
     for _ in range(3):
-        here.add([b"series"], lambda _end: None, now=0.0, timeout_s=10.0, weight=BATCH_COMMANDS_MAX // 2 + 1)
+        here.add(CallbackProposal([b"series"], lambda _end: None, 10.0, BATCH_COMMANDS_MAX // 2 + 1), 0.0)
     follower = Forwarding(here, StandingClock(), send, Random(1))
     follower.forward("n1", here.take())
     follower.forward("n1", here.take())

@@ -16,6 +16,7 @@ from raftgroup.batch_entries import BATCH, NO_OP, batch_entry, batch_in
 from raftgroup.errors import NodeFailed
 from raftgroup.messages import Kind
 from raftgroup.ports import Entry
+from raftgroup.proposals import CallbackProposal
 from tests.support.lone_replica import LoneReplica, write
 from tests.support.raft_cluster import Cluster, settled
 
@@ -144,5 +145,5 @@ def test_what_is_no_command_is_refused_before_it_is_proposed(
     cluster = make_cluster()
     leader = settled(cluster)
     with pytest.raises(TypeError, match="a command is bytes"):
-        leader.group.submit_all([b"bytes", command], lambda _: None)
+        leader.group.submit(CallbackProposal([b"bytes", command], lambda _: None))
     assert cluster.put(leader.id, "a", "later")

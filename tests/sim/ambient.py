@@ -27,13 +27,14 @@ from metastore import snapshot
 from node import leader_duties, moving, vault_keeper
 from node.catalog import runner
 from node.client import session
-from node.fencing import door, grantor, link, part, registry, released
+from node.fencing import door, grantor, link, part, registry
 from node.stream import server
 from node.topology import registrar, token
 from raftgroup import barrier, group, replication
 from recovery import beside
 from recovery.estimate import Rates
 from recovery.recover import Settings
+from service import release_waiters
 from tests.support.raft_network import SMALL_PEER_BYTES_MAX
 from tests.support.simulation import WALL_MS
 from vault import policies
@@ -60,7 +61,7 @@ PACES: tuple[tuple[Any, str, float], ...] = (
     (barrier, "_RETRY_S", 0.2),
     (part, "LOOK_S", 0.4),
     (registry, "LOOK_S", 0.4),
-    (released, "SWEEP_S", 0.2),
+    (release_waiters, "SWEEP_S", 0.2),
     (beside, "LOOK_S", 0.4),
     (leader_duties, "LOOK_S", 0.5),
     (server, "LOOK_S", 0.5),

@@ -71,7 +71,7 @@ def taking(now_ms: Callable[[], int]) -> Callable[[Any], Awaitable[bytes]]:
     """What a node does that is asked for a backup; others have their turn between two pieces."""
 
     async def take(node: Any) -> bytes:
-        opened = await open_backup(node.service, CLUSTER, now_ms())
+        opened = await open_backup(node.services, CLUSTER, now_ms())
         try:
             parts = []
             for data in opened.frames:

@@ -12,6 +12,7 @@ from typing import Any
 
 from catalog.errors import CatalogError
 from metastore.requests import Put
+from service.callers import THIS_NODE
 from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED
@@ -132,7 +133,7 @@ class Cataloguer:
     async def _rows(self, node: Any) -> None:
         for name in ("tables", "devices"):
             for each in (await node.catalog.objects(name))["objects"]:
-                await node.service.write(Put(f"{each['data']}m1/1".encode(), b"row"), own=True)
+                await node.key_values.write(Put(f"{each['data']}m1/1".encode(), b"row"), caller=THIS_NODE)
 
 
 async def view_of(asked: Awaitable[dict[str, Any]]) -> Answer:

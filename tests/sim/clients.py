@@ -82,7 +82,12 @@ class Client:
         for attempt in range(1, tries + 1):
             host = self.chance.choice(self.world.members)
             outcome = await self.ask(
-                host, way_to(host), request, lambda node: node.service.write(request, request_id), request_id, attempt
+                host,
+                way_to(host),
+                request,
+                lambda node: node.key_values.write(request, request_id),
+                request_id,
+                attempt,
             )
             if isinstance(outcome, Ok) or (isinstance(outcome, Refused) and outcome.why is Why.REJECTED):
                 break
@@ -92,7 +97,7 @@ class Client:
     async def read(self, request: Range) -> Outcome:
         host = self.chance.choice(self.world.members)
         path = Path.LOCAL if request.serializable else way_to(host)
-        return await self.ask(host, path, request, lambda node: node.service.range(request))
+        return await self.ask(host, path, request, lambda node: node.key_values.range(request))
 
     async def fenced(self, host: Host, key: bytes) -> Outcome:
         """Out of the vault of a node, by its API."""

@@ -14,7 +14,6 @@ from metastore.store import LmdbStore
 from node.config import NodeConfig
 from node.feed.answers import FeedAnswers
 from node.feed.remote import RemoteSource
-from node.fencing.errors import ReleaseError
 from node.machine import Addresses, Machine, Server
 from node.shapes import range_shape
 from node.topology.initialization import Participant
@@ -28,6 +27,7 @@ from raftgroup.errors import RaftError, Unavailable
 from raftgroup.group import Group
 from raftgroup.membership import Member, MemberRole
 from raftgroup.ports import Clock, Journal, Peers
+from service.fencing_errors import ReleaseError
 from tests.sim.disk import Disk, SimStore
 from tests.sim.vault_home import SimVaultHome
 from tests.support.raft_network import SimPeers
@@ -138,7 +138,7 @@ class SimDoor(RemoteDoor):
         request = Range(key, end, limit=body["limit"])
         try:
             async with asyncio.timeout(DOOR_S):
-                return range_shape(await self._machine.ask(address, lambda node: node.service.range(request)))
+                return range_shape(await self._machine.ask(address, lambda node: node.key_values.range(request)))
         except (RaftError, ReleaseError) as error:
             return Unavailable(str(error))
 
@@ -184,4 +184,4 @@ class SimSource(RemoteSource):
 
     async def _send(self, address: str, name: str, body: bytes) -> tuple[int, bytes]:
         async with asyncio.timeout(15.0):
-            return await self._machine.ask(address, lambda node: FeedAnswers(node.service).answer(name, body))
+            return await self._machine.ask(address, lambda node: FeedAnswers(node.key_values).answer(name, body))

@@ -7,9 +7,9 @@ from random import Random
 
 from metastore.errors import MetastoreError
 from metastore.requests import Compact
-from node.fencing.errors import ReleaseError
 from raftgroup.errors import RaftError
 from recovery.decide import RefusalReason
+from service.fencing_errors import ReleaseError
 from tests.sim import foreign
 from tests.sim.damage import Part, damaged, is_damage
 from tests.sim.disaster import Disaster
@@ -424,4 +424,4 @@ class Nemesis:
     def _compact(self, fault: Fault, host: Host) -> None:
         if not host.follows and host.store is not None:
             request = Compact(max(1, host.store.revision))
-            self._at(host, lambda host: host.node.service.write(request), lambda: self.struck(fault))
+            self._at(host, lambda host: host.node.key_values.write(request), lambda: self.struck(fault))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from metastore.errors import Compacted, MetastoreError
-from node.fencing.errors import ReadPending, ReleasePending
 from node.refusals import error_of
 from raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
+from service.fencing_errors import ReadPending, ReleasePending
 from tests.sim.seen import Outcome, Refused, Unknown, Why
 from vault.errors import Denied, Fenced, Pending, ReadRefused, VaultError
 

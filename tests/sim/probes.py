@@ -118,7 +118,7 @@ class Probes:
 
     async def _write(self, host: Host) -> Outcome:
         request = Put(KEY, self._value())
-        outcome = await self._client.ask(host, way_to(host), request, lambda node: node.service.write(request))
+        outcome = await self._client.ask(host, way_to(host), request, lambda node: node.key_values.write(request))
         if isinstance(outcome, Ok):
             self._written = max(self._written, outcome.result.revision)
         return outcome
@@ -126,7 +126,7 @@ class Probes:
     def _asks(self, request: Range) -> Act:
         async def ask(host: Host) -> Outcome:
             path = Path.LOCAL if request.serializable else way_to(host)
-            return await self._client.ask(host, path, request, lambda node: node.service.range(request))
+            return await self._client.ask(host, path, request, lambda node: node.key_values.range(request))
 
         return ask
 

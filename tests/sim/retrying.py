@@ -48,7 +48,7 @@ class Retrier:
                         self._client.process,
                         self._client.name,
                         host.http,
-                        lambda node: node.service.write(operation.request, operation.request_id),
+                        lambda node: node.key_values.write(operation.request, operation.request_id),
                     )
             except (*EXPECTED, ConnectionError, TimeoutError):
                 await asyncio.sleep(PAUSE_S)
@@ -70,7 +70,7 @@ class Retrier:
                 host,
                 way_to(host),
                 operation.request,
-                lambda node: node.service.write(operation.request, operation.request_id),
+                lambda node: node.key_values.write(operation.request, operation.request_id),
                 operation.request_id,
                 attempt,
             )

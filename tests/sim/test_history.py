@@ -7,8 +7,8 @@ import pytest
 from metastore.errors import Compacted, LeaseNotFound
 from metastore.requests import Compare, CompareResult, CompareTarget, Put, Range, RequestId, Txn, WatchRequest
 from metastore.results import Event, KeyValue, PutResult, RangeResult, RevisionEvents, TxnResult
-from node.fencing.errors import ReleasePending
 from raftgroup.errors import NotLeader, OutcomeUnknown
+from service.fencing_errors import ReleasePending
 from tests.sim.history import History, NotBegun
 from tests.sim.history_file import dump, load
 from tests.sim.outcomes import outcome_of

@@ -100,7 +100,7 @@ class Visitor:
 
     async def _write(self, host: Host) -> None:
         if not host.follows:
-            await self._ask(host, lambda node: node.service.write(Put(KEY, b"set")))
+            await self._ask(host, lambda node: node.key_values.write(Put(KEY, b"set")))
 
     async def _compact(self, host: Host) -> None:
         """In the history, as every request of a client: up to some revision of before, perhaps one that is gone."""

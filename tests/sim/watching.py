@@ -12,7 +12,7 @@ from typing import Any
 
 from metastore.errors import Compacted
 from metastore.requests import WatchRequest
-from node.watching import Progress, Watching
+from service.watches import Progress, Watching
 from tests.sim.clients import Client
 from tests.sim.node import Host
 from tests.sim.seen import Ending
@@ -103,7 +103,7 @@ class Watcher:
 
     async def _open(self, host: Host, node: Any, request: WatchRequest, told: asyncio.Queue[Any]) -> int:
         """In the node's process: from now on it sends by itself, in order."""
-        watching = node.service.watch(request, progress_s=PROGRESS_S)
+        watching = node.key_values.watch(request, progress_s=PROGRESS_S)
         process = host.process
         assert process is not None
         process.start(self._send(host, watching, told))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, Txn
+from service.callers import THIS_NODE
 from tests.sim.asking import OWNED, STRICT, Asking
 from tests.sim.backups import Base
 from tests.sim.cataloguing import Cataloguer
@@ -138,7 +139,10 @@ class Workload:
         puts = tuple(Put(region_key(region.name), pack_region(region)) for region in regions)
         host = self.world.leader() or self.world.members[0]
         written = await self.world.ask(
-            client.process, client.name, host.http, lambda node: node.service.write(Txn(success=puts), own=True)
+            client.process,
+            client.name,
+            host.http,
+            lambda node: node.key_values.write(Txn(success=puts), caller=THIS_NODE),
         )
         return int(written.revision)
 

@@ -13,18 +13,21 @@ from metastore.limits import Limits
 from metastore.requests import FoundCluster
 from node.catalog.face import Catalog
 from node.http.server import HttpServer
-from node.service import Service
+from node.services import NodeServices
 from node.stream.server import StreamServer
 from raftgroup.membership import Member, MemberRole, Membership
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
 
 
 class CliNode:
     """`endpoint` is the address of its stream, `http` that of HTTP; `do` runs something in its loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, service: Service, group: FakeGroup, addresses: Any) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, services: NodeServices, group: FakeGroup, addresses: Any
+    ) -> None:
         self.group = group
-        self.service = service
+        self.services = services
         self.endpoint, self.http = addresses["stream"], addresses["http"]
         self._loop = loop
 
@@ -36,23 +39,25 @@ class CliNode:
 
 
 @contextmanager
-def cli_node(deadline_s: float = 0.3, limits: Limits | None = None) -> Iterator[CliNode]:
+def cli_node(deadline_s: float = 0.3, limits: Limits | None = None, **views: Any) -> Iterator[CliNode]:
+    """`views`: fields of `NodeServices`."""
     started: list[CliNode] = []
     ready, stop = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
         group = fake_group(limits)
         group.apply([encode_command(FoundCluster("id-1"))])
-        service = Service(group, group.store, deadline_s=deadline_s)
-        service.catalog = Catalog(service, "n1")
-        procedures = asyncio.create_task(service.catalog.runner.run())
-        server, http = StreamServer(service, "demo"), HttpServer(service, "demo", "n1")
+        service = KeyValues(group, group.store, deadline_s=deadline_s)
+        catalog = Catalog(service, "n1")
+        services = NodeServices(service, catalog=catalog, **views)
+        procedures = asyncio.create_task(catalog.runner.run())
+        server, http = StreamServer(services, "demo"), HttpServer(services, "demo", "n1")
         await server.start("127.0.0.1", 0)
         await http.start("127.0.0.1", 0)
         ports = {"http": http.port, "stream": server.port}
         addresses = {"peer": "127.0.0.1:7501", **{name: f"127.0.0.1:{port}" for name, port in ports.items()}}
         group._members = Membership((Member("n1", MemberRole.VOTER, "fake", addresses),))
-        started.append(CliNode(asyncio.get_running_loop(), service, group, addresses))
+        started.append(CliNode(asyncio.get_running_loop(), services, group, addresses))
         ready.set()
         await stop.wait()
         procedures.cancel()

@@ -1,21 +1,20 @@
 """A group of one that needs no disk and no network: what is submitted in one turn of the loop is applied in the next.
 
-It has the face of `raftgroup.group.Group` (node/group_face.py), and can be made to lose its leader or its majority,
+It has the face of `raftgroup.group.Group` (service/ports.py), and can be made to lose its leader or its majority,
 so that the APIs above it can be tested without a cluster. Time is handed in.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from metastore.limits import Limits
 from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
-from node.group_face import Done
 from raftgroup.errors import MembershipRefused, OutcomeUnknown, Unavailable
 from raftgroup.membership import Member, MemberRole, Membership
-from raftgroup.proposals import Applied, into_future
+from raftgroup.proposals import Applied, AwaitedProposal, Proposal, end_applied
 from raftgroup.role import Role
 from raftgroup.status import GroupStatus, MemberStatus
 
@@ -55,7 +54,7 @@ class FakeGroup:
         self.refusals: dict[str, str] = {}
         self.joins = 0
         """The generation of the log that it has begun to take in."""
-        self._waiting: list[tuple[Sequence[bytes], Done]] = []
+        self._waiting: list[Proposal] = []
         self._due = False
         addresses = {"peer": "127.0.0.1:7501", "http": "127.0.0.1:7401", "stream": "127.0.0.1:7601"}
         self._members = Membership((Member(member, MemberRole.VOTER, "fake", addresses),))
@@ -72,27 +71,26 @@ class FakeGroup:
 
     # Proposals and reads.
 
-    def submit(self, command: bytes, done: Done, *, timeout_s: float = 5.0) -> None:
-        self.submit_all([command], done, timeout_s=timeout_s)
-
-    def submit_all(
-        self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0, weight: int | None = None
-    ) -> None:
-        self.submitted += len(commands) if weight is None else weight
+    def submit(self, proposal: Proposal) -> None:
+        self.submitted += proposal.weight
         loop = asyncio.get_running_loop()
         if not self.leading:
-            loop.call_later(timeout_s, done, Unavailable("no leader with a majority was found before the deadline"))
+            loop.call_later(
+                proposal.timeout_s, proposal.end, Unavailable("no leader with a majority was found before the deadline")
+            )
         elif not self.majority:
-            loop.call_later(timeout_s, done, OutcomeUnknown("the deadline passed after the command was proposed"))
+            loop.call_later(
+                proposal.timeout_s, proposal.end, OutcomeUnknown("the deadline passed after the command was proposed")
+            )
         else:
-            self._waiting.append((commands, done))
+            self._waiting.append(proposal)
             if not self._due and not self.held:
                 self._due = True
                 loop.call_soon(self._apply)
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied:
         future: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
-        self.submit(command, into_future(future), timeout_s=timeout_s)
+        self.submit(AwaitedProposal([command], future, timeout_s))
         return await future
 
     def release(self) -> None:
@@ -103,10 +101,8 @@ class FakeGroup:
     def _apply(self) -> None:
         self._due = False
         batch, self._waiting = self._waiting, []
-        outcomes = self.apply([command for commands, _ in batch for command in commands])
-        for commands, done in batch:
-            mine, outcomes = outcomes[: len(commands)], outcomes[len(commands) :]
-            done(Applied(self._index, TERM, [outcome.result for outcome in mine]))
+        outcomes = self.apply([command for proposal in batch for command in proposal.commands])
+        end_applied(batch, self._index, TERM, [outcome.result for outcome in outcomes])
 
     def apply(self, commands: list[bytes]) -> list[Applied]:
         """Apply one batch at once."""

@@ -11,10 +11,10 @@ from metastore.requests import FoundCluster, Put
 from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Listeners, Told
 from node.feed.local import local_source
-from node.service import Service
 from node.vault_home import VaultFolder
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
 from recovery.catchup import Difference
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
 
 
@@ -24,7 +24,7 @@ class World(Component):
     def __init__(self, path: Path) -> None:
         self.group: FakeGroup = fake_group()
         self.group.apply([encode_command(FoundCluster("id-1"))])
-        self.service = Service(self.group, self.group.store, deadline_s=0.3)
+        self.service = KeyValues(self.group, self.group.store, deadline_s=0.3)
         self.path = path
         self.heard: list[tuple[int, list[bytes]]] = []
         self.began_at: list[int] = []

@@ -18,7 +18,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 from node.client import Client, OutcomeUnknown, Unavailable
-from node.fencing.errors import ReleasePending
+from service.fencing_errors import ReleasePending
 from tests.support.processes import until
 
 PREFIX = "load/"

@@ -14,7 +14,7 @@ from node.authorization.credentials import Password, header_of, node_proof
 from node.authorization.errors import PermissionsUnknown
 from node.authorization.rights import Row
 from node.authorization.rows import NotNow, StoreRows
-from node.service import Service
+from service.key_values import KeyValues
 
 JOIN_TOKEN = "a join token"
 PROOF = node_proof(JOIN_TOKEN)
@@ -50,7 +50,7 @@ class Clock:
 class FenceableRows(StoreRows):
     """Of a node that may be fenced: nothing is known now. `cut_off`: and the cluster can't be asked either."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: KeyValues) -> None:
         super().__init__(service)
         self.fenced = self.cut_off = False
         self.asked_later = 0
@@ -70,7 +70,7 @@ class FenceableRows(StoreRows):
 class Users:
     """Rows of permissions, as procedures write them."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: KeyValues) -> None:
         self.service = service
 
     async def make(self, name: str, *grants: tuple[str, str], roles: tuple[str, ...] = (), password: str = "") -> None:

@@ -20,8 +20,8 @@ from fencing.lease import GrantVerdict, Lease
 from fencing.messages import Grant, Stage
 from fencing.release import Releases
 from node.fencing.holder import VaultHolder
-from node.fencing.strict_answers import StrictAnswers
 from node.stream.watches import Pump
+from service.strict_responses import StrictResponses
 
 
 def release_without_stage() -> None:
@@ -33,7 +33,7 @@ def release_without_stage() -> None:
 
 def answer_at_commit() -> None:
     """A strict write is answered as any other."""
-    answers: Any = StrictAnswers
+    answers: Any = StrictResponses
     answers.hold = lambda self, done, timeout_s: done
     answers.held = lambda self, request, done, timeout_s: done
 

@@ -17,7 +17,7 @@ from node.fencing.link import Link
 from node.fencing.wire import pack, unpack
 from raftgroup.errors import Unavailable
 from raftgroup.membership import Membership
-from raftgroup.proposals import Applied, into_future
+from raftgroup.proposals import Applied, AwaitedProposal, Proposal
 
 if TYPE_CHECKING:
     from tests.support.wired_world import Cluster, Node
@@ -178,17 +178,12 @@ class SimulatedGroup:
             if node.process.now() >= until:
                 raise Unavailable("no barrier in time")
 
-    def submit(self, command: bytes, done: Callable[[Any], None], *, timeout_s: float = 5.0) -> None:
-        self.submit_all([command], done, timeout_s=timeout_s)
-
-    def submit_all(
-        self, commands: Sequence[bytes], done: Callable[[Any], None], *, timeout_s: float = 5.0, weight: int = 0
-    ) -> None:
-        self._cluster.propose(self._node(), commands, done, timeout_s)
+    def submit(self, proposal: Proposal) -> None:
+        self._cluster.propose(self._node(), proposal.commands, proposal.end, proposal.timeout_s)
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied:
         future: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
-        self.submit(command, into_future(future), timeout_s=timeout_s)
+        self.submit(AwaitedProposal([command], future, timeout_s))
         return await future
 
     async def transfer(self, target: str | None) -> str:

@@ -16,9 +16,10 @@ from bisect import bisect_right
 from typing import Any
 
 from metastore.requests import Command, DeleteRange, Put, Range, Txn
-from node.fencing import strict_log
-from node.fencing.errors import ReleaseError
 from raftgroup.errors import RaftError, Unavailable
+from service import strict_changes as strict_log
+from service.callers import THIS_NODE
+from service.fencing_errors import ReleaseError
 from tests.support.simulation import Process
 from tests.support.wired_parts import DEADLINE_S, TIMING, Entry
 from tests.support.wired_world import Cluster, Node
@@ -171,7 +172,7 @@ class Walk:
         request, keys = self._some_write()
         service = self.cluster.nodes[name].service
         try:
-            result = await service.write(request, own=True)
+            result = await service.write(request, caller=THIS_NODE)
         except (RaftError, ReleaseError):
             return
         for key in keys:
@@ -360,7 +361,7 @@ class Walk:
 
         async def ask() -> None:
             try:
-                told = await node.service.write(request, own=True)
+                told = await node.service.write(request, caller=THIS_NODE)
                 if isinstance(request, Put | DeleteRange) and request.key == TOGGLED:
                     await node.service.all_released()
             except (RaftError, ReleaseError) as error:

@@ -1,8 +1,9 @@
 """Nodes of a cluster with the fencing that they really have, in simulated time: what is simulated is round about it.
 
-Real: the store, `MemberFencing` (strict log, answers, grantor, registry, holder, gate, link), `Service`, the vault over
-memory with its fence page, recovery and the leaps of a member's vault, `VaultReader`. Simulated: the log of the group
-and who leads it, the network, clocks (within the bound), disks, pauses and deaths. A walk is a function of its seed.
+Real: the store, `MemberFencing` (strict log, answers, grantor, registry, holder, gate, link), `KeyValues`, the vault
+over memory with its fence page, recovery and the leaps of a member's vault, `VaultReader`. Simulated: the log of the
+group and who leads it, the network, clocks (within the bound), disks, pauses and deaths. A walk is a
+function of its seed.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from metastore.memory_store import MemoryStore
 from metastore.ordered_map import Table
 from metastore.requests import FoundCluster
 from node.feed.local import _unavailable
-from node.fencing.member import MemberFencing
-from node.service import Service
+from node.fencing.member import MemberFencing, strict_answers
 from raftgroup.errors import OutcomeUnknown
 from raftgroup.membership import Member, MemberRole, Membership
 from raftgroup.proposals import Applied
@@ -34,6 +34,7 @@ from recovery.ports import NoResources
 from recovery.recover import Settings
 from recovery.recover import World as RecoveryWorld
 from recovery.store_source import StoreSource
+from service.key_values import KeyValues
 from tests.support.meta_driver import opened_again
 from tests.support.simulation import Process, Simulation
 from tests.support.wired_parts import (
@@ -76,15 +77,24 @@ class Node:
             before.apply(entry.index, entry.term, entry.stamp, entry.commands)
         self.store = MetaStore(opened_again(self.tables), Limits())
         self.group = SimulatedGroup(cluster, name)
-        self.service = Service(self.group, self.store, deadline_s=DEADLINE_S)  # type: ignore[arg-type]
+        strict = strict_answers(self.store, process.now, lambda: self.fencing)
+        self.service = KeyValues(self.group, self.store, deadline_s=DEADLINE_S, strict=strict)  # type: ignore[arg-type]
         clock: Any = SimpleNamespace(now=process.now, sleep=asyncio.sleep)
-        self.fencing = MemberFencing(name, self.service, self.group, lambda: "vault", clock, TIMING)  # type: ignore[arg-type]
+        self.fencing = MemberFencing(
+            name,
+            self.service,
+            strict,
+            self.group,  # type: ignore[arg-type]
+            lambda: "vault",
+            clock,
+            TIMING,
+            lambda: self.incarnation,
+        )
         active: Any = Active(cluster)
         self.fencing.active = self.fencing.grantor._is_active = active
         self.fencing.grantor._is_active = active.is_active
         self.fencing.registry._active = active
         self.part = self.fencing.part
-        self.part._incarnation = lambda: self.incarnation
         page = FencePage(buffer, BOOT, first_sequence=cluster.starts << 32)
         self.vault = Vault(backend, page)
         self.part.opened(self.vault)

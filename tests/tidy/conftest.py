@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("base", "catalog", "fencing", "metastore", "node", "palisade", "pipeline", "raftgroup", "recovery", "vault")
+PACKAGES = (
+    "base", "catalog", "fencing", "metastore", "node", "palisade", "pipeline", "raftgroup", "recovery", "service", "vault",
+)  # fmt: skip
 TEXT_SUFFIXES = {".py", ".md", ".cfg", ".toml", ".txt", ".svg", ".json", ".yml", ""}
 
 

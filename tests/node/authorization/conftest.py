@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from aiohttp import ClientSession, ClientTimeout
 
 from node.authorization.authorizer import Authorizer
 from node.http.server import HttpServer
-from node.service import Service
+from node.services import NodeServices
 from node.stream.server import StreamServer
+from service.key_values import KeyValues
 from tests.support.permission_world import Clock, FenceableRows, Users, gate_over, usual
 
 
@@ -20,14 +22,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def users(service: Service) -> Users:
+async def users(service: KeyValues) -> Users:
     found = Users(service)
     await usual(found)
     return found
 
 
 @pytest.fixture
-async def rows(service: Service) -> FenceableRows:
+async def rows(service: KeyValues) -> FenceableRows:
     return FenceableRows(service)
 
 
@@ -39,8 +41,8 @@ async def authorizer(rows: FenceableRows, clock: Clock, users: Users) -> AsyncIt
 
 
 @pytest.fixture
-async def server(service: Service, authorizer: Authorizer) -> AsyncIterator[HttpServer]:
-    running = HttpServer(service, "demo", "n1", progress_s=0.05, authorizer=authorizer)
+async def server(services: NodeServices, authorizer: Authorizer) -> AsyncIterator[HttpServer]:
+    running = HttpServer(replace(services, authorizer=authorizer), "demo", "n1", progress_s=0.05)
     await running.start("127.0.0.1", 0)
     yield running
     await running.close()
@@ -53,8 +55,8 @@ async def http(server: HttpServer) -> AsyncIterator[ClientSession]:
 
 
 @pytest.fixture
-async def stream(service: Service, authorizer: Authorizer) -> AsyncIterator[StreamServer]:
-    running = StreamServer(service, "demo", hello_timeout_s=2.0, authorizer=authorizer)
+async def stream(services: NodeServices, authorizer: Authorizer) -> AsyncIterator[StreamServer]:
+    running = StreamServer(replace(services, authorizer=authorizer), "demo", hello_timeout_s=2.0)
     await running.start("127.0.0.1", 0)
     yield running
     await running.close()

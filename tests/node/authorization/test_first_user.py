@@ -15,14 +15,14 @@ from node.authorization.bootstrap import NOBODY, first_user, have_a_user, passwo
 from node.authorization.credentials import Password
 from node.authorization.errors import PermissionDenied, WrongPassword
 from node.authorization.login import Login, write_own
-from node.authorization.needs import EVERYTHING
 from node.authorization.rows import StoreRows
-from node.service import Service
+from service.authorization.needs import EVERYTHING
+from service.key_values import KeyValues
 from tests.support.permission_world import PROOF, Clock, Users, gate_over
 from tests.support.waiting import until
 
 
-async def test_root_may_do_everything_with_the_password_of_the_file(service: Service) -> None:
+async def test_root_may_do_everything_with_the_password_of_the_file(service: KeyValues) -> None:
     running = asyncio.create_task(have_a_user(service, "roots password"))
     authorizer = Authorizer(StoreRows(service), PROOF)
     try:
@@ -36,13 +36,13 @@ async def test_root_may_do_everything_with_the_password_of_the_file(service: Ser
         authorizer.close()
 
 
-async def test_of_several_nodes_one_makes_it(service: Service) -> None:
+async def test_of_several_nodes_one_makes_it(service: KeyValues) -> None:
     first = await write_own(service, first_user(sealed("first password", b"1" * SALT_BYTES)))
     second = await write_own(service, first_user(sealed("second password", b"2" * SALT_BYTES)))
     assert (first.succeeded, second.succeeded) == (True, False)
 
 
-async def test_a_cluster_with_users_is_given_none(service: Service) -> None:
+async def test_a_cluster_with_users_is_given_none(service: KeyValues) -> None:
     await Users(service).make("alice")
     before = service.store.revision
     assert not (await write_own(service, first_user(sealed("roots password", b"1" * SALT_BYTES)))).succeeded
@@ -50,7 +50,7 @@ async def test_a_cluster_with_users_is_given_none(service: Service) -> None:
 
 
 async def test_without_a_user_and_without_a_file_the_log_says_what_to_do(
-    service: Service, caplog: pytest.LogCaptureFixture
+    service: KeyValues, caplog: pytest.LogCaptureFixture
 ) -> None:
     running = asyncio.create_task(have_a_user(service, None))
     await until(lambda: NOBODY in caplog.text)
@@ -68,7 +68,7 @@ def test_a_password_file_that_makes_no_sense_is_refused_without_its_content(tmp_
         password_in(tmp_path / "none")
 
 
-async def test_the_key_of_tokens_is_made_once_and_for_admins_alone(service: Service, clock: Clock) -> None:
+async def test_the_key_of_tokens_is_made_once_and_for_admins_alone(service: KeyValues, clock: Clock) -> None:
     users = Users(service)
     await users.make("bob", ("read", ""), ("write", ""))
     authorizer = gate_over(StoreRows(service), clock)
@@ -76,7 +76,7 @@ async def test_the_key_of_tokens_is_made_once_and_for_admins_alone(service: Serv
     assert len({token for token, _ in await asyncio.gather(*logins)}) == 1
     rights = await authorizer.rights(await authorizer.identify(Password("bob", "bobs password"), "here"))
     from node.authorization.authorizer import TOKEN_KEY
-    from node.authorization.needs import reading, writing
+    from service.authorization.needs import reading, writing
 
     for need in (reading(TOKEN_KEY), writing(TOKEN_KEY), reading(b"palisade/", b"palisade0")):
         with pytest.raises(PermissionDenied):

@@ -26,9 +26,9 @@ from node.authorization.errors import (
     Unauthenticated,
     WrongPassword,
 )
-from node.authorization.needs import EVERYTHING, needs_of, reading
 from node.authorization.rights import Row
-from node.service import Service
+from service.authorization.needs import EVERYTHING, needs_of, reading
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup
 from tests.support.permission_world import PROOF, Clock, FenceableRows, Users, as_user, gate_over
 
@@ -182,7 +182,7 @@ async def status(http: ClientSession, path: str, user: str) -> int:
 
 
 async def test_a_password_is_hashed_once_for_each_version_of_its_row(
-    service: Service, users: Users, clock: Clock
+    service: KeyValues, users: Users, clock: Clock
 ) -> None:
     tried: list[str] = []
 
@@ -207,7 +207,7 @@ async def test_a_password_is_hashed_once_for_each_version_of_its_row(
     authorizer.close()
 
 
-async def test_a_user_who_is_not_there_takes_a_hash_as_well(service: Service, users: Users, clock: Clock) -> None:
+async def test_a_user_who_is_not_there_takes_a_hash_as_well(service: KeyValues, users: Users, clock: Clock) -> None:
     tried = []
     authorizer = gate_over(FenceableRows(service), clock, fits=lambda *given: bool(tried.append(given)))
     with pytest.raises(WrongPassword) as unknown:
@@ -236,7 +236,7 @@ def test_wrong_passwords_slow_down_who_tries_them_and_nobody_else() -> None:
     assert attempts.wait_s(who, now) == 0.0
 
 
-async def test_too_many_tries_at_a_time_are_turned_away(service: Service, users: Users, clock: Clock) -> None:
+async def test_too_many_tries_at_a_time_are_turned_away(service: KeyValues, users: Users, clock: Clock) -> None:
     authorizer = gate_over(FenceableRows(service), clock, fits=lambda *_: False)
     for _ in range(12):
         authorizer._attempts.failed(("alice", "here"), clock.now())
@@ -300,7 +300,7 @@ async def test_a_token_is_taken_until_its_time_is_over(http: ClientSession, cloc
 
 
 async def test_a_token_of_one_node_is_known_at_another(
-    http: ClientSession, service: Service, clock: Clock, users: Users
+    http: ClientSession, service: KeyValues, clock: Clock, users: Users
 ) -> None:
     token = (await login(http))["token"]
     other = gate_over(FenceableRows(service), clock)
@@ -369,7 +369,7 @@ async def watching(http: ClientSession) -> AsyncIterator[ClientResponse]:
 
 
 async def test_a_watch_ends_before_it_tells_what_may_not_be_known_any_more(
-    http: ClientSession, service: Service, users: Users
+    http: ClientSession, service: KeyValues, users: Users
 ) -> None:
     async with watching(http) as answer:
         await service.write(Put(b"/a/k", b"seen"))
@@ -383,7 +383,9 @@ async def test_a_watch_ends_before_it_tells_what_may_not_be_known_any_more(
         assert await answer.content.read() == b""
 
 
-async def test_a_watch_of_etcd_is_cancelled_with_its_words(http: ClientSession, service: Service, users: Users) -> None:
+async def test_a_watch_of_etcd_is_cancelled_with_its_words(
+    http: ClientSession, service: KeyValues, users: Users
+) -> None:
     create = {"create_request": {"key": "L2Ev", "range_end": "L2Ew"}}
     async with http.post("/v3/watch", json=create, headers=as_user("bob")) as answer:
         refused = (await next_line(answer))["result"]

@@ -12,8 +12,8 @@ from node.authorization.errors import PermissionsUnknown
 from node.authorization.remote_rows import RemoteRows
 from node.authorization.rights import Row
 from node.authorization.rows import FencedRows, NoRows, NotNow, StoreRows
-from node.service import Service
 from raftgroup.errors import Unavailable
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup
 from vault.change import Item
 from vault.errors import Denied, Fenced, VaultDamaged, VaultError
@@ -41,7 +41,7 @@ def told(answer: Any) -> Shown | None:
     return Shown(answer, 9) if isinstance(answer, Item) else answer
 
 
-def fenced(now: Any, later: Any, service: Service) -> FencedRows:
+def fenced(now: Any, later: Any, service: KeyValues) -> FencedRows:
     reads: Any = Reads(now, later)
     return FencedRows(reads, StoreRows(service))
 
@@ -50,24 +50,24 @@ ITEM = Item(KEY, b"in the vault", 3, 5, 2, 0)
 
 
 @pytest.fixture
-async def known(service: Service) -> Service:
+async def known(service: KeyValues) -> KeyValues:
     await service.write(Put(KEY, b"in the cluster"))
     return service
 
 
-async def test_while_the_lease_holds_the_vault_is_read(known: Service) -> None:
+async def test_while_the_lease_holds_the_vault_is_read(known: KeyValues) -> None:
     assert fenced(ITEM, None, known).now(KEY) == Row(b"in the vault", 5)
     assert fenced(Shown(None, 9), None, known).now(KEY) is None
 
 
-async def test_what_is_pending_is_waited_for(known: Service) -> None:
+async def test_what_is_pending_is_waited_for(known: KeyValues) -> None:
     rows = fenced(None, ITEM, known)
     with pytest.raises(NotNow):
         rows.now(KEY)
     assert await rows.later(KEY) == Row(b"in the vault", 5)
 
 
-async def test_what_the_cluster_says_counts_while_the_node_is_fenced(known: Service) -> None:
+async def test_what_the_cluster_says_counts_while_the_node_is_fenced(known: KeyValues) -> None:
     """The region says `deny`: the reader has asked by itself."""
     rows = fenced(None, Shown(ITEM._replace(value=b"in the cluster"), 9, Origin.QUORUM), known)
     with pytest.raises(NotNow):
@@ -78,7 +78,7 @@ async def test_what_the_cluster_says_counts_while_the_node_is_fenced(known: Serv
 
 
 @pytest.mark.parametrize("refusal", [Fenced("the vault is not open"), VaultDamaged("a checksum")])
-async def test_without_a_vault_the_cluster_is_asked(known: Service, refusal: VaultError) -> None:
+async def test_without_a_vault_the_cluster_is_asked(known: KeyValues, refusal: VaultError) -> None:
     rows = fenced(refusal, refusal, known)
     with pytest.raises(NotNow):
         rows.now(KEY)
@@ -87,7 +87,7 @@ async def test_without_a_vault_the_cluster_is_asked(known: Service, refusal: Vau
     assert found.value == b"in the cluster"
 
 
-async def test_where_the_cluster_can_not_be_asked_nothing_is_known(known: Service, group: FakeGroup) -> None:
+async def test_where_the_cluster_can_not_be_asked_nothing_is_known(known: KeyValues, group: FakeGroup) -> None:
     group.lease_valid = group.majority = False
     with pytest.raises(PermissionsUnknown):
         await fenced(None, Fenced("the vault is not open"), known).later(KEY)

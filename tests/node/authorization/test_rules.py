@@ -14,8 +14,8 @@ from catalog.kinds.all import KINDS
 from node.authorization.operations import PLACES
 from node.http.rules import RULES, Who, rule_of
 from node.http.server import HttpServer
-from node.service import Service
-from node.stream.call_rules import ADMINS, NAMED, SIGNED_IN
+from node.services import NodeServices
+from node.stream.call_rules import CALL_RULES
 from node.stream.calls import Calls
 from tests.support.permission_world import AS_NODE, Users, as_user
 
@@ -152,8 +152,8 @@ def test_every_operation_of_the_catalog_has_a_rule() -> None:
     assert set(KINDS) == set(PLACES) | {"grant", "revoke", "drop-database", "deactivate-template"}
 
 
-def test_every_call_of_the_stream_has_a_rule(service: Service) -> None:
-    assert set(Calls(service, "demo")._by_name) == SIGNED_IN | ADMINS | NAMED
+def test_every_call_of_the_stream_has_a_rule(services: NodeServices) -> None:
+    assert set(Calls(services, "demo")._by_name) == set(CALL_RULES)
 
 
 @pytest.fixture

@@ -18,9 +18,10 @@ from node.authorization.credentials import Credentials, Password, Token, to_hell
 from node.authorization.errors import PermissionDenied, PermissionsUnknown, Unauthenticated
 from node.authorization.login import Login
 from node.client import Client
-from node.service import Service
 from node.stream.protocol import PROTOCOL, Kind
 from node.stream.server import StreamServer
+from service.callers import EVERYBODY
+from service.key_values import KeyValues
 from tests.support.permission_world import PROOF, FenceableRows, Users
 from tests.support.waiting import until
 
@@ -109,7 +110,9 @@ async def test_a_client_without_work_does_not_try_a_wrong_password_again(
             assert authorizer.logins["wrong"] <= 2 * tries
 
 
-async def test_a_token_is_as_good_as_a_password(stream: StreamServer, service: Service, authorizer: Authorizer) -> None:
+async def test_a_token_is_as_good_as_a_password(
+    stream: StreamServer, service: KeyValues, authorizer: Authorizer
+) -> None:
     token, _ = await Login(service, authorizer).token(ALICE, "here")
     async with client_of(stream, Token(token)) as client:
         await client.put("/a/x/k", "v")
@@ -127,7 +130,7 @@ async def test_a_revoke_counts_for_a_connection_that_is_open(stream: StreamServe
             await client.get("/a/x/k")
 
 
-async def test_a_watch_ends_with_the_right_to_read(stream: StreamServer, service: Service, users: Users) -> None:
+async def test_a_watch_ends_with_the_right_to_read(stream: StreamServer, service: KeyValues, users: Users) -> None:
     async with client_of(stream, ALICE) as client:
         async with client.watch("/a/", prefix=True) as changes:
             first = asyncio.ensure_future(anext(changes))
@@ -143,7 +146,7 @@ async def test_a_watch_ends_with_the_right_to_read(stream: StreamServer, service
                 await anext(changes)
 
 
-async def test_of_a_series_what_may_be_is_done(stream: StreamServer, service: Service) -> None:
+async def test_of_a_series_what_may_be_is_done(stream: StreamServer, service: KeyValues) -> None:
     contents = [b"/a/x/1", b"v", b"/a/2", b"v", b"/a/x/3", b"v"]
     async with raw(stream, to_hello(ALICE)) as connection:
         connection.send(Kind.WRITES, [10, encode_series(None, contents)])
@@ -166,7 +169,7 @@ async def test_commands_that_the_client_does_not_send_need_admin(stream: StreamS
             assert (kind, body[1][0]) == (Kind.FAILURES, "permission-denied")
 
 
-async def test_nothing_is_done_before_the_welcome(stream: StreamServer, service: Service) -> None:
+async def test_nothing_is_done_before_the_welcome(stream: StreamServer, service: KeyValues) -> None:
     async with raw(stream, to_hello(ROOT), greeted=False) as connection:
         connection.send(Kind.WRITES, [1, encode_command(Put(b"/early", b""), None)])
         kinds = [kind async for kind, _ in frames(connection)]
@@ -183,7 +186,7 @@ async def frames(connection: Raw) -> AsyncIterator[tuple[int, Any]]:
 
 
 async def test_frames_keep_their_order_while_the_rights_are_waited_for(
-    stream: StreamServer, rows: FenceableRows, service: Service
+    stream: StreamServer, rows: FenceableRows, service: KeyValues
 ) -> None:
     async with client_of(stream, ALICE) as client:
         await client.status()
@@ -230,6 +233,6 @@ async def test_a_connection_that_forgot_its_gate_would_be_found(
     """Planted: writes are not looked at."""
     from node.stream.guard import Guard
 
-    monkeypatch.setattr(Guard, "checked", lambda self, items: items)
+    monkeypatch.setattr(Guard, "caller", lambda self, action: EVERYBODY)
     async with client_of(stream, BOB) as client:
         await client.put("/b/k", "v")

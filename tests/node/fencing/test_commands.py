@@ -18,7 +18,7 @@ from metastore.requests import (
     Range,
     Txn,
 )
-from node.fencing.commands import is_strict, writes_own
+from service.strict_commands import is_strict, writes_own
 
 PREFIXES = (b"palisade/", b"s/")
 COMPARE = Compare(b"s/a", CompareTarget.VERSION, CompareResult.EQUAL, 0)

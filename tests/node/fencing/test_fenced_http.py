@@ -21,8 +21,9 @@ from node.cli.main import main
 from node.fencing.asking import asks_a_member, asks_own_cluster
 from node.fencing.fenced_reads import FencedReads
 from node.http.server import HttpServer
-from node.service import Service
+from node.services import NodeServices
 from raftgroup.errors import Unavailable
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup
 from tests.support.fenced_world import staged_of
 from tests.support.meta_driver import Driver
@@ -99,8 +100,8 @@ async def node() -> Node:
 
 
 @pytest.fixture
-async def asking(node: Node, service: Service) -> AsyncIterator[ClientSession]:
-    server = HttpServer(service, "demo", "n1", fenced=node.reads)
+async def asking(node: Node, service: KeyValues) -> AsyncIterator[ClientSession]:
+    server = HttpServer(NodeServices(service, fenced=node.reads), "demo", "n1")
     await server.start("127.0.0.1", 0)
     async with ClientSession(f"http://127.0.0.1:{server.port}", timeout=ClientTimeout(total=10)) as session:
         yield session
@@ -126,6 +127,21 @@ async def test_a_vault_that_is_served_answers(asking: ClientSession, node: Node,
     status, _, found = await get(asking, f"/v1/fenced//s/none{way}")
     assert (status, found["code"]) == (404, "key-not-found")
     assert node.asked == []
+
+
+async def test_state_changes_with_whatever_may_change_a_row(node: Node) -> None:
+    """Rights are kept for as long as it is the same object (`Authorizer.known_now`)."""
+    first = node.reads.state()
+    assert first is not None
+    assert node.reads.state() is first
+    states = [first]
+    for step in (lambda: node.write(DENY, "2"), node.release, node.apply):
+        step()
+        states.append(node.reads.state())
+        assert states[-1] is not None
+    assert states[0] is not states[1], "staged: from here on the change may be released"
+    node.page.refuse()
+    assert node.reads.state() is None
 
 
 FENCED = [
@@ -323,7 +339,7 @@ async def test_before_the_vault_is_open_and_after_it_was_closed_nothing_is_answe
         await FencedReads().read(b"a")
 
 
-async def test_a_member_asks_its_own_cluster(service: Service, group: FakeGroup) -> None:
+async def test_a_member_asks_its_own_cluster(service: KeyValues, group: FakeGroup) -> None:
     await service.write(Put(b"/r/a", b"1"))
     written = await service.write(Put(b"/r/b", b"2"))
     ask = asks_own_cluster(service.range)
@@ -335,7 +351,7 @@ async def test_a_member_asks_its_own_cluster(service: Service, group: FakeGroup)
         await ask(b"/r/a", b"/r/a\0", 1)
 
 
-async def test_a_follower_asks_a_member(service: Service, http: ClientSession) -> None:
+async def test_a_follower_asks_a_member(service: KeyValues, http: ClientSession) -> None:
     """Over HTTP, with what a member really answers."""
 
     async def ask_member(method: str, path: str, body: Any) -> Any:

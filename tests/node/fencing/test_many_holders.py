@@ -15,8 +15,8 @@ from fencing.messages import Hello, HolderId, Join, Renew, Row, Staged, State
 from fencing.release import Registration
 from fencing.timing import Timing
 from node.fencing.grantor import Connection, Grantor
-from node.fencing.strict_log import Batch
 from node.fencing.wire import Frames, FromLeader
+from service.strict_changes import Batch
 
 TIMING = Timing()
 FENCE_S, PROCEED_S = TIMING.fence_s, TIMING.proceed_s()

@@ -17,6 +17,7 @@ from fencing.timing import Timing
 from metastore.requests import Put, SystemWrite
 from node.fencing import member
 from node.lone_survivor import told_of_the_break
+from service.callers import THIS_NODE
 from tests.support import wired_world
 from tests.support.wired_parts import Entry
 from tests.support.wired_world import Cluster
@@ -51,7 +52,7 @@ class Lost(Cluster):
     def write(self, name: str, value: bytes) -> float:
         """How long it took, until it was answered."""
         at, before = self.nodes[name], self.now
-        self.simulation.run(at.process, at.service.write(Put(KEY, value), own=True), within_s=20)
+        self.simulation.run(at.process, at.key_values.write(Put(KEY, value), caller=THIS_NODE), within_s=20)
         return self.now - before
 
     def read_at_n3(self) -> bytes | None:

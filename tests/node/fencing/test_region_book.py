@@ -13,8 +13,8 @@ from metastore.errors import InvalidRequest, KeyNotFound
 from node.cli.main import main
 from node.client import Client
 from node.fencing.region_book import FencedRegions, RegionBook
-from node.service import Service
 from node.stream.server import StreamServer
+from service.key_values import KeyValues
 from tests.node.fencing.test_fenced_http import Node
 from vault.errors import Fenced
 from vault.regions import Mode, Policy, Region, pack_region
@@ -27,7 +27,7 @@ async def patched(http: ClientSession, body: Any, name: str = "config") -> tuple
         return answer.status, await answer.json(content_type=None)
 
 
-async def test_what_a_change_does_not_name_stays(service: Service, http: ClientSession) -> None:
+async def test_what_a_change_does_not_name_stays(service: KeyValues, http: ClientSession) -> None:
     """Setting the policy with PUT would make an eventual region strict again."""
     book = RegionBook(service)
     await book.put(Region("config", b"/config/", Mode.EVENTUAL, Policy.SAFE_DEFAULT, b"none"))
@@ -49,7 +49,7 @@ async def test_what_a_change_does_not_name_stays(service: Service, http: ClientS
      ({"prefix": "/other/"}, "invalid-request")],
 )  # fmt: skip
 async def test_a_change_that_makes_no_sense_changes_nothing(
-    service: Service, http: ClientSession, body: Any, code: str
+    service: KeyValues, http: ClientSession, body: Any, code: str
 ) -> None:
     book, plain = RegionBook(service), Region("config", b"/config/", Mode.STRICT, Policy.DENY)
     await book.put(plain)
@@ -66,7 +66,7 @@ async def test_what_is_not_there_or_built_in_is_not_changed(http: ClientSession)
     assert (status, found["code"]) == (400, "invalid-request")
 
 
-async def test_two_changes_at_once_both_count(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_changes_at_once_both_count(service: KeyValues, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was overtaken reads again."""
     book = RegionBook(service)
     await book.put(CONFIG)
@@ -84,7 +84,7 @@ async def test_two_changes_at_once_both_count(service: Service, monkeypatch: pyt
     assert await book.get("config") == Region("config", b"/c/", Mode.STRICT, Policy.SAFE_DEFAULT, b"other")
 
 
-async def test_the_stream_and_the_command_change_them(service: Service, client: Client, stream: StreamServer) -> None:
+async def test_the_stream_and_the_command_change_them(service: KeyValues, client: Client, stream: StreamServer) -> None:
     await client.region_set("config", pack_region(CONFIG))
     assert await client.region_change("config", {"mode": "eventual", "default": b"\xff"}) == service.store.revision
     book = RegionBook(service)

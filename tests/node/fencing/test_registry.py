@@ -20,7 +20,7 @@ from node.fencing import registry
 from node.fencing.grantor import Grantor
 from node.fencing.region_book import regions_of
 from node.fencing.registry import PREFIX, Registry
-from node.fencing.strict_log import StrictLog
+from service.strict_changes import StrictLog
 from tests.support.fake_group import FakeClock, FakeGroup
 
 

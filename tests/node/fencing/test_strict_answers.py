@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+from base.metrics import Metrics
 from metastore.changes import AppliedEntry, StoreListener
 from metastore.codec import encode_command
 from metastore.errors import ResultEvicted
@@ -16,15 +18,17 @@ from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
 from metastore.requests import Put
 from metastore.result_codec import EACH, PUT, refusal
-from node.fencing.errors import ReleasePending
 from node.fencing.region_book import regions_of
-from node.fencing.released import Released
-from node.fencing.strict_answers import StrictAnswers
-from node.fencing.strict_log import StrictLog
-from node.group_face import Done, Outcome
-from node.stream.checks import Checked, checked
-from node.stream.strict import when_released
 from raftgroup.proposals import Applied
+from service.callers import EVERYBODY
+from service.fencing_errors import ReleasePending
+from service.own_lease import OwnLease
+from service.pending_frame import PendingFrame
+from service.pending_write import Outcome, PendingWrite
+from service.release_waiters import Released
+from service.strict_changes import StrictLog
+from service.strict_responses import StrictResponses
+from service.write_checks import CheckedWrite, WriteChecks
 from tests.support.waiting import until
 from vault.regions import Mode, Policy, Region, pack_region, region_key
 
@@ -46,12 +50,18 @@ class Member(StoreListener):
         self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
         self.released = Released(self.log, asyncio.get_running_loop().time)
         self.store.listen(self)
-        self.answers = StrictAnswers(
-            self.released, str, lambda: True, staged=lambda: self.staged, holds_lease=lambda: self.leased
-        )
+        self.answers = StrictResponses(self.released, str, lambda: True, OwnLease(self))
         self.release(1)
         self.apply(Put(b"e", b""))
         self.release(BEFORE)
+
+    @property
+    def prefixes(self) -> tuple[bytes, ...]:
+        return self.staged
+
+    @property
+    def serves(self) -> bool:
+        return self.leased
 
     def applied(self, changes: AppliedEntry) -> None:
         self.log.applied(changes.keys, changes.before, changes.revision)
@@ -66,15 +76,43 @@ class Member(StoreListener):
         self.released.wake()
 
     def propose(self, key: bytes, timeout_s: float = 60.0) -> None:
-        """Kept in `outcome` until it is called with what the leader said."""
-        self.outcome = self.answers.held(Put(key, b"new"), self.told.append, timeout_s)
+        """`outcome` is called with what the leader said."""
+        self.outcome = self.write(key, self.told.append, timeout_s).end
+
+    def write(self, key: bytes, told: Callable[[Outcome], object], timeout_s: float) -> PendingWrite:
+        request = Put(key, b"new")
+        write = ToldWrite(b"", request, None, told, timeout_s, self.answers, Metrics())
+        write.all_strict = self.answers.classify(request, own=False)
+        return write
 
     def propose_frame(self, *keys: bytes) -> None:
         """Over the stream."""
-        found: list[Checked] = []
-        for number, key in enumerate(keys):
-            found += checked(number, encode_command(Put(key, b"new"), None), Limits(), self.answers)
-        self.outcome = when_released(self.answers, found, 60.0, lambda items: lambda outcome: self.told.append(outcome))
+        numbered = [(number, encode_command(Put(key, b"new"), None)) for number, key in enumerate(keys)]
+        found, _ = WriteChecks(Limits(), self.answers).frame(numbered, EVERYBODY, len(keys))
+        self.outcome = PendingFrame(
+            found, Replies(lambda _, outcome: self.told.append(outcome)), 60.0, self.answers, Metrics()
+        ).end
+
+
+class ToldWrite(PendingWrite):
+    """Tells the outcome as it is."""
+
+    def answer(self, outcome: Outcome) -> None:
+        self._reply(outcome)
+
+
+class Replies:
+    def __init__(self, told: Callable[[Sequence[CheckedWrite], Any], object]) -> None:
+        self._told = told
+
+    def on_refusal(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
+        raise AssertionError(error)
+
+    def on_results(self, writes: Sequence[CheckedWrite], results: Sequence[Any]) -> None:
+        self._told(writes, Applied(9, 1, results))
+
+    def on_failure(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
+        self._told(writes, error)
 
 
 def put_at(*revisions: int) -> Applied:
@@ -145,10 +183,7 @@ async def test_a_write_that_is_not_applied_in_time_is_said_to_be_pending() -> No
     """It is committed: never a failure (F8)."""
     member = Member(leased=False)
     told = asyncio.Event()
-    outcome = member.answers.held(
-        Put(b"k", b"new"), lambda outcome: (member.told.append(outcome), told.set()), timeout_s=0.0
-    )
-    outcome(put_at(WRITE))
+    member.write(b"k", lambda outcome: (member.told.append(outcome), told.set()), 0.0).end(put_at(WRITE))
     await asyncio.wait_for(told.wait(), 10)
     assert isinstance(member.told[0], ReleasePending)
 
@@ -158,22 +193,20 @@ async def test_of_a_frame_that_is_late_each_write_is_told_its_own_revision_and_a
     member = Member()
     member.apply(MAKES_STRICT)
     member.release(REGION)
-    series = Checked(5, 3, b"", None, strict=True)
-    single = Checked(8, 1, encode_command(Put(b"s/k", b"new"), None), None, strict=True)
+    series = CheckedWrite(5, 3, b"", None, strict=True)
+    single = CheckedWrite(8, 1, encode_command(Put(b"s/k", b"new"), None), None, strict=True)
     told: dict[int, Outcome] = {}
 
-    def done(items: Sequence[Checked]) -> Done:
-        def tell(outcome: Outcome) -> None:
-            for item in items:
-                assert item.number not in told
-                told[item.number] = outcome
-
-        return tell
+    def tell(items: Sequence[CheckedWrite], outcome: Outcome) -> None:
+        for item in items:
+            assert item.number not in told
+            told[item.number] = outcome
 
     first, third, last = (PUT, WRITE), (PUT, WRITE + 1), (PUT, WRITE + 2)
     refused = refusal(ResultEvicted("forgotten"))
-    tell = when_released(member.answers, [series, single], 0.0, done)
-    tell(Applied(9, 1, [(EACH, [first, refused, third]), last]))
+    PendingFrame([series, single], Replies(tell), 0.0, member.answers, Metrics()).end(
+        Applied(9, 1, [(EACH, [first, refused, third]), last])
+    )
     assert told == {}
     member.apply(Put(b"s/1", b""), Put(b"s/2", b""), Put(b"s/k", b""))
     member.release(WRITE)

@@ -13,9 +13,9 @@ from metastore.limits import Limits
 from metastore.machine import MetaStore
 from metastore.memory_map import MemoryMap
 from metastore.requests import Command, Compact, DeleteRange, LeaseGrant, LeaseRevoke, Put, Txn
-from node.fencing import strict_log
 from node.fencing.region_book import regions_of
-from node.fencing.strict_log import Batch, StrictLog
+from service import strict_changes as strict_log
+from service.strict_changes import Batch, StrictLog
 from tests.support.fake_group import FakeGroup
 from vault.change import item_of
 from vault.regions import Mode, Policy, Region, pack_region, region_key

@@ -14,9 +14,9 @@ import pytest
 from node.fencing.gate import VaultGate
 from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
-from node.fencing.released import Released
-from node.fencing.strict_answers import StrictAnswers
-from node.fencing.strict_log import Batch, StrictLog
+from service.release_waiters import Released
+from service.strict_changes import Batch, StrictLog
+from service.strict_responses import StrictResponses
 from tests.support.wired_walk import walk
 from vault.pending import Staged
 from vault.staging import Staging
@@ -61,7 +61,7 @@ def released_when_committed(patch: Patch) -> None:
 
 
 def reads_that_wait_for_nothing(patch: Patch) -> None:
-    patch.setattr(StrictAnswers, "is_pending", lambda answers, request: False)
+    patch.setattr(StrictResponses, "is_pending", lambda answers, request: False)
 
 
 def a_region_that_waits_for_no_vault(patch: Patch) -> None:

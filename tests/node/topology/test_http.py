@@ -18,7 +18,7 @@ from metastore.codec import encode_command
 from metastore.requests import FoundCluster
 from node.config import NodeConfig
 from node.http.server import HttpServer
-from node.service import Service
+from node.services import NodeServices
 from node.topology.errors import JoinLater, JoinRejected, Reason
 from node.topology.face import Topology
 from node.topology.member import TopologyMember
@@ -30,6 +30,7 @@ from node.topology.rows import node_rows
 from node.topology.verdicts import JoinRequest, Presence
 from node.topology.view import logical_view
 from raftgroup.errors import Unavailable
+from service.key_values import KeyValues
 from tests.support.fake_group import fake_group
 
 REQUEST = JoinRequest("demo", 1, "right-token", "n7", Role.FOLLOWER, "i1", 1, {"http": "127.0.0.1:7407"})
@@ -44,7 +45,7 @@ class World:
     def __init__(self) -> None:
         self.group = fake_group()
         self.group.apply([encode_command(FoundCluster("id-1"))])
-        self.service = Service(self.group, self.group.store, deadline_s=0.3)
+        self.service = KeyValues(self.group, self.group.store, deadline_s=0.3)
         self.physical: dict[str, Presence] = {"n7": Presence("i1", True)}
         self.registrar = Registrar(self.service, "demo", lambda: self.physical, "right-token")
         store = self.group.store
@@ -60,10 +61,10 @@ class World:
             name="n1", role=Role.VOTER, instance=physical.instance, cluster="demo", token=None, addresses={},
             recover=recover, cluster_id=lambda: "", duplicate=lambda: None,
         )  # fmt: skip
-        self.service.topology = Topology(
+        self.topology = Topology(
             physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version)
         )
-        self.server = HttpServer(self.service, "demo", "n1", progress_s=0.1)
+        self.server = HttpServer(NodeServices(self.service, topology=self.topology), "demo", "n1", progress_s=0.1)
         self.door = RemoteDoor(lambda: ["127.0.0.1:9", f"127.0.0.1:{self.server.port}"])
 
 
@@ -149,9 +150,7 @@ async def test_a_body_of_another_shape_is_a_bad_request(world: World, body: Any)
 
 async def test_a_row_per_node_for_people(world: World) -> None:
     await world.door.join(REQUEST)
-    topology = world.service.topology
-    assert topology is not None
-    rows = node_rows(topology.view())
+    rows = node_rows(world.topology.view())
     assert [row[:5] for row in rows] == [["n1", "alive", "-", "voter", "-"], ["n7", "-", "validated", "follower", "1"]]
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from metastore.codec import encode_command
 from metastore.requests import FROM_KEY, FoundCluster, Range
-from node.service import Service
 from node.topology.errors import JoinLater, JoinRejected, NodeRefused, Reason
 from node.topology.life import Phase
 from node.topology.member import TopologyMember
@@ -19,6 +18,7 @@ from node.topology.registrar import Registrar
 from node.topology.verdicts import JoinRequest, Presence
 from node.topology.view import logical_view, node_of, rules_of
 from raftgroup.errors import OutcomeUnknown, Unavailable
+from service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.waiting import until
 
@@ -29,7 +29,7 @@ class World:
     def __init__(self, token: str | None = "secret") -> None:
         self.group: FakeGroup = fake_group()
         self.group.apply([encode_command(FoundCluster("id-1"))])
-        self.service = Service(self.group, self.group.store, deadline_s=0.3)
+        self.service = KeyValues(self.group, self.group.store, deadline_s=0.3)
         self.physical: dict[str, Presence] = {}
         self.registrar = Registrar(self.service, "c1", lambda: self.physical, token)
         self.gate = asyncio.Event()

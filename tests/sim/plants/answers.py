@@ -9,7 +9,7 @@ from typing import Any
 from metastore import txn
 from metastore.exactly_once import ResultBook
 from metastore.requests import Compare, CompareResult, CompareTarget
-from node.service import Service
+from service.key_values import KeyValues
 from tests.sim.plants.plant import MANY, MEMBER_CUT_OFF, Patch, Stage, caught_by
 
 
@@ -57,13 +57,13 @@ def retries_that_are_not_known(patch: Patch) -> None:
 
 @caught_by("snapshots")
 def ranges_without_their_last_row(patch: Patch) -> None:
-    read = Service.range
+    read = KeyValues.range
 
-    async def short(self: Service, request: Any, **more: Any) -> Any:
+    async def short(self: KeyValues, request: Any, **more: Any) -> Any:
         result = await read(self, request, **more)
         return replace(result, kvs=result.kvs[:-1]) if len(result.kvs) > 3 else result
 
-    patch.setattr(Service, "range", short)
+    patch.setattr(KeyValues, "range", short)
 
 
 @caught_by("snapshots", on=MANY)
@@ -73,9 +73,9 @@ def reads_of_another_past(patch: Patch) -> None:
 
 def _asked(patch: Patch, changed: Callable[[Any], Any]) -> None:
     """What clients ask a node to read is something else."""
-    read = Service.range
+    read = KeyValues.range
 
-    async def asked(self: Service, request: Any, **more: Any) -> Any:
+    async def asked(self: KeyValues, request: Any, **more: Any) -> Any:
         return await read(self, changed(request), **more)
 
-    patch.setattr(Service, "range", asked)
+    patch.setattr(KeyValues, "range", asked)

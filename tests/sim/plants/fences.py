@@ -21,9 +21,9 @@ from node.fencing.door import Door
 from node.fencing.gate import VaultGate
 from node.fencing.grantor import Grantor
 from node.fencing.holder import VaultHolder
-from node.fencing.released import Released
-from node.fencing.strict_answers import StrictAnswers
-from node.fencing.strict_log import Batch, StrictLog
+from service.release_waiters import Released
+from service.strict_changes import Batch, StrictLog
+from service.strict_responses import StrictResponses
 from tests.sim.faults import Fault, Kind
 from tests.sim.machine import SimMachine
 from tests.sim.plants.plant import (
@@ -108,7 +108,7 @@ def grants_without_the_quorum_lease(patch: Patch) -> None:
 
 @caught_by("fenced reads", on=Stage("many", 32))
 def reads_of_what_is_not_released(patch: Patch) -> None:
-    patch.setattr(StrictAnswers, "is_pending", lambda self, request: False)
+    patch.setattr(StrictResponses, "is_pending", lambda self, request: False)
 
 
 @caught_by("procedures", on=FOLLOWER_CUT_OFF)

@@ -16,10 +16,10 @@ from node.client.watch import Watch
 from node.components.lifecycle import ComponentFailed, Lifecycle
 from node.fencing.fenced_reads import FencedReads
 from node.http.front import Connection
-from node.service import Service
-from node.watching import Watching
 from raftgroup.errors import Unavailable
 from raftgroup.group import Group
+from service.key_values import KeyValues
+from service.watches import Watching
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import Patch, Stage, caught_by, with_faults
 from tests.sim.world import Settings
@@ -48,27 +48,27 @@ def past_reads_that_are_compacted(patch: Patch) -> None:
 
 
 def _refuses(patch: Patch, which: Any, error: Exception | None = None) -> None:
-    read = Service.range
+    read = KeyValues.range
 
-    async def refused(self: Service, request: Range, **more: Any) -> Any:
+    async def refused(self: KeyValues, request: Range, **more: Any) -> Any:
         if which(self, request):
             raise error or Unavailable("somebody else has to be asked")
         return await read(self, request, **more)
 
-    patch.setattr(Service, "range", refused)
+    patch.setattr(KeyValues, "range", refused)
 
 
 @caught_by("liveness", says="there is nothing that answers: write at n")
 def members_that_refuse_writes(patch: Patch) -> None:
     """Those that do not lead, what would change a key of the strict region."""
-    write = Service.write
+    write = KeyValues.write
 
-    async def refused(self: Service, request: Any, *rest: Any, **more: Any) -> Any:
+    async def refused(self: KeyValues, request: Any, *rest: Any, **more: Any) -> Any:
         if getattr(request, "key", b"").startswith(b"s/") and not self.group.leads:
             raise Unavailable("somebody else has to be asked")
         return await write(self, request, *rest, **more)
 
-    patch.setattr(Service, "write", refused)
+    patch.setattr(KeyValues, "write", refused)
 
 
 @caught_by("liveness", says="fenced read at f1")

@@ -14,7 +14,7 @@ from metastore.results import RevisionEvents
 from metastore.watch import Watcher, WatchHub
 from node.stream.connection import StreamConnection
 from node.stream.watches import Pump
-from node.watching import Watching
+from service.watches import Watching
 from tests.sim.plants.plant import CALM, MEMBER_CUT_OFF, SLOW_READERS, Patch, caught_by
 
 

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from node.fencing.errors import ReleaseError
-from raftgroup.errors import RaftError
 from raftgroup.membership import Member, Membership
-from raftgroup.proposals import Applied
+from raftgroup.proposals import Applied, Proposal
 from raftgroup.role import Role
 from raftgroup.status import GroupStatus
 
-Outcome = Applied | RaftError | ReleaseError
-"""Of a proposal; ReleaseError: it is applied, and not released in time."""
-Done = Callable[[Outcome], None]
-
 
 class GroupFace(Protocol):
-    def submit(self, command: bytes, done: Done, *, timeout_s: float = 5.0) -> None:
-        """Have `done` called exactly once, in a later turn of the loop. Raises RaftError where nothing began."""
-        ...
-
-    def submit_all(
-        self, commands: Sequence[bytes], done: Done, *, timeout_s: float = 5.0, weight: int | None = None
-    ) -> None:
-        """As `submit`, for commands that come to one end together. `weight`: as how many they count."""
+    def submit(self, proposal: Proposal) -> None:
+        """End it exactly once, in a later turn of the loop. Raises RaftError where nothing began."""
         ...
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied: ...

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from fencing.messages import Row
-from node.fencing.commands import Prefixes, touches
+from service.strict_commands import Prefixes, touches
 from vault.regions import REGIONS_PREFIX, Regions
 
 _REVISION = itemgetter(0)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog.permissions import Privilege
-from metastore.codec import decode_fields, unpack_command
-from metastore.put_series import is_series
 from metastore.requests import (
     FROM_KEY,
     DeleteRange,
@@ -91,12 +89,3 @@ def _needs(request: Any, lease_keys: LeaseKeys) -> Iterator[Need]:
             yield writing(key)
     elif not isinstance(request, LeaseGrant):
         yield EVERYTHING
-
-
-def needs_of_command(command: bytes, lease_keys: LeaseKeys) -> Needs:
-    """Of a command in the encoding of `metastore.codec`, which was checked already."""
-    fields = unpack_command(command)
-    if is_series(fields):
-        return tuple(map(writing, fields[2][::2]))
-    request, _ = decode_fields(fields)
-    return needs_of(request, lease_keys)

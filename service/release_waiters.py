@@ -12,7 +12,7 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from base.histogram import Histogram
-from node.fencing.strict_log import StrictLog
+from service.strict_changes import StrictLog
 
 SWEEP_S = 0.05
 _REVISION = itemgetter(0)

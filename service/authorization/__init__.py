@@ -1,0 +1,1 @@
+"""Which rights a request needs."""
