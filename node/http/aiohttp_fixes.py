@@ -6,9 +6,9 @@
    request holds the error of a route that is not found (`problems.py` drops its traceback); an unknown `Expect` is an
    error in a frame of its own traceback (answered earlier); a body that breaks off holds the error whose traceback has
    the request (answered, too).
-2. *An `Expect` header is refused in words that can be sent*, whatever bytes it has. aiohttp quotes it in its 417, which
-   fails for what is not UTF-8: a 500 and a page in the log for each. It does so before any route or middleware is asked,
-   so the header is made readable where requests are made.
+2. *An `Expect` header is refused in words that can be sent*, whatever bytes it has. aiohttp quotes it in its 417; that
+   fails for what is not UTF-8: a 500 and a page in the log for each. It does so before any route or middleware, so
+   the header is made readable where requests are made.
 3. *The log has faults of the node only.* Errors of clients are answered, not logged: a client could fill the disk.
    Nor is it logged that a request ended at the moment at which aiohttp, told to close, had stopped waiting for it:
    aiohttp notifies a future that is gone and calls that an error. Errors of handlers never come to that place.

@@ -34,8 +34,8 @@ def release_without_stage() -> None:
 def answer_at_commit() -> None:
     """A strict write is answered as any other."""
     answers: Any = StrictResponses
-    answers.hold = lambda self, done, timeout_s: done
-    answers.held = lambda self, request, done, timeout_s: done
+    answers.knows = lambda self, prefixes: True
+    answers.when_released = lambda self, applied, until, told: told(True)
 
 
 def stages_lost() -> None:
