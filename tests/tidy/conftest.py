@@ -10,7 +10,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
-    "base", "catalog", "fencing", "metastore", "node", "palisade", "pipeline", "raftgroup", "recovery", "service", "vault",
+    "base",
+    "catalog",
+    "fencing",
+    "metastore",
+    "node",
+    "palisade",
+    "raftgroup",
+    "recovery",
+    "service",
+    "vault",
 )  # fmt: skip
 TEXT_SUFFIXES = {".py", ".md", ".cfg", ".toml", ".txt", ".svg", ".json", ".yml", ""}
 
