@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import ipaddress
 import math
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from base.address import Address, bracketed
 from base.errors import ConfigError
+from base.identifier import check_id
 from fencing.timing import Timing as Fences
 from fencing.timing import remainder_s
 from node.topology.own_node import OwnNode
 
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 GIB = 1 << 30
 RENEWAL_S_MIN = 0.05
 """Between two renewals of a lease: a node looks what is due every 0.02 s."""
@@ -341,15 +340,6 @@ class NodeConfig:
                 f"initial-cluster: says that {self.id} has peer port {own.peer.port}, but peer is {self.peer}; "
                 "make them the same"
             )
-
-
-def check_id(option: str, value: str) -> None:
-    """Raise ConfigError unless `value` may name a node or a cluster."""
-    if not ID.fullmatch(value):
-        raise ConfigError(
-            f"{option}: {value!r} is not a name; use 1 to 63 letters, digits, '.', '_' or '-', "
-            "and begin with a letter or digit"
-        )
 
 
 def is_loopback(host: str) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from base.clock import SystemClock
+from base.identifier import check_id
 from metastore.limits import Limits, Retention
 from metastore.machine import MetaStore
 from metastore.requests import Command, Range, WatchRequest
@@ -26,7 +27,6 @@ from metastore.results import RangeResult, RevisionEvents
 from metastore.store import LmdbStore
 from node.api import StoreApi
 from node.catalog.face import Catalog
-from node.config import check_id
 from node.data_dir import claim_data_dir
 from node.folder import FolderError
 from node.leader_duties import do_leader_duties

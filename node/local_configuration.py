@@ -6,7 +6,6 @@ permission to join is not among them: a vault is copied, shown and sent to whoev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from node.config import NodeConfig
@@ -30,9 +29,3 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def changes(kept: Mapping[str, bytes], now: Mapping[str, str]) -> dict[str, bytes | None]:
-    """What to write where `kept` is there; None: it is not said any more."""
-    gone: dict[str, bytes | None] = {name: None for name in kept if name not in now}
-    return gone | {name: text.encode() for name, text in now.items() if kept.get(name) != text.encode()}

@@ -12,7 +12,8 @@ from typing import Any
 
 from base.address import Address
 from base.errors import ConfigError
-from node.config import InitialMember, check_id
+from base.identifier import check_id
+from node.config import InitialMember
 
 BASE_PORT = 7400
 NODES = 3

@@ -10,8 +10,8 @@ from typing import Any
 
 from base.address import Address, AddressError
 from base.errors import ConfigError
+from base.identifier import check_id
 from metastore.errors import InvalidRequest
-from node.config import check_id
 from raftgroup.membership import Member, MemberRole
 
 ADDRESSES_MAX = 8

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from base.directory_lock import DirectoryLock
 from base.durable_files import publish, sync_directory, sync_tree
+from base.identifier import check_id
 from metastore.backup import BackupEnd, BackupHeader
 from metastore.store import LmdbStore
-from node.config import check_id
 from node.data_dir import claim_data_dir
 from node.folder import FolderError, Marker
 from node.local_layout import Layout

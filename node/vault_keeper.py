@@ -15,8 +15,8 @@ from typing import Protocol
 
 from node.components.lifecycle import Component, Lifecycle, Part
 from node.components.listeners import Told
-from node.local_configuration import changes
 from node.recovery_log import ProgressLog
+from node.vault_configuration import changes
 from node.vault_home import VaultHome
 from raftgroup.ports import Clock
 from recovery.beside import Beside

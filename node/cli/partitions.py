@@ -89,7 +89,7 @@ def list_(session: Session) -> None:
 
 def named(text: str) -> list[str]:
     from base.errors import ConfigError
-    from node.config import check_id
+    from base.identifier import check_id
 
     names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     try:

@@ -19,8 +19,8 @@ from metastore.requests import Range
 from metastore.result_codec import encode_result
 from metastore.results import RangeResult
 from node.authorization.errors import AuthorizationError
-from node.fencing.door import Visit
 from node.stream.guard import Guard
+from node.stream.lease_port import LeaseConnection
 from node.stream.protocol import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
 from node.stream.shape import NUMBER_MAX, ProtocolError, a_number, pairs_of, told
 from node.stream.tasks import Tasks
@@ -69,7 +69,7 @@ class StreamConnection(asyncio.Protocol):
         """Asked before anything is done; None where nobody is asked who they are."""
         self._enters = False
         self.since = server.now()
-        self._visit: Visit | None = None
+        self._visit: LeaseConnection | None = None
 
     # What the transport tells.
 

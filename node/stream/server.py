@@ -8,11 +8,11 @@ from typing import Any
 
 from base.connection_limit import ConnectionRoom
 from node.authorization.lookups import Lookups, lookups_of
-from node.fencing.door import Door
 from node.services import NodeServices
 from node.stream.calls import Calls
 from node.stream.connection import StreamConnection
 from node.stream.guard import Guard
+from node.stream.lease_port import LeasePort
 from node.stream.protocol import FRAME_BYTES_EXTRA, PROTOCOL
 
 HELLO_TIMEOUT_S = 10.0
@@ -31,7 +31,7 @@ class StreamServer:
         *,
         hello_timeout_s: float = HELLO_TIMEOUT_S,
         room: ConnectionRoom | None = None,
-        door: Door | None = None,
+        door: LeasePort | None = None,
     ) -> None:
         """`door`: of a member that grants leases when it leads."""
         self._authorizer = services.authorizer

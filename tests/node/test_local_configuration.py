@@ -12,9 +12,10 @@ from base.clock import SystemClock
 from node.components.lifecycle import Lifecycle
 from node.config import NodeConfig
 from node.config_sources import load_node_config
-from node.local_configuration import changes, local_configuration
+from node.local_configuration import local_configuration
 from node.options import Given, node_config
 from node.standalone import NoNetwork
+from node.vault_configuration import changes
 from node.vault_home import VaultFolder
 from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
 from recovery.catchup import Difference

@@ -1,0 +1,28 @@
+"""What the stream port needs of the lease server: where the FENCE frames of a connection go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class LeaseConnection(Protocol):
+    """One holder's connection."""
+
+    def receive(self, body: Any) -> None:
+        """Raises BadMessage."""
+        ...
+
+    def lost(self) -> None: ...
+
+
+class LeasePort(Protocol):
+    """`open` is called for each connection on which a holder sends its first FENCE frame."""
+
+    def open(
+        self,
+        write: Callable[[bytes], None],
+        unsent: Callable[[], int],
+        close: Callable[[], None],
+        abort: Callable[[], None],
+    ) -> LeaseConnection: ...
