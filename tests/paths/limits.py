@@ -33,13 +33,13 @@ class Limit:
 
 
 LIMITS = (
-    Limit("v3-put", "leader", off=Most(47, 160), on=Most(71, 223), goal=Most(24, 100)),
+    Limit("v3-put", "leader", off=Most(47, 157), on=Most(60, 182), goal=Most(24, 100)),
     Limit("v3-put", "follower", off=Most(66, 192), on=Most(66, 192)),
     Limit("strict-put", "leader", off=Most(68, 234), on=Most(84, 290), goal=Most(36)),
     Limit("strict-put", "follower", off=Most(66, 204), on=Most(66, 204)),
-    Limit("follower-put", "follower", off=Most(34, 115), on=Most(52, 172)),
-    Limit("stream-put", "leader", off=Most(42, 147), on=Most(58, 201)),
-    Limit("fenced-get", "follower", off=Most(8, 20), on=Most(24, 62)),
+    Limit("follower-put", "follower", off=Most(32, 101), on=Most(51, 160)),
+    Limit("stream-put", "leader", off=Most(44, 152), on=Most(61, 191)),
+    Limit("fenced-get", "follower", off=Most(8, 18), on=Most(17, 38)),
 )
 
 DIFFERENT_FILES = {"v3-put": 7, "strict-put": 2, "follower-put": 2, "stream-put": 2, "fenced-get": 8}
