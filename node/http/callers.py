@@ -47,6 +47,9 @@ class HttpCallers:
             self.refused(error, plan.authorization, where, plan)
             hot.refuse(error, reply)
             return
+        except Exception as error:
+            hot.refuse(error, reply)
+            return
         if known is None:
             task = asyncio.get_running_loop().create_task(self._later(plan, body, reply, where))
             self._tasks.add(task)

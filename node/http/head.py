@@ -100,7 +100,7 @@ def without_authorization(head: bytes) -> tuple[bytes, str | None]:
         return head, None
     end = head.find(b"\r\n", at + 2)
     value = head[at + len(AUTHORIZATION) : end]
-    if not value.isascii():
+    if HEADER_LINE.fullmatch(b"Authorization: " + value) is None:
         return head, None
     return head[:at] + head[end:], value.decode()
 

@@ -33,13 +33,13 @@ class Limit:
 
 
 LIMITS = (
-    Limit("v3-put", "leader", off=Most(46, 159), on=Most(69, 220), goal=Most(24, 100)),
+    Limit("v3-put", "leader", off=Most(47, 157), on=Most(60, 182), goal=Most(24, 100)),
     Limit("v3-put", "follower", off=Most(66, 192), on=Most(66, 192)),
     Limit("strict-put", "leader", off=Most(67, 229), on=Most(82, 286), goal=Most(36)),
     Limit("strict-put", "follower", off=Most(66, 204), on=Most(66, 204)),
-    Limit("follower-put", "follower", off=Most(33, 112), on=Most(50, 169)),
-    Limit("stream-put", "leader", off=Most(41, 146), on=Most(56, 198)),
-    Limit("fenced-get", "follower", off=Most(8, 20), on=Most(23, 62)),
+    Limit("follower-put", "follower", off=Most(32, 101), on=Most(51, 160)),
+    Limit("stream-put", "leader", off=Most(44, 152), on=Most(61, 191)),
+    Limit("fenced-get", "follower", off=Most(8, 18), on=Most(17, 38)),
 )
 
 DIFFERENT_FILES = {"v3-put": 7, "strict-put": 2, "follower-put": 2, "stream-put": 2, "fenced-get": 8}
