@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 
 from node.authorization.credentials import Password, header_of, node_proof
+from tests.support import processes
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 
 pytestmark = pytest.mark.e2e
@@ -75,11 +76,7 @@ async def palisade(cluster: Cluster, who: Password | None, *arguments: str) -> t
     if who is not None:
         environ |= {"PALISADE_USER": who.user, "PALISADE_PASSWORD": who.password}
     environ["PALISADE_ENDPOINTS"] = ",".join(cluster.endpoints)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "node.cli", *arguments, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
+    return await processes.palisade(*arguments, environment=environ)
 
 
 async def done(cluster: Cluster, *arguments: str) -> None:
@@ -100,6 +97,7 @@ async def reads(node: NodeProcess) -> int:
     return found
 
 
+@pytest.mark.alone
 async def test_a_revoke_counts_on_every_node_when_it_returns(guarded: Cluster) -> None:
     """Also on one that is paused meanwhile: what it is asked then, it refuses when it goes on (F11)."""
     await alice_with_grants(guarded)

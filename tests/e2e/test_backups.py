@@ -21,7 +21,7 @@ from node.client import Client
 from tests.support.load import Load
 from tests.support.processes import Cluster, NodeProcess, palisade, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 NewCluster = Callable[..., Cluster]
 VALUE_BYTES = 256 * 1024

@@ -126,6 +126,7 @@ async def test_a_command_whose_first_node_stands_still_finds_another_one(cluster
         assert len(listed["objects"]) == 2
 
 
+@pytest.mark.alone
 async def test_a_drop_waits_for_a_node_that_stands_still_and_deletes_nothing_before(cluster: Cluster) -> None:
     """scenarios.md: "DROP's physical delete only after PROCEED"; F10: it says for whom it waits; F5: the wait ends."""
     leader = await cluster.leader()
@@ -199,6 +200,7 @@ async def fenced_s(node: NodeProcess) -> float:
     return float(view["lease"]["fenced_s"])
 
 
+@pytest.mark.alone
 async def test_a_table_is_made_while_a_node_stands_still_and_nobody_there_is_shown_the_old_catalog(
     cluster: Cluster,
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 NEEDLE = "a value that can be found on the disk"
 REFUSED = 2

@@ -45,6 +45,7 @@ def test_the_checker_finds_stale_and_new_then_old_reads() -> None:
     assert len(violations([Told(1.2, 1.3, 2, "a"), Told(1.4, 1.5, 1, "b")], written)) == 1
 
 
+@pytest.mark.alone
 async def test_a_killed_node_stalls_strict_writes_once_and_nobody_is_told_old_values(new_cluster: NewCluster) -> None:
     cluster = await started(new_cluster)
     leader, victim, other = await cluster.leader(), *(await cluster.followers())
@@ -62,6 +63,7 @@ async def test_a_killed_node_stalls_strict_writes_once_and_nobody_is_told_old_va
     assert leader.running
 
 
+@pytest.mark.alone
 async def test_a_paused_holder_is_fenced_and_comes_back_with_the_news(new_cluster: NewCluster) -> None:
     """Scenario 4 of the issue: SIGSTOP for longer than T_fence, then SIGCONT. Its readers are never told old values."""
     cluster = await started(new_cluster)
@@ -84,6 +86,7 @@ async def test_a_paused_holder_is_fenced_and_comes_back_with_the_news(new_cluste
     history.check()
 
 
+@pytest.mark.alone
 async def test_a_node_that_stops_politely_stalls_nobody_a_follower_nor_the_leader(new_cluster: NewCluster) -> None:
     cluster = await started(new_cluster)
     first, other = await cluster.followers()
@@ -98,6 +101,7 @@ async def test_a_node_that_stops_politely_stalls_nobody_a_follower_nor_the_leade
     history.check()
 
 
+@pytest.mark.alone
 async def test_a_node_that_stops_answers_the_strict_writes_that_it_was_asked_for(new_cluster: NewCluster) -> None:
     """Found by rolling restarts (`tests/faults`): it had let go of the leader before its servers had answered, so they
     waited for a release of which nobody told them, until they were cut off."""
@@ -128,6 +132,7 @@ async def test_a_node_that_stops_answers_the_strict_writes_that_it_was_asked_for
     assert took < NO_STALL_S, f"the stop took {took:.2f} s; {cut} writes were cut off"
 
 
+@pytest.mark.alone
 async def test_when_the_leader_is_killed_its_successor_releases_after_t_proceed_of_its_own(
     new_cluster: NewCluster,
 ) -> None:
@@ -150,6 +155,7 @@ async def test_when_the_leader_is_killed_its_successor_releases_after_t_proceed_
     history.check()
 
 
+@pytest.mark.alone
 async def test_a_node_with_longer_leases_than_the_others_is_waited_for_until_they_are_over(
     new_cluster: NewCluster,
 ) -> None:
@@ -208,6 +214,7 @@ async def test_the_checker_sees_a_planted_fault(new_cluster: NewCluster, fault: 
         history.check(at_least=1)
 
 
+@pytest.mark.alone
 async def test_a_holder_whose_heartbeats_work_and_whose_stages_get_lost_is_fenced_and_blocks_nobody(
     new_cluster: NewCluster,
 ) -> None:
@@ -249,6 +256,7 @@ def shown_last(history: History, node: NodeProcess) -> int:
     return told[-1].value if told else 0
 
 
+@pytest.mark.alone
 async def test_a_node_that_follows_serves_fenced_reads_and_stalls_writes_no_longer_than_another(
     new_cluster: NewCluster, tmp_path: Path
 ) -> None:

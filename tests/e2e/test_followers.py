@@ -14,7 +14,7 @@ from node.client import Client
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 from vault.opening import open_vault
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture

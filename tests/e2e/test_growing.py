@@ -17,7 +17,7 @@ from tests.e2e.test_membership import members_at, voters_are
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, free_port, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 KEYS = 2_000
 

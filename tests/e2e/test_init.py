@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.processes import NodeProcess, palisade, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 REFUSED = 1
 

@@ -27,6 +27,7 @@ async def whole_again(cluster: Cluster, load: Load) -> None:
     await cluster.equal_digests()
 
 
+@pytest.mark.alone
 async def test_kill_9_of_a_follower_is_hardly_noticed(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "follower") as load:
         await load.writes(200)
@@ -38,6 +39,7 @@ async def test_kill_9_of_a_follower_is_hardly_noticed(cluster: Cluster) -> None:
         await whole_again(cluster, load)
 
 
+@pytest.mark.alone
 async def test_after_kill_9_of_the_leader_writes_go_on_in_time_and_none_is_lost(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "leader") as load:
         for _ in range(2):
@@ -83,6 +85,7 @@ async def test_a_majority_killed_at_once_comes_back(cluster: Cluster) -> None:
         await whole_again(cluster, load)
 
 
+@pytest.mark.alone
 async def test_a_full_restart_is_quick_and_finds_the_same_data(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "restart") as load:
         await load.writes(300)

@@ -12,7 +12,7 @@ from node.client import Client
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, palisade, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 REFUSED = 2
 

@@ -18,7 +18,7 @@ from node.client import Client
 from node.partitions.shelf import file_of
 from tests.support.processes import Cluster, NodeProcess, palisade, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 DAYS = range(1, 21)
 

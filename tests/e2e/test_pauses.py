@@ -74,6 +74,7 @@ async def test_what_a_paused_leader_reads_first_afterwards_is_not_answered_out_o
     assert shown <= {b"new"}
 
 
+@pytest.mark.alone
 async def test_a_read_does_not_wait_for_a_leader_that_was_replaced_meanwhile(cluster: Cluster) -> None:
     """It asks the leader for its index; one that stands still never answers, but another one leads soon."""
     old = await cluster.leader()
@@ -86,6 +87,7 @@ async def test_a_read_does_not_wait_for_a_leader_that_was_replaced_meanwhile(clu
     old.resume()
 
 
+@pytest.mark.alone
 async def test_without_a_majority_requests_end_by_their_deadline_and_go_on_by_themselves(cluster: Cluster) -> None:
     """Writes and linearizable reads are refused, never hang; what asks for no majority is answered (issue 2)."""
     assert await cluster.nodes[0].put("kept", "x")
@@ -112,6 +114,7 @@ async def test_without_a_majority_requests_end_by_their_deadline_and_go_on_by_th
     await cluster.equal_digests()
 
 
+@pytest.mark.alone
 async def test_a_leader_without_followers_ends_what_it_has_begun_by_the_deadline(cluster: Cluster) -> None:
     """It can't know what becomes of an entry of its log, and says so; soon it takes no more (issue 2)."""
     leader = await cluster.leader()

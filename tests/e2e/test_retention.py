@@ -105,6 +105,7 @@ async def test_they_go_on_every_node_and_come_back_when_the_rule_goes(
         follower.kill()
 
 
+@pytest.mark.alone
 async def test_a_node_that_stood_still_while_a_rule_went_deletes_nothing_by_it(
     keepers: tuple[Cluster, dict[str, bytes]],
 ) -> None:
@@ -130,6 +131,7 @@ async def test_a_node_that_stood_still_while_a_rule_went_deletes_nothing_by_it(
     assert (await partitions_of(victim))["trashings"] == 0
 
 
+@pytest.mark.alone
 async def test_a_fenced_node_keeps_what_comes_of_age_until_it_may_trust_the_rule_again(
     keepers: tuple[Cluster, dict[str, bytes]],
 ) -> None:

@@ -23,7 +23,7 @@ from node.scenarios.story import Event
 from node.supervisor.child import Child
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")

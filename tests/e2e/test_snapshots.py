@@ -15,7 +15,7 @@ from node.client import Client
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 VALUE_BYTES = 256 * 1024
 VALUES = 400

@@ -21,6 +21,7 @@ POLITE_GAP_S = 0.85
 """A hand-over costs a few round trips, an election at least 0.9 s, also on a machine with time to spare."""
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_leader_that_is_told_to_stop_hands_over_and_leaves_with_0(cluster: Cluster, number: int) -> None:
     async with Load(cluster.endpoints, f"signal{number}") as load:

@@ -14,7 +14,7 @@ from node.supervisor.cluster import Cluster
 from node.supervisor.events import Event
 from node.supervisor.layout import Layout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\nsignal.pause()"
 CRASHING = "print('out of luck', flush=True)\nraise SystemExit(1)"

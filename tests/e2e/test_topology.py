@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 REFUSED = 2
 

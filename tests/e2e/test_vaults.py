@@ -21,7 +21,7 @@ from vault.opening import open_vault, read_vault
 from vault.seal import seal_all
 from vault.tables import Table
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 FAILED, REFUSED = 1, 2
 ROOM_BYTES = 6 << 20

@@ -12,7 +12,7 @@ from tests.faults.links import FAULTS_SHOWN, SCENARIOS
 from tests.faults.running import played, shown
 from tests.sim.history_file import load
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.alone]
 WITHOUT_MIXED = ("late", "log_late")
 """Scenarios in which readers alone ask."""
 

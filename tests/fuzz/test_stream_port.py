@@ -24,7 +24,7 @@ from raftgroup.frames import FRAME_BYTES_MAX, FrameParser, encode
 from tests.support.fuzz_ground import FUZZ, Ground, say, watched
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.alone]
 
 HELLO = encode(Kind.HELLO, {"protocol": PROTOCOL, "client": "fuzz", "timeout_ms": 500, "follows": True})
 KEY = FUZZ.encode() + b"k"

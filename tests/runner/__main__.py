@@ -1,0 +1,62 @@
+"""`scripts/test`: every check and every test; `--quick`: the checks, the tests that belong to a change, and some seeds.
+
+A change is what differs from where the branch left `main`, or on `main` from its last commit; files that git does not
+know yet count.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.runner.affected import affected, import_graph
+from tests.runner.steps import Run, Step
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTEST = (".venv/bin/python", "-m", "pytest")
+BOTH = ("-n", str(os.cpu_count() or 2), "--dist", "loadfile")
+COMPUTING = ("-m", "not e2e", "--ignore=tests/tidy")
+ALONE = Step("e2e, one at a time", (*PYTEST, "-m", "alone"))
+FIRST = (ALONE, Step("e2e, two at once", (*PYTEST, "-n", "2", "--dist", "loadfile", "-m", "e2e and not alone")))
+SECOND = (
+    Step("seeds", ("scripts/sim", "--count", "300")),
+    Step("planted faults", ("scripts/sim", "--plants")),
+    Step("checks", ("scripts/check",)),
+    Step("computing tests", (*PYTEST, *BOTH, *COMPUTING), after=ALONE.name),
+)
+"""Seeds and planted faults touch no disk, so what runs beside them and measures times is not disturbed."""
+NO_TESTS = 5
+"""The exit code of pytest where all that was named is deselected."""
+SEEDS = Step("20 seeds", ("scripts/sim", "--count", "20"))
+
+
+def git(*arguments: str) -> list[str]:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()
+
+
+def changed() -> list[str]:
+    base = (git("merge-base", "HEAD", "main") or ["HEAD"])[0]
+    return sorted({*git("diff", "--name-only", base), *git("ls-files", "--others", "--exclude-standard")})
+
+
+def quick() -> int:
+    files = git("ls-files", "--cached", "--others", "--exclude-standard")
+    belong = affected(import_graph(ROOT, files), changed())
+    chosen = () if belong is None else tuple(sorted(path for path in belong if not path.startswith("tests/tidy/")))
+    print(f"{len(chosen)} test files belong to the change" if belong is not None else "all tests belong to the change")
+    tests = Step("computing tests", (*PYTEST, *BOTH, *COMPUTING, *chosen), passes=(0, NO_TESTS))
+    first = (Step("checks", ("scripts/check",)), *([tests] if belong is None or chosen else []))
+    return Run().go(first, (SEEDS,))
+
+
+def main(arguments: list[str]) -> int:
+    if arguments == ["--quick"]:
+        return quick()
+    return Run().go(FIRST, SECOND)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
