@@ -4,6 +4,7 @@ that came and went added up to a hundred megabytes (docs/bugs-found.md)."""
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,15 @@ UNANSWERED = {
     "a stream": POST % b"/v3/watch" + b"Content-Length: 2147483647\r\n\r\n" + b'{"',
     "an answer without end": b"GET /v1/watch?prefix=a HTTP/1.1\r\nHost: x\r\n\r\n",
 }
+
+
+@pytest.fixture(autouse=True)
+def only_new_objects() -> Iterator[None]:
+    """What other tests have left is neither looked through nor collected."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def kept() -> list[object]:

@@ -15,7 +15,8 @@ from node.http.go_json import BadJson
 from node.http.json_objects import DEPTH_MAX, ObjectCutter
 
 TEXTS = st.text(alphabet='a{}"\\ \né', max_size=12)
-OBJECTS = st.dictionaries(TEXTS, st.recursive(TEXTS | st.integers(), lambda inner: st.dictionaries(TEXTS, inner)))
+NESTED = st.recursive(TEXTS | st.integers(), lambda inner: st.dictionaries(TEXTS, inner, max_size=3), max_leaves=12)
+OBJECTS = st.dictionaries(TEXTS, NESTED, max_size=4)
 
 
 @given(st.lists(OBJECTS, max_size=6), st.data())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.runner.__main__ import ROOT, WITH_PROCESSES
 from tests.runner.steps import Run, Step
 
 
@@ -36,3 +37,9 @@ def test_the_second_lane_gives_way_and_the_time_of_processors_is_counted() -> No
     busy = "import time\nwhile time.process_time() < 0.2: pass"
     assert run.go((python("busy", busy),), (python("idle", idle),)) == 0
     assert next(each.cpu_s for each in run.ended if each.name == "busy") >= 0.2
+
+
+def test_tests_with_processes_lie_where_they_are_looked_for() -> None:
+    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "pytest.mark.e2e" in path.read_text("utf-8")]
+    outside = [path for path in marked if not path.is_relative_to(ROOT / "tests/runner")]
+    assert [path for path in outside if not any(path.is_relative_to(ROOT / each) for each in WITH_PROCESSES)] == []
