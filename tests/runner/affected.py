@@ -66,7 +66,7 @@ def _files_of(root: Path, names: list[str]) -> Iterator[str]:
 
 
 def affected(graph: Graph, changed: Iterable[str]) -> set[str] | None:
-    """The test files that belong to the changed files; None: all."""
+    """The test files that belong to the changed files, and those that are named after them; None: all."""
     importers: dict[str, set[str]] = {}
     for path, imported in graph.items():
         for each in imported:
@@ -77,6 +77,7 @@ def affected(graph: Graph, changed: Iterable[str]) -> set[str] | None:
             return None
         if path.endswith(".py"):
             found |= _nearest(importers, {path})
+            found |= {each for each in graph if is_test(each) and each.endswith(f"/test_{Path(path).name}")}
         elif not any(fnmatch(path, pattern) for pattern in NO_CODE):
             folder = path.rpartition("/")[0]
             found |= _nearest(importers, {each for each in graph if each.rpartition("/")[0] == folder})

@@ -45,6 +45,7 @@ def belong(root: Path, *changed: str) -> set[str] | None:
         ("tests/support/worlds.py", {"tests/other/test_machine.py"}),
         ("tests/other/test_nothing.py", {"tests/other/test_nothing.py"}),
         ("tests/store/conftest.py", {"tests/store/test_history.py"}),
+        ("store/nothing.py", {"tests/other/test_nothing.py"}),
         ("README.md", set()),
         ("store/gone.py", set()),
     ],
