@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 
 NEW_MOUNTS, NEW_NETWORK = 0x00020000, 0x40000000
@@ -54,6 +55,18 @@ def mount_memory(folder: Path, size_bytes: int, *, again: bool = False) -> None:
 def die_with_parent() -> None:
     """In a child, before its program begins: it is killed when the thread that made it ends, however that ends."""
     _done(_libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0), "prctl")
+
+
+@dataclass(frozen=True, slots=True)
+class Entering:
+    """Called in a child, before its program begins: it ends with its parent, in the network of that descriptor."""
+
+    network: int | None = None
+
+    def __call__(self) -> None:
+        die_with_parent()
+        if self.network is not None:
+            enter(self.network, NEW_NETWORK)
 
 
 def open_tun() -> int:

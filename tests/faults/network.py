@@ -127,13 +127,7 @@ class Namespaces:
     told = listens_on
 
     def enter(self, host: str) -> Callable[[], None]:
-        network = self._networks[host]
-
-        def move() -> None:
-            kernel.die_with_parent()
-            kernel.enter(network, kernel.NEW_NETWORK)
-
-        return move
+        return kernel.Entering(self._networks[host])
 
     def become(self, rules: Iterable[Rule]) -> None:
         self._switch.become(rules)
@@ -165,6 +159,7 @@ class Loopback:
         return self._told[host]
 
     def enter(self, host: str) -> Callable[[], None]:
+        """By an `exec`: the relay knows the processes of a host by their command lines."""
         return kernel.die_with_parent
 
     def become(self, rules: Iterable[Rule]) -> None:

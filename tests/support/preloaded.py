@@ -1,8 +1,9 @@
 """Processes that run `python -m node.cli` with the program imported already: forked from one that did so once.
 
 Importing the program costs a second of CPU, more than most tests need for all that they look at. What runs is the same:
-the command line, the environment, the folder, the log, and a process id and a session of its own. Only its memory is
-shared with the process that it was forked from, so tests that measure memory start their nodes with `exec`.
+the arguments, the environment, the folder, the log, and a process id and a session of its own. What differs: `/proc`
+shows the command line of the process that it was forked from, and its memory is that one's until it is written to (it
+counts as resident from the beginning, so what a test measures of its growth is the same).
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ class Preloaded:
     """One process; what tests use of `subprocess.Popen`."""
 
     def __init__(
-        self, arguments: Sequence[str], stdout: int, stderr: int, environment: Mapping[str, str] = os.environ
-    ) -> None:
-        """`arguments`: after the name of the program. `stdout`, `stderr`: file descriptors."""
+        self, arguments: Sequence[str], stdout: int, stderr: int, environment: Mapping[str, str] = os.environ,
+        *, network: int | None = None,
+    ) -> None:  # fmt: skip
+        """`arguments`: after the name of the program. `stdout`, `stderr`, `network` (a namespace): file descriptors."""
         self._server = _server()
         self.returncode: int | None = None
         asked = {"arguments": list(arguments), "environment": dict(environment), "folder": str(Path.cwd())}
-        self.pid: int = self._server.ask(asked, stdout, stderr)
+        given = (stdout, stderr) if network is None else (stdout, stderr, network)
+        self.pid: int = self._server.ask(asked, *given)
         self._end = os.pidfd_open(self.pid)
 
     def fileno(self) -> int:
@@ -103,7 +106,7 @@ def serve(requests: socket.socket) -> list[str] | None:
     in the one that forks when there is nobody any more who could ask."""
     own = os.getpid()
     while True:
-        data, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 2)
+        data, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
         if not data:
             return None
         asked = json.loads(data)
@@ -123,8 +126,11 @@ def _become(asked: dict[str, Any], descriptors: list[int], parent: int) -> None:
     if os.getppid() != parent:
         os._exit(1)
     os.setsid()
-    for number, each in enumerate(descriptors, 1):
+    for number, each in enumerate(descriptors[:2], 1):
         os.dup2(each, number)
+    for each in descriptors[2:]:
+        kernel.enter(each, kernel.NEW_NETWORK)
+    for each in descriptors:
         os.close(each)
     os.chdir(asked["folder"])
     os.environ.clear()

@@ -116,8 +116,9 @@ class NodeProcess:
 
     def _begin(self, command: list[str], log: int) -> subprocess.Popen[bytes] | Preloaded:
         """Without importing the program once more, where nothing is asked for that takes an `exec`."""
-        if self.before_exec is None and command[:3] == [sys.executable, "-m", PROGRAM]:
-            return Preloaded(command[3:], log, log)
+        entering = self.before_exec or kernel.Entering()
+        if isinstance(entering, kernel.Entering) and command[:3] == [sys.executable, "-m", PROGRAM]:
+            return Preloaded(command[3:], log, log, network=entering.network)
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, preexec_fn=self._prepare)
 
     def _prepare(self) -> None:
