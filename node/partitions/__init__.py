@@ -1,1 +1,1 @@
-"""The partitions of the demo catalog that a node keeps copies of: what belongs here, and how it gets here."""
+"""The partitions of the demo catalog that a node stores: their assignment, transfer and retention."""

@@ -1,8 +1,8 @@
-"""Makes an assignment: reads the catalog, writes what differs, in transactions that stop when another one has begun.
+"""Executes an assignment: reads the catalog and writes the differences, in transactions that stop if overtaken.
 
-The first transaction says who assigns, and every further one holds only while that still stands. So of two that assign
-at the same time one stops with AssignmentOvertaken, and what it has written is made right by the other or by a
-repetition: the result depends on nodes and partitions only.
+The first transaction writes the LAST_ASSIGNMENT key, and every further one requires that this key is unchanged. So one
+of two concurrent assignments stops with AssignmentOvertaken. The other one, or a repetition, corrects what it has
+written: the result depends only on nodes and partitions.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from node.partitions.errors import BadPartition, PartitionError
 from node.partitions.names import ASSIGNMENTS, LAST_ASSIGNMENT, PARTITIONS, Wanted, checked_name, name_below, wanted_of
 
 OPERATIONS = 200
-"""Of one transaction; the limit of a cluster can be set as low as one likes, so this is no promise."""
+"""Operations per transaction. A cluster may be configured with a lower limit and then rejects the transaction."""
 
 Progress = Callable[[int, int], None]
 
 
 class AssignmentOvertaken(PartitionError):
-    """Somebody else has assigned meanwhile."""
+    """Another assignment has begun meanwhile."""
 
     retry = True
 
 
 class Store(Protocol):
-    """The part of `node.client.Client` that is needed."""
+    """The methods of `node.client.Client` that an assignment uses."""
 
     async def range(self, key: bytes, *, prefix: bool = False, revision: int = 0) -> RangeResult: ...
     async def txn(self, compare: Iterable[Compare] = (), success: Iterable[Any] = ()) -> TxnResult: ...
@@ -38,7 +38,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """`written`: how many assignments were put or deleted now."""
+    """`written`: number of assignments put or deleted by this call."""
 
     partitions: int
     nodes: tuple[str, ...]
@@ -59,11 +59,11 @@ class Assigned:
 async def assign_partitions(
     store: Store, nodes: Sequence[str], replicas: int, prefix: str, progress: Progress
 ) -> Assigned:
-    """Of the partitions whose <table>/<day> begins with `prefix`. Raises PartitionError, and what the store raises."""
+    """Assign the partitions whose <table>/<day> begins with `prefix`. Raises PartitionError and the store's errors."""
     if replicas > len(nodes):
         raise PartitionError(
-            f"{replicas} replicas need as many nodes, and {len(nodes)} keep partitions ({', '.join(nodes) or 'none'}): "
-            "start more nodes with --partitions, or give fewer --replicas"
+            f"{replicas} replicas need {replicas} nodes, but only {len(nodes)} store partitions "
+            f"({', '.join(nodes) or 'none'}): start more nodes with --partitions, or reduce --replicas"
         )
     found = await store.range(PARTITIONS + prefix.encode(), prefix=True)
     present = await store.range(LAST_ASSIGNMENT, prefix=True, revision=found.revision)
@@ -78,7 +78,7 @@ async def assign_partitions(
 
 
 def is_of(key: bytes, prefix: str) -> bool:
-    """Whether an assignment is one of a partition with this prefix; also one that names no partition at all."""
+    """Whether `key` is an assignment of a partition with this prefix. The partition's name is not validated."""
     if not key.startswith(ASSIGNMENTS):
         return False
     _, _, name = key.removeprefix(ASSIGNMENTS).partition(b"/")
@@ -96,18 +96,19 @@ async def _write(store: Store, last: int, todo: Changes, head: tuple[bytes, byte
 
 
 async def _hold(store: Store, last: int, operations: Sequence[Put | DeleteRange]) -> int:
-    """While nobody else has begun. The revision of this write."""
+    """Write, if no other assignment has begun. Returns the revision. Raises AssignmentOvertaken."""
     unchanged = Compare(LAST_ASSIGNMENT, CompareTarget.MOD, CompareResult.EQUAL, last)
     result = await store.txn([unchanged], operations)
     if not result.succeeded:
         raise AssignmentOvertaken(
-            "somebody else assigns partitions too, and has begun later: look (palisade partitions list), and repeat"
+            "another assignment of partitions began during this one, which was stopped midway: check with palisade "
+            "partitions list, and repeat"
         )
     return result.revision
 
 
 def assigned_by_node(present: RangeResult) -> dict[str, dict[str, Wanted]]:
-    """What is assigned to each node, out of everything below ASSIGNMENTS; what can't be read is left out."""
+    """Assignments by node, from all keys below ASSIGNMENTS; invalid ones are skipped."""
     found: dict[str, dict[str, Wanted]] = {}
     for kv in present.kvs:
         node, _, name = kv.key.removeprefix(ASSIGNMENTS).decode("utf-8", "backslashreplace").partition("/")

@@ -1,7 +1,7 @@
-"""Which node keeps which partition: rendezvous hashing, and what has to be written to make it so. Pure.
+"""Assigns partitions to nodes by rendezvous hashing, and computes the writes for it. Pure.
 
-Every node has a score for every partition, a hash of both names, and the highest ones keep it. So the same nodes and
-partitions always give the same assignment, and a node that comes or goes moves only what it gets or had (Thaler,
+Every node has a score for every partition, a hash of both names; the nodes with the highest scores store it. So equal
+nodes and partitions give equal assignments, and adding or removing a node moves only partitions of that node (Thaler,
 Ravishankar 1998).
 """
 
@@ -17,7 +17,7 @@ from node.partitions.names import LAST_ASSIGNMENT, Wanted, assignment_key
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Of the keys below ASSIGNMENTS."""
+    """Writes to keys below ASSIGNMENTS."""
 
     puts: tuple[tuple[bytes, bytes], ...]
     deletes: tuple[bytes, ...]
@@ -31,7 +31,7 @@ def score(node: str, name: str) -> bytes:
 
 
 def holders(name: str, nodes: Iterable[str], replicas: int) -> list[str]:
-    """The nodes that keep it, the first one first."""
+    """The nodes that store it, the highest score first."""
     return sorted(nodes, key=lambda node: (score(node, name), node), reverse=True)[:replicas]
 
 
@@ -45,12 +45,12 @@ def assign(partitions: Mapping[str, Wanted], nodes: Sequence[str], replicas: int
 
 
 def changes(present: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> Changes:
-    """What makes `wanted` of `present`. New copies come before old ones go."""
+    """The writes that turn `present` into `wanted`. Puts come first, so new copies are made before old ones go."""
     puts = tuple((key, value) for key, value in sorted(wanted.items()) if present.get(key) != value)
     return Changes(puts, tuple(sorted(present.keys() - wanted.keys())))
 
 
 def last_assignment(nodes: Sequence[str], replicas: int, prefix: str) -> tuple[bytes, bytes]:
-    """The key that is written first: who sees another one there than its own has been overtaken, and stops."""
-    said = {"nodes": sorted(nodes), "prefix": prefix, "replicas": replicas}
-    return LAST_ASSIGNMENT, json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    """The key and value that are written first. An assignment that finds another version there has been overtaken."""
+    record = {"nodes": sorted(nodes), "prefix": prefix, "replicas": replicas}
+    return LAST_ASSIGNMENT, json.dumps(record, sort_keys=True, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""A folder of files, in threads: a slow disk keeps nobody waiting."""
+"""A folder of files, accessed in threads so that a slow disk does not block the event loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from node.partitions.names import TRASH
 
 
 class FolderDisk:
-    """A `shelf.Disk`. The folder is made when it is first needed."""
+    """A `shelf.Disk`. The folder is created by the first write."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

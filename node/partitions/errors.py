@@ -1,4 +1,4 @@
-"""What can go wrong with partitions: one tree, each with what to do."""
+"""Errors of partitions. One tree."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from base.errors import PalisadeError
 
 
 class PartitionError(PalisadeError):
-    """Root. `retry` says whether the same may succeed later, with nothing changed by hand."""
+    """Root. `retry`: the same call may succeed later without intervention."""
 
     retry = False
 
 
 class BadPartition(PartitionError):
-    """A name or an assignment that can't be read."""
+    """An invalid name, assignment or content of a partition."""
 
     code = "bad-request"
 
 
 class NoSuchPartition(PartitionError):
-    """This node does not hold it, or not in that version. Another one may."""
+    """This node does not have the partition in the requested version. Another node may."""
 
     code = "no-such-partition"
     retry = True
 
 
 class FolderUnreadable(PartitionError):
-    """What is here can't be listed. The node does not start on it."""
+    """The folder of the partitions cannot be read. The node does not start."""
 
 
 class NotFetched(PartitionError):
-    """Nobody who was asked has it in this version, or there is no room for it. It is tried again."""
+    """No source has the partition in this version, or it cannot be stored. The fetch is retried."""
 
     retry = True
 
 
 class NotRemoved(PartitionError):
-    """The disk refuses to let go of a file. It is tried again."""
+    """A file cannot be removed or moved. The operation is retried."""
 
     retry = True

@@ -1,7 +1,7 @@
-"""Where retention reads its rules: through the fence of the node's own vault (F7, P6). Nothing else is believed.
+"""Reads the retention rules through the fence of the node's own vault, their only trusted source (F7, P6).
 
-All rules of the demo's tables are read in one range, so they are of one snapshot; while the vault must not be trusted
-the reader refuses, and that is RulesUnknown here: the safe default of the region, no rule, with the reason kept.
+All rules of the demo's tables are read in one range, so they belong to one snapshot. While the vault must not answer,
+the reader raises, and this module raises RulesUnknown with that reason. The safe default is to have no rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class RuleReader(Protocol):
 
     async def look(self) -> Rules: ...
     def look_now(self) -> Rules:
-        """The same in a thread of its own, directly before what must not be done by another rule."""
+        """`look` for a worker thread, directly before an action that depends on the rules."""
         ...
 
     def close(self) -> None: ...
@@ -35,7 +35,7 @@ class FencedRules:
 
     @staticmethod
     def over(vault: Vault) -> FencedRules:
-        """To be closed before the vault. Raises VaultError."""
+        """Close it before the vault. Raises VaultError."""
         return FencedRules(VaultReader.over(vault))
 
     async def look(self) -> Rules:
@@ -59,5 +59,5 @@ def rules_of(items: Iterable[Item]) -> Rules:
 
 
 def unfenced_rules(vault: Vault) -> Rules:
-    """As the vault has them, stale or not: for what can be undone, and for nothing that can't."""
+    """The vault's rules, possibly stale. Use only for reversible actions."""
     return rules_of(vault.range(FIRST, END))

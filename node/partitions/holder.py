@@ -1,15 +1,14 @@
-"""The partitions of a node as a part of it: it follows its assignments, and is what its recovery calls its resources.
+"""The partitions of a node: a component that follows their assignments, and the `Resources` of its recovery.
 
-What holds, and why:
-- What is here and not assigned in this version goes, what is assigned and not here comes, at a start by the stored plan
-  of the recovery (`recovery/eviction.py`), afterwards by a plan of the same kind, made anew whenever an assignment
-  changes. So a crash half-way needs no way of its own.
-- A partition that can't be had now keeps nobody from anything: it is missing, with the reason, and tried again.
-- Only one of both works on the files at a time.
-
-- What is past its time (`is_expired`) is not missing: it is not fetched. Nothing here removes it for that, though: that
-  is for retention alone, which reads its rule through the fence (`retention_worker.py`). So a stale rule can at most
-  delay a fetch. What is in the trash and wanted again is taken from there.
+Guarantees, and why they hold:
+- A local partition that is not assigned in its version is removed; an assigned one that is not local is fetched. At
+  start, the stored plan of the recovery does this (`recovery/eviction.py`); afterwards, a plan of the same kind, made
+  anew when an assignment changes. So a crash midway needs no handling of its own.
+- A partition that cannot be fetched does not block the node: it is reported as missing, with the reason, and retried.
+- Recovery and this component never change the files at the same time.
+- An expired partition (`is_expired`) is not fetched and does not count as missing. Only retention removes it, by rules
+  that it reads through the fence (`retention_worker.py`), so a stale rule can at most delay a fetch. A partition in the
+  trash that is needed again is restored from there.
 """
 
 from __future__ import annotations
@@ -38,28 +37,28 @@ log = logging.getLogger(__name__)
 
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 60.0
 FETCHES = 4
-"""At the same time, in a node that runs."""
+"""Number of concurrent fetches of a running node."""
 TOLD_S = 5.0
-"""How often the log says how far it is."""
+"""Interval of progress lines in the log."""
 
 
 class Places(Protocol):
-    """Where partitions come from: `sources.Everywhere`."""
+    """Finds the sources of a partition: `sources.Everywhere`."""
 
     def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[Source]: ...
 
 
-NO_RETENTION = {"works": False, "why": "there is no retention on this node", "passes": 0, "refused": 0}
+NO_RETENTION = {"works": False, "why": "retention is off on this node", "passes": 0, "refused": 0}
 
 
 def never(name: str) -> bool:
-    """Nothing is past its time."""
+    """Without retention no partition expires."""
     return False
 
 
 @dataclass(slots=True)
 class Tally:
-    """Since the process has started. `trouble`: why something is missing, by name."""
+    """Counts since the start of the process. `trouble`: the last error by partition."""
 
     fetched: int = 0
     evicted: int = 0
@@ -70,7 +69,7 @@ class Tally:
 
 
 class PartitionHolder(Component):
-    """A component on the vault, and a `recovery.ports.Resources`: `on` the vault, both of them."""
+    """A component and a `recovery.ports.Resources`. Both need a vault: call `on` first."""
 
     def __init__(self, node: str, shelf: Shelf, places: Places, listeners: Listeners) -> None:
         self.node = node
@@ -85,7 +84,7 @@ class PartitionHolder(Component):
         self._vault: Vault | None = None
         self._scanned = False
         self._files = asyncio.Lock()
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def on(self, vault: Vault) -> PartitionHolder:
         self._vault = vault
@@ -94,7 +93,7 @@ class PartitionHolder(Component):
     @property
     def vault(self) -> Vault:
         if self._vault is None:
-            raise RuntimeError("there is no vault yet: the node has not started")
+            raise RuntimeError("no vault: the node has not started")
         return self._vault
 
     @property
@@ -108,40 +107,40 @@ class PartitionHolder(Component):
         if not self._scanned:
             await self.local()
         self.wanted = self.assignments()
-        self._listeners.listen("partitions", self._hear)
+        self._listeners.listen("partitions", self._on_change)
 
-    def _hear(self, told: Told) -> None:
-        """Of single revisions, and of differences; nothing here waits."""
+    def _on_change(self, told: Told) -> None:
+        """Receives single revisions and differences. Never waits."""
         for event in told.events:
             if event.key.startswith(self._prefix):
-                self._change(event.key, event.item)
+                self._update(event.key, event.item)
 
-    def _change(self, key: bytes, item: Item | None) -> None:
+    def _update(self, key: bytes, item: Item | None) -> None:
         try:
             name = name_below(self._prefix, key)
             self.wanted.pop(name, None)
             if item is not None:
                 self.wanted[name] = wanted_of(item.value)
         except BadPartition as error:
-            log.warning("assignment %r is left out: %s", key, error)
-        self._news.set()
+            log.warning("invalid assignment skipped: key=%r error=%s", key, error)
+        self._wakeup.set()
 
     async def run(self) -> None:
         pause = RETRY_MIN_S
         while True:
-            self._news.clear()
+            self._wakeup.clear()
             before = self.tally.fetched
             done = await self._settle()
             pause = RETRY_MIN_S if self.tally.fetched > before else min(2 * pause, RETRY_MAX_S)
             try:
                 async with asyncio.timeout(None if done else pause):
-                    await self._news.wait()
+                    await self._wakeup.wait()
                 pause = RETRY_MIN_S
             except TimeoutError:
                 pass
 
     async def _settle(self) -> bool:
-        """One pass over what is here and what belongs here. Whether they are the same now."""
+        """One pass that removes and fetches partitions. Whether the local ones now match the assignments."""
         await self._clear_trash()
         plan = plan_eviction(0, self.shelf.versions(), self._expected(self.wanted))
         if not plan.steps:
@@ -162,7 +161,7 @@ class PartitionHolder(Component):
         self.tally.trouble = {name: why for name, why in self.tally.trouble.items() if self._is_open(name)}
 
     async def _clear_trash(self) -> None:
-        """Of what is not assigned here any more: it goes as what is not in the trash does."""
+        """Purge trashed partitions that are not assigned here any more."""
         for name in [name for name in self.shelf.trashed if self._is_open(name)]:
             try:
                 async with self._files:
@@ -176,7 +175,7 @@ class PartitionHolder(Component):
             progress.one_done()
 
     async def _try(self, step: Step) -> None:
-        """By what is wanted now: it may have changed since the plan was made."""
+        """Execute a step if the current assignment still requires it."""
         wanted = self.wanted.get(step.name)
         try:
             if step.action is Action.EVICT and not self._belongs(step.name):
@@ -192,7 +191,7 @@ class PartitionHolder(Component):
         self.tally.trouble[name] = str(error)
 
     def _expected(self, assigned: Mapping[str, Wanted]) -> dict[str, str]:
-        """What is to be here: of what is past its time only what is here anyway."""
+        """Digests by name of the partitions to have locally. An expired one only counts if it is local."""
         return {
             name: wanted.digest
             for name, wanted in assigned.items()
@@ -200,7 +199,7 @@ class PartitionHolder(Component):
         }
 
     def _belongs(self, name: str) -> bool:
-        """Whether what is here is what is assigned here."""
+        """Whether the local version is the assigned one."""
         wanted = self.wanted.get(name)
         return wanted is not None and self.shelf.has(name, wanted.digest)
 
@@ -210,7 +209,7 @@ class PartitionHolder(Component):
         is_missing = name in self.wanted and not self.is_expired(name)
         return (is_missing or name in self.shelf.held) and not self._belongs(name)
 
-    # What recovery calls its resources.
+    # `recovery.ports.Resources`.
 
     async def local(self) -> dict[str, str]:
         """Raises FolderUnreadable."""
@@ -219,7 +218,7 @@ class PartitionHolder(Component):
                 await self.shelf.scan()
             except OSError as error:
                 raise FolderUnreadable(
-                    f"the folder of the partitions can't be read: {error}; check its rights"
+                    f"cannot read the folder of the partitions: {error}; check its permissions"
                 ) from error
             self._scanned = True
         return self.shelf.versions()
@@ -228,23 +227,23 @@ class PartitionHolder(Component):
         return self._expected(self.assignments())
 
     def assignments(self) -> dict[str, Wanted]:
-        """Of this node, as its vault has them; what can't be read is left out, and said."""
+        """The assignments of this node in its vault; invalid ones are skipped and logged."""
         found: dict[str, Wanted] = {}
         for item in self.vault.range(self._prefix, self._prefix[:-1] + b"0"):
             try:
                 found[name_below(self._prefix, item.key)] = wanted_of(item.value)
             except BadPartition as error:
-                log.warning("assignment %r is left out: %s", item.key, error)
+                log.warning("invalid assignment skipped: key=%r error=%s", item.key, error)
         return found
 
     async def evict(self, name: str) -> None:
         async with self._files:
             await self.shelf.drop(name)
         self.tally.evicted += 1
-        self._news.set()
+        self._wakeup.set()
 
     async def fetch(self, name: str, version: str) -> None:
-        """Raises ResourceMissing where it can't be had: it is tried again as long as the node runs."""
+        """Raises ResourceMissing if it cannot be fetched; the running node retries."""
         wanted = self.assignments().get(name)
         if wanted is None or wanted.digest != version:
             return
@@ -264,51 +263,51 @@ class PartitionHolder(Component):
         self.tally.trouble.pop(name, None)
 
     async def _restored(self, name: str, wanted: Wanted) -> bool:
-        """Out of the trash, where it is there in this version."""
+        """Restore it from the trash. False if it is not there in this version."""
         if self.shelf.trashed.get(name) != wanted:
             return False
         async with self._files:
             await self.shelf.restore(name)
         self.tally.restored += 1
         self.tally.trouble.pop(name, None)
-        log.info("partition %s is not past its time any more, and is back from the trash", name)
+        log.info("partition restored from the trash: name=%s", name)
         return True
 
-    # What retention wants of it.
+    # Used by retention.
 
     async def trash(self, name: str, still: Callable[[], bool]) -> bool:
-        """Raises NotRemoved, and what `still` raises; it is asked directly before the file is moved."""
+        """Calls `still` directly before moving the file. Whether it was moved. Raises NotRemoved, and as `still`."""
         async with self._files:
             done = name in self.shelf.held and await self.shelf.trash(name, still)
         self.tally.trashed += done
         return done
 
     async def purge(self, name: str, still: Callable[[], bool]) -> bool:
-        """As `trash`, for good, and only of what is in the trash."""
+        """Like `trash`, but removes a trashed partition permanently."""
         async with self._files:
             done = name in self.shelf.trashed and await self.shelf.purge(name, still)
         self.tally.purged += done
         return done
 
     def wake(self) -> None:
-        """What is past its time may have changed."""
-        self._news.set()
+        """Call when the set of expired partitions may have changed."""
+        self._wakeup.set()
 
-    # What others want of it.
+    # Used by the API.
 
     async def read(self, name: str, digest: str | None) -> tuple[bytes, Wanted]:
-        """Raises NoSuchPartition. What turns out to be damaged is fetched anew at once."""
+        """Raises NoSuchPartition. A damaged partition is fetched again immediately."""
         before = self.shelf.held.get(name)
         try:
             return await self.shelf.read(name, digest)
         except NoSuchPartition:
             if self.shelf.held.get(name) is not before:
-                self._news.set()
+                self._wakeup.set()
             raise
 
 
 class Progress:
-    """Of one pass, in the log, where it takes long."""
+    """Logs the progress of a long pass."""
 
     def __init__(self, total: int, now: Callable[[], float]) -> None:
         self._total, self._done, self._now = total, 0, now
@@ -318,9 +317,9 @@ class Progress:
         self._done += 1
         if self._now() >= self._told_at + TOLD_S:
             self._told_at = self._now()
-            log.info("partitions: %d of %d were fetched or tried", self._done, self._total)
+            log.info("partition fetches attempted: done=%d total=%d", self._done, self._total)
 
 
 def missing(wanted: Mapping[str, Wanted], shelf: Shelf) -> list[str]:
-    """What is assigned and not here in that version, in order."""
+    """Names of the partitions that are assigned and not local in that version, sorted."""
     return sorted(name for name, each in wanted.items() if not shelf.has(name, each.digest))

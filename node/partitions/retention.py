@@ -1,13 +1,13 @@
-"""Which local partitions are past their time: the decision of retention (P6, issue 4, seed 000: TTL). Pure.
+"""Decides which local partitions have expired (P6, issue 4, seed 000: TTL). Pure.
 
-A partition holds one day of one table, so its age counts from the end of that day (UTC). Its rule is the one that the
-catalog has for the path `demo.<table>`, or for `demo`; without one it is kept for ever.
+A partition holds one day of one table; its age counts from the end of that day (UTC). Its TTL rule is the catalog's
+for the path `demo.<table>`, else for `demo`; without a rule it never expires.
 
-What holds, and why:
-- A clock that jumps deletes nothing by itself. Wall clocks are set in steps, mostly soon after the start of a machine,
-  and a wrong step is set right by the same means. So wall time counts only when it has gone along with the boot clock
-  for SETTLE_S; and then a pass takes a tenth of what is here, the oldest first.
-- Only what was in the trash for a while, and is past its time by a rule that was read again, is removed for good.
+Guarantees, and why they hold:
+- A clock jump alone deletes nothing. Wall clocks are set in steps, mostly after boot, and a wrong step is corrected
+  by another step. So wall time is used only after it has agreed with the boot clock for SETTLE_S, and one pass then
+  takes at most a tenth of the local partitions, the oldest first.
+- A partition is removed permanently only after `trash_s` in the trash, if it has expired by rules that were read again.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from node.partitions.errors import PartitionError
 from node.partitions.names import table_and_day
 
 DATABASE = "demo"
-"""The database of the catalog whose rules are for the tables of the demo catalog."""
+"""The catalog database whose TTL rules apply to the tables of the demo catalog."""
 FIRST, END = keys.at(keys.TTL, DATABASE), keys.at(keys.TTL, DATABASE) + b"0"
-"""Every rule that can be for a partition is at a key with FIRST <= key < END."""
+"""Every rule for a partition has a key with FIRST <= key < END."""
 SETTLE_S = 300.0
 STEP_S, SLEW = 1.0, 0.001
-"""What a wall clock may gain or lose on the boot clock without having jumped: at once, and per second (NTP slews by at
-most 500 ppm)."""
+"""Largest difference between wall clock and boot clock that is not a jump: a constant, and a part per second (NTP slews
+by at most 500 ppm)."""
 SHARE = 10
 DAY_S = 86_400
 
 
 class RulesUnknown(PartitionError):
-    """The rules can't be read through the fence now: nothing is past its time."""
+    """The rules cannot be read through the fence now, so no partition counts as expired."""
 
     retry = True
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rows of FIRST to END in one snapshot."""
+    """The rows from FIRST to END of one snapshot."""
 
     rows: Mapping[bytes, bytes] = field(default_factory=dict)
     _read: dict[str, int | None] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """Those of paths that were asked for: a node has hundreds of partitions of a few tables."""
+    """Cached TTLs in ms by path: a node has hundreds of partitions of a few tables."""
 
     def expires(self, name: str, now_s: float) -> bool:
-        """Whether the partition is past its time. `now_s`: wall time since 1970."""
+        """Whether the partition has expired. `now_s`: wall time since 1970."""
         ended_s = end_of_day_s(name)
         if ended_s is None:
             return False
@@ -60,7 +60,7 @@ class Rules:
         return self._read[path]
 
     def of(self, name: str) -> tuple[bytes | None, ...]:
-        """All rows that can be the rule of a partition."""
+        """All rows that can hold the partition's rule."""
         return tuple(self.rows.get(key) for key in places_of(path_of(name)))
 
 
@@ -70,7 +70,7 @@ def path_of(name: str) -> str:
 
 
 def end_of_day_s(name: str) -> int | None:
-    """None for a day that no calendar has: it never ends."""
+    """None for a day that does not exist, which never expires."""
     year, month, day = map(int, table_and_day(name)[1].split("-"))
     try:
         in_month = calendar.monthrange(year, month)[1]
@@ -81,19 +81,16 @@ def end_of_day_s(name: str) -> int | None:
 
 @dataclass(slots=True)
 class WallClock:
-    """Whether wall time may be acted on: it has gone along with the boot clock for SETTLE_S.
-
-    The start of the machine counts as the last jump before the first look.
-    """
+    """Wall time is steady once it has agreed with the boot clock for SETTLE_S. Boot counts as a jump."""
 
     jumps: int = 0
     jumped_s: float = 0.0
-    """By how much, the last time."""
+    """Size of the last jump."""
     _seen: tuple[float, float] | None = None
     _since_s: float = 0.0
 
     def see(self, wall_s: float, boot_s: float) -> bool:
-        """At each look. Whether it counts now."""
+        """Records both clocks; call once per pass. Whether wall time is steady."""
         gained = self._gained(wall_s, boot_s)
         if gained:
             self.jumps, self.jumped_s, self._since_s = self.jumps + 1, gained, boot_s
@@ -101,14 +98,14 @@ class WallClock:
         return self.settles_in_s(boot_s) <= 0
 
     def still(self, wall_s: float, boot_s: float) -> bool:
-        """Between two looks: whether it counts, and has not jumped since."""
+        """Whether wall time is steady and has not jumped since the last `see`. Records nothing."""
         return self._seen is not None and not self._gained(wall_s, boot_s) and self.settles_in_s(boot_s) <= 0
 
     def settles_in_s(self, boot_s: float) -> float:
         return self._since_s + SETTLE_S - boot_s
 
     def _gained(self, wall_s: float, boot_s: float) -> float:
-        """On the boot clock since the last look; 0 for as little as clocks gain without a jump."""
+        """Wall time gained on the boot clock since the last `see`; 0 unless that is a jump."""
         if self._seen is None:
             return 0.0
         passed_s = boot_s - self._seen[1]
@@ -118,7 +115,7 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What one pass may do, the oldest first; of `trash` and of `purge` at most `most` each."""
+    """The actions of one pass, the oldest first. At most `most` of `trash` and `most` of `purge` are executed."""
 
     trash: tuple[str, ...] = ()
     purge: tuple[str, ...] = ()
@@ -129,7 +126,7 @@ class Chosen:
 def choose(
     rules: Rules, wall_s: float, counts: bool, held: Iterable[str], trashed: Mapping[str, float], trash_s: float
 ) -> Chosen:
-    """`counts`: whether wall time does. `trashed`: for how long each has been in the trash, in seconds."""
+    """`counts`: whether wall time is steady. `trashed`: seconds in the trash by name."""
     here = list(held)
     restore = tuple(sorted(name for name in trashed if not rules.expires(name, wall_s)))
     if not counts:

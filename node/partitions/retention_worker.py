@@ -1,14 +1,14 @@
-"""Removes the partitions of this node that are past their time, by rules that it reads through the fence (P6, F7, F11).
+"""Removes the expired partitions of this node, by rules that it reads through the fence (P6, F7, F11).
 
-What holds, and why:
-- While the node is fenced or recovers, or the rules can't be read, nothing is trashed, purged or brought back: a look
-  that is refused ends the pass.
-- A deletion is two steps: into the trash, and, after `trash_s` there, out of it for good. Directly before each, in the
-  thread that acts, the rules are read again through the fence and must be those that the pass began with; and wall time
-  must still count. So once `unset ttl` has returned, every node has staged it or is fenced, and its next look does not
-  let the old rule through. A pause between that look and the system call behind it can't be excluded by anybody; it can
-  delay a move into the trash, which the next look undoes, and would have to hit the one call that purges.
-- What is in the trash and is not past its time any more is taken out by the holder, at the next look.
+Guarantees, and why they hold:
+- While the node is fenced or recovering, or the rules cannot be read, nothing is trashed, purged or restored: a failed
+  read ends the pass.
+- Deletion has two steps: a move into the trash, and permanent removal at least `trash_s` later. Directly before each
+  step, in the thread that performs it, the rules are read again through the fence and must equal those of the pass, and
+  wall time must still be steady. So once `unset ttl` has returned, every node has staged it or is fenced, and the next
+  read prevents deletion by the old rule. A pause between that read and the following system call cannot be excluded. It
+  can delay a move into the trash, which the next pass undoes; to lose data it would have to hit the single purge call.
+- The holder restores a trashed partition that has not expired any more at its next pass.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from vault.vault import Vault
 log = logging.getLogger(__name__)
 
 Clocks = Callable[[], tuple[float, float]]
-"""Wall time since 1970, and the boot clock, which goes on while the machine is suspended; in seconds."""
+"""Wall time since 1970, and the boot clock, which continues during suspend; in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """`look_s`: from one pass to the next. `trash_s`: how long a partition stays in the trash at least."""
+    """`look_s`: interval of the passes. `trash_s`: minimum time of a partition in the trash."""
 
     look_s: float = 10.0
     trash_s: float = 600.0
@@ -51,7 +51,7 @@ def system_clocks() -> tuple[float, float]:
 
 
 class RetentionWorker(Component):
-    """`open_rules` is called with the vault when it is whole."""
+    """`open_rules` is called at `start`, with the open vault."""
 
     def __init__(
         self,
@@ -63,46 +63,47 @@ class RetentionWorker(Component):
     ) -> None:
         self.holder = holder
         self.pace = pace or Pace()
-        self.trouble: str | None = "it has not looked yet"
-        """Why nothing is past its time now; None while the rules were read and the clock counts."""
+        self.trouble: str | None = "no pass has run yet"
+        """Why retention does nothing; None if the last pass read the rules and wall time was steady."""
         self.passes = self.refused = 0
         self.failed: dict[str, str] = {}
-        """What the disk refuses to let go, and why."""
+        """Error by name of the partitions that could not be moved or removed."""
         self.rules: Rules | None = None
-        """Of the last look."""
+        """As read by the last successful pass."""
         self.wall = WallClock()
         self._listeners, self._clocks, self._open_rules = listeners, clocks, open_rules
         self._reader: RuleReader | None = None
         self._since: dict[str, float] = {}
         self._unfenced: tuple[int, Rules] = (-1, Rules())
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         holder.is_expired = self.is_expired
         holder.retention_view = self.view
 
     async def start(self) -> None:
         self._reader = self._open_rules(self.holder.vault)
-        self._listeners.listen("retention", self._hear)
+        self._listeners.listen("retention", self._on_change)
 
     async def stop(self) -> None:
         if self._reader is not None:
             self._reader.close()
 
-    def _hear(self, told: Told) -> None:
+    def _on_change(self, told: Told) -> None:
         if any(event.key.startswith(TTL) for event in told.events):
-            self._news.set()
+            self._wakeup.set()
 
     async def run(self) -> None:
         while True:
-            self._news.clear()
+            self._wakeup.clear()
             await self.look_and_act()
             try:
                 async with asyncio.timeout(self.pace.look_s):
-                    await self._news.wait()
+                    await self._wakeup.wait()
             except TimeoutError:
                 pass
 
     def is_expired(self, name: str) -> bool:
-        """Whether a partition is not worth fetching: by the last look, before the first one by the vault itself."""
+        """Whether a partition need not be fetched: by the rules of the last pass; before the first pass by the vault's,
+        unfenced."""
         rules = self.rules
         if rules is None:
             rules = self._rules_of_vault()
@@ -118,19 +119,20 @@ class RetentionWorker(Component):
         return self._unfenced[1]
 
     async def look_and_act(self) -> Chosen:
-        """One pass: what it could do."""
+        """One pass. Returns the actions that it chose."""
         wall_s, boot_s = self._clocks()
         jumps = self.wall.jumps
         counts = self.wall.see(wall_s, boot_s)
         if self.wall.jumps > jumps:
             jumped_s = self.wall.jumped_s
-            log.warning("the wall clock has jumped by %.1f s: nothing is past its time until it is steady", jumped_s)
+            log.warning("wall clock jumped: jumped_s=%.1f; no partition expires until it is steady", jumped_s)
         try:
             rules = await self._require_reader().look()
         except RulesUnknown as error:
             self._refuse(str(error))
             return Chosen()
-        self._note(None if counts else f"the wall clock is not steady for {self.wall.settles_in_s(boot_s):.0f} s yet")
+        steady_in_s = self.wall.settles_in_s(boot_s)
+        self._note(None if counts else f"the wall clock is not steady yet, {steady_in_s:.0f} s left")
         self.passes += 1
         changed, self.rules = rules != self.rules, rules
         chosen = choose(rules, wall_s, counts, self._assigned_here(), self._in_trash(boot_s), self.pace.trash_s)
@@ -142,12 +144,12 @@ class RetentionWorker(Component):
         return chosen
 
     def _assigned_here(self) -> list[str]:
-        """What is here and assigned here: the rest goes without a rule."""
+        """Names of the local partitions that are assigned in their version; the holder removes all others."""
         held = self.holder.shelf.held
         return [name for name, wanted in self.holder.wanted.items() if held.get(name) == wanted]
 
     def _in_trash(self, boot_s: float) -> dict[str, float]:
-        """For how long, as far as this process knows."""
+        """Seconds in the trash by name, counted from the start of this process."""
         self._since = {name: self._since.get(name, boot_s) for name in self.holder.shelf.trashed}
         return {name: boot_s - since_s for name, since_s in self._since.items()}
 
@@ -160,11 +162,11 @@ class RetentionWorker(Component):
             return
         if trashed or purged:
             left = len(chosen.trash) - trashed
-            text = "partitions past their TTL: %d moved into the trash, %d removed for good; %d to go"
+            text = "expired partitions removed: trashed=%d purged=%d still_to_trash=%d"
             log.info(text, trashed, purged, left)
 
     async def _some(self, most: int, names: tuple[str, ...], act: Callable[..., Awaitable[bool]], rules: Rules) -> int:
-        """How many were done. Raises RulesUnknown."""
+        """Performs at most `most` actions. Returns how many were done. Raises RulesUnknown."""
         done = 0
         for name in names:
             if done == most:
@@ -180,11 +182,12 @@ class RetentionWorker(Component):
 
     def _note_failure(self, name: str, why: str) -> None:
         if self.failed.get(name) != why:
-            log.warning("%s; it is tried again", why)
+            log.warning("%s; retrying at the next pass", why)
         self.failed[name] = why
 
     def _still(self, name: str, rules: Rules) -> bool:
-        """In the thread that acts, directly before it does. Raises RulesUnknown."""
+        """Whether the partition still has to be removed. Called in the acting thread, directly before the system call.
+        Raises RulesUnknown."""
         again = self._require_reader().look_now()
         wall_s, boot_s = self._clocks()
         return again.of(name) == rules.of(name) and self.wall.still(wall_s, boot_s) and again.expires(name, wall_s)
@@ -200,10 +203,10 @@ class RetentionWorker(Component):
 
     def _note(self, why: str | None) -> None:
         if (why is None) != (self.trouble is None):
-            log.info("retention: %s", "the rules count" if why is None else f"nothing is past its time: {why}")
+            log.info("retention %s", "resumed" if why is None else f"suspended: {why}")
         self.trouble = why
 
     def view(self) -> dict[str, Any]:
-        """Shape `retention` of `Partitions`."""
+        """Shape `retention` of the API's `Partitions`."""
         why = self.trouble or next(iter(self.failed.values()), None)
         return {"works": self.trouble is None, "why": why, "passes": self.passes, "refused": self.refused}

@@ -1,14 +1,14 @@
-"""The copies that a node has, as files, each known by the digest of what is in it.
+"""The local partitions, as files that are identified by the digest of their content.
 
-What holds, and why:
-- What is read here is what was asked for, whole: every read is hashed, and a file that is not what it was is forgotten,
-  so it is fetched anew.
-- A file has its final name only when all of it is there: it is written under another one and renamed. What a crash
-  leaves under the other name is removed at the next start. Nothing is synced: a file that a loss of power has torn
-  has another digest, and digests are what the next start believes.
-- Nothing is ever removed but by `drop` and `purge`. What is past its time is moved into the trash, which `restore`
-  undoes, and purged out of it later; for both, whoever asks is asked again in the thread that acts, with nothing in
-  between: so a node that was paused acts on nothing that it knew before (issue 4, F11).
+Guarantees, and why they hold:
+- A read returns exactly the requested version: every read is hashed, and a damaged file is dropped from the index, so
+  that it is fetched again.
+- A file gets its final name only when it is complete: it is written under another name and renamed. The next start
+  removes leftovers of a crash. Nothing is synced: a file torn by a power loss has another digest, and the next start
+  compares digests.
+- Only `drop` and `purge` remove files. An expired partition is moved into the trash, which `restore` undoes, and later
+  purged. For both, the caller's condition is evaluated again in the acting thread, directly before the system call, so
+  a node that was paused does not act on outdated knowledge (issue 4, F11).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Disk(Protocol):
-    """One folder. Every method may raise OSError; each is one step, and a crash may leave any of them half done."""
+    """One folder. Every method may raise OSError, and a crash may leave any of them half done."""
 
     async def names(self) -> list[str]:
-        """The files, those in its trash with TRASH in front."""
+        """The files; those in the trash with the prefix TRASH."""
         ...
 
     async def read(self, file: str, limit: int) -> bytes:
@@ -41,24 +41,25 @@ class Disk(Protocol):
 
     async def write(self, file: str, content: bytes) -> None: ...
     async def rename(self, old: str, new: str) -> None:
-        """In one step: either both names are as they were, or the new one is the old file."""
+        """Atomic: afterwards either nothing has changed, or `new` is the old file."""
         ...
 
     async def remove(self, file: str) -> None:
-        """It is gone afterwards, whether it was there or not."""
+        """Succeeds if the file does not exist."""
         ...
 
     async def rename_if(self, old: str, new: str, still: Callable[[], bool]) -> bool:
-        """As `rename`, if `still()` says so directly before it; what that raises, this raises. Whether it was done."""
+        """`rename` if `still()`, called directly before it, is true. Whether it was done. Raises as `still`."""
         ...
 
     async def remove_if(self, file: str, still: Callable[[], bool]) -> bool:
-        """As `remove`, in the same manner."""
+        """`remove` if `still()`, as in `rename_if`."""
         ...
 
 
 class Shelf:
-    """`held`: what is here, by name, as of the last `scan` and what was done since; `trashed`: what is in the trash."""
+    """`held`: the local partitions by name. `trashed`: those in the trash. Both are read by `scan` and kept up to
+    date."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -67,14 +68,14 @@ class Shelf:
         self._written = 0
 
     async def scan(self) -> None:
-        """Read everything; remove what was half written. A file that is no partition is left alone. Raises OSError."""
+        """Read all files; remove incomplete ones. A file that is not a partition is ignored. Raises OSError."""
         held: dict[str, Wanted] = {}
         trashed: dict[str, Wanted] = {}
         for file in sorted(await self.disk.names()):
             if file.startswith(INCOMING):
                 await self.disk.remove(file)
             elif (name := name_in(file.removeprefix(TRASH))) is None:
-                log.warning("%s in the folder of the partitions is no partition; it is left alone", file[:80])
+                log.warning("file ignored, not a partition: file=%s", file[:80])
             else:
                 (trashed if file.startswith(TRASH) else held)[name] = await self._version(file)
         self.held, self.trashed = held, trashed
@@ -83,11 +84,11 @@ class Shelf:
         try:
             return version_of(await self.disk.read(file, SIZE_BYTES_MAX + 1))
         except (OSError, BadPartition) as error:
-            log.warning("partition %s can't be read, and is fetched anew if it is wanted: %s", file, error)
+            log.warning("partition unreadable, fetching it again if assigned: file=%s error=%s", file, error)
             return UNREADABLE
 
     def versions(self) -> dict[str, str]:
-        """Version by name; empty for what can't be right."""
+        """Digest by name; empty for a damaged partition."""
         return {name: held.digest if held is not UNREADABLE else "" for name, held in self.held.items()}
 
     def has(self, name: str, digest: str) -> bool:
@@ -95,7 +96,7 @@ class Shelf:
         return held is not None and held is not UNREADABLE and held.digest == digest
 
     async def put(self, name: str, wanted: Wanted, content: bytes) -> None:
-        """`content` was checked. Raises NotFetched when the disk does not take it: what was here is here then."""
+        """`content` must be verified. Raises NotFetched if the write fails; an older version stays."""
         self._written += 1
         incoming = f"{INCOMING}{self._written}-{file_of(name)}"
         try:
@@ -103,83 +104,84 @@ class Shelf:
             await self.disk.rename(incoming, file_of(name))
         except OSError as error:
             await self._forget_incoming(incoming)
-            what = "there is no room for it" if error.errno in NO_ROOM else "the disk does not take it"
-            raise NotFetched(f"partition {name}: {what} ({error}); free some room, it is tried again") from error
+            what = "no space left" if error.errno in NO_ROOM else "the write failed"
+            raise NotFetched(f"partition {name} not stored: {what} ({error}); free disk space; retrying") from error
         self.held[name] = wanted
 
     async def _forget_incoming(self, incoming: str) -> None:
         try:
             await self.disk.remove(incoming)
         except OSError as error:
-            log.warning("%s stays until the next start: %s", incoming, error)
+            log.warning("temporary file not removed until the next start: file=%s error=%s", incoming, error)
 
     async def drop(self, name: str) -> None:
-        """Nothing of it is left afterwards. Raises NotRemoved: then it is not served any more all the same."""
+        """Remove it. Raises NotRemoved; the partition is not served any more even then."""
         held = self.held.pop(name, None)
         try:
             await self.disk.remove(file_of(name))
         except OSError as error:
             if held is not None:
                 self.held[name] = UNREADABLE
-            raise NotRemoved(f"partition {name} can't be removed: {error}; check the rights of its folder") from error
+            raise NotRemoved(f"cannot remove partition {name}: {error}; check the permissions of its folder") from error
 
     async def trash(self, name: str, still: Callable[[], bool]) -> bool:
-        """It is not served any more, and can come back. Whether that was done. Raises NotRemoved, and as `still`."""
+        """Move it into the trash, where it is not served. Whether it was moved. Raises NotRemoved, and as `still`."""
         held = self.held.pop(name)
         done = False
         try:
             done = await self.disk.rename_if(file_of(name), TRASH + file_of(name), still)
         except OSError as error:
-            raise NotRemoved(f"partition {name} can't be moved into the trash: {error}; check its folder") from error
+            raise NotRemoved(f"cannot move partition {name} into the trash: {error}; check its folder") from error
         finally:
             (self.trashed if done else self.held)[name] = held
         return done
 
     async def purge(self, name: str, still: Callable[[], bool]) -> bool:
-        """For good, out of the trash. Whether that was done. Raises NotRemoved, and as `still`."""
+        """Remove it from the trash, permanently. Whether it was removed. Raises NotRemoved, and as `still`."""
         try:
             done = await self.disk.remove_if(TRASH + file_of(name), still)
         except OSError as error:
-            raise NotRemoved(f"partition {name} can't be removed from the trash: {error}; check its folder") from error
+            raise NotRemoved(f"cannot remove partition {name} from the trash: {error}; check its folder") from error
         if done:
             self.trashed.pop(name, None)
         return done
 
     async def restore(self, name: str) -> None:
-        """Out of the trash. Raises NotFetched."""
+        """Restore it from the trash. Raises NotFetched."""
         try:
             await self.disk.rename(TRASH + file_of(name), file_of(name))
         except FileNotFoundError as error:
             self.trashed.pop(name, None)
-            raise NotFetched(f"partition {name} is not in the trash any more; it is fetched") from error
+            raise NotFetched(f"partition {name} is no longer in the trash; fetching it") from error
         except OSError as error:
-            raise NotFetched(f"partition {name} can't be taken out of the trash: {error}; check its folder") from error
+            raise NotFetched(f"cannot restore partition {name} from the trash: {error}; check its folder") from error
         self.held[name] = self.trashed.pop(name)
 
     async def read(self, name: str, digest: str | None = None) -> tuple[bytes, Wanted]:
-        """Raises NoSuchPartition; also for one that turns out to be damaged, which is forgotten then."""
+        """Raises NoSuchPartition. A partition that proves damaged is dropped from the index and raises it too."""
         held = self.held.get(name)
         if held is None or held is UNREADABLE or (digest is not None and held.digest != digest):
-            raise NoSuchPartition(f"this node does not hold partition {name}{f' as {digest}' if digest else ''}")
+            version = f" with digest {digest}" if digest else ""
+            raise NoSuchPartition(f"this node does not have partition {name}{version}; ask another node")
         try:
             content = await self.disk.read(file_of(name), SIZE_BYTES_MAX + 1)
             if version_of(content) == held:
                 return content, held
-            trouble = "it is not what it was"
+            trouble = "its content has changed"
         except (OSError, BadPartition) as error:
             trouble = str(error)
         if self.held.get(name) is held:
-            log.warning("partition %s is damaged here, and is fetched anew: %s", name, trouble)
+            log.warning("local partition damaged, fetching it again: name=%s error=%s", name, trouble)
             self.held[name] = UNREADABLE
-        raise NoSuchPartition(f"partition {name} is damaged here: {trouble}; ask another node")
+        raise NoSuchPartition(f"partition {name} is damaged on this node: {trouble}; ask another node")
 
 
 UNREADABLE = Wanted("sha256:" + "0" * 64, 0)
-"""Stands for what can't be right, whatever is wanted: it is evicted, and fetched anew."""
+"""Stands for a damaged partition. It matches no assignment, so it is evicted and fetched again."""
 
 
 def version_of(content: bytes) -> Wanted:
-    """Raises BadPartition for one that is too large."""
+    """Raises BadPartition for content above the size limit."""
     return Wanted(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content))
 
 
@@ -190,7 +192,7 @@ def file_of(name: str) -> str:
 
 
 def name_in(file: str) -> str | None:
-    """None for a file that is no partition."""
+    """None if the file is not a partition."""
     try:
         return checked_name(file.replace("@", "/", 1))
     except BadPartition:

@@ -1,7 +1,7 @@
-"""Where a partition is fetched from: other nodes that have it, then the data set it comes from. Nobody is believed.
+"""Fetches a partition: from other nodes that have it, else from the original data set. No source is trusted.
 
-What comes from anywhere counts only if it has the size and the digest that were asked for; so a truncated download, a
-damaged or a lying node costs a try, and never puts anything wrong on the disk.
+Content is accepted only with the assigned size and digest, so a truncated download or a faulty node costs one attempt
+and never stores wrong data.
 """
 
 from __future__ import annotations
@@ -21,58 +21,57 @@ from vault.vault import Vault
 log = logging.getLogger(__name__)
 
 STRANGERS_MAX = 3
-"""Nodes that may have it, though it is not assigned to them: so many are asked before the data set is."""
+"""Number of nodes without the assignment that are asked before the data set."""
 
 
 class SourceFailed(PalisadeError):
-    """It does not give the partition: why, in a few words."""
+    """The source cannot provide the partition. The text is a short reason."""
 
     code = "source-failed"
 
 
 class Source(Protocol):
-    """One place to fetch from."""
+    """A place to fetch partitions from."""
 
     @property
     def name(self) -> str: ...
     async def get(self, name: str, wanted: Wanted) -> bytes:
-        """Not more than one byte more than `wanted` has. Raises SourceFailed."""
+        """At most one byte more than the size of `wanted`. Raises SourceFailed."""
         ...
 
 
 async def fetch(name: str, wanted: Wanted, sources: Iterable[Source]) -> bytes:
-    """From the first one that has it. Raises NotFetched, with what each said."""
-    said = []
+    """From the first source that has it. Raises NotFetched with the reason of each source."""
+    reasons = []
     for source in sources:
         try:
             content = await source.get(name, wanted)
             check(content, wanted)
         except SourceFailed as error:
-            said.append(f"{source.name}: {error}")
+            reasons.append(f"{source.name}: {error}")
         except BadPartition as error:
-            log.warning("partition %s from %s is not taken: %s", name, source.name, error)
-            said.append(f"{source.name}: {error}")
+            log.warning("fetched partition discarded: name=%s source=%s error=%s", name, source.name, error)
+            reasons.append(f"{source.name}: {error}")
         else:
             return content
     raise NotFetched(
-        f"partition {name} in the version {wanted.digest} was not to be had ({'; '.join(said) or 'nobody to ask'}); it "
-        "is tried again"
+        f"cannot fetch partition {name} with digest {wanted.digest} ({'; '.join(reasons) or 'no source'}); retrying"
     )
 
 
 def check(content: bytes, wanted: Wanted) -> None:
     """Raises BadPartition."""
     if len(content) != wanted.size_bytes:
-        less = "only " if len(content) < wanted.size_bytes else "more than its "
-        raise BadPartition(f"it has {less}{min(len(content), wanted.size_bytes)} bytes; {wanted.size_bytes} are right")
+        found_size = f"{len(content)} bytes" if len(content) < wanted.size_bytes else "more"
+        raise BadPartition(f"expected {wanted.size_bytes} bytes, got {found_size}")
     if (found := version_of(content)) != wanted:
-        raise BadPartition(f"its digest is {found.digest}")
+        raise BadPartition(f"wrong digest {found.digest}")
 
 
 def peers_for(name: str, wanted: Wanted, vault: Vault, others: Sequence[str]) -> list[str]:
-    """Whom of the `others` to ask, in that order: who is to have it in this version, then a few that may.
+    """The nodes of `others` to ask, in order: those with the assignment in this version, then a few more.
 
-    Each partition has an order of its own, so that one new node does not ask one old node for everything.
+    Each partition has its own order, which spreads the fetches of a new node over all nodes.
     """
     near = sorted(others, key=lambda node: score(node, name), reverse=True)
     held = [node for node in near if _is_assigned(vault, node, name, wanted)]
@@ -80,7 +79,7 @@ def peers_for(name: str, wanted: Wanted, vault: Vault, others: Sequence[str]) ->
 
 
 def _is_assigned(vault: Vault, node: str, name: str, wanted: Wanted) -> bool:
-    """False also where the vault can't be read now: then all are asked alike."""
+    """False if the vault cannot be read; then all nodes count alike."""
     try:
         item = vault.get(assignment_key(node, name))
         return item is not None and wanted_of(item.value) == wanted
@@ -89,7 +88,7 @@ def _is_assigned(vault: Vault, node: str, name: str, wanted: Wanted) -> bool:
 
 
 class Everywhere:
-    """Whom to ask for what. `addresses`: HTTP address by name of the other nodes that are there."""
+    """All sources of partitions. `addresses`: HTTP address by name of the other live nodes."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which partitions a node keeps, as plain values for the API and for people. Pure."""
+"""The partitions of a node as plain values, for the API and the command line. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from node.partitions.names import table_and_day
 
 HEADER = ["node", "assigned", "local", "missing", "expired", "trashed", "bytes", "why"]
 STATES = ("missing", "extra", "expired", "trashed", "local")
-"""What is missing is listed first."""
+"""In the order of listing."""
 COUNTS = ("assigned", *STATES, "bytes", "trash_bytes", "fetched", "evicted", "trashings", "purged", "restored")
 UNKNOWN = "?"
 SUMMED = ("local", "missing", "expired", "trashed", "bytes")
 
 
 def partitions_view(node: str, holder: PartitionHolder | None, limit: int) -> dict[str, Any]:
-    """Shape `Partitions` of the API, what is missing first. `holder` None: the node keeps none."""
+    """Shape `Partitions` of the API, missing ones first. `holder`: None if the node stores no partitions."""
     if holder is None:
         counts = dict.fromkeys(COUNTS, 0)
         return {"node": node, "keeps": False, "revision": 0, **counts, "retention": NO_RETENTION, "partitions": []}
@@ -43,7 +43,7 @@ def partitions_view(node: str, holder: PartitionHolder | None, limit: int) -> di
 
 
 def counts_of(holder: PartitionHolder) -> dict[str, int]:
-    """How many partitions of this node are in which state."""
+    """Number of partitions of this node by state."""
     states = [state_of(name, holder) for name in _names(holder)]
     return {state: states.count(state) for state in STATES}
 
@@ -53,7 +53,7 @@ def _names(holder: PartitionHolder) -> set[str]:
 
 
 def state_of(name: str, holder: PartitionHolder) -> str:
-    """'extra': it is here, and not assigned here; it is on its way out. 'expired': past its time, and not here."""
+    """'extra': local but not assigned, to be removed. 'expired': past its TTL, and not local."""
     wanted = holder.wanted.get(name)
     if wanted is None:
         return "extra"
@@ -83,14 +83,14 @@ def _row(name: str, holder: PartitionHolder) -> dict[str, Any]:
 
 
 def node_summary(node: str, assigned: int, found: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A node in `palisade partitions list`: what the meta storage assigns to it, and what it says that it has.
+    """A node in `palisade partitions list`: its assignments in the metadata store, and its own report.
 
-    `found` is its answer to GET /v1/partitions; None where it did not answer.
+    `found`: the node's response to GET /v1/partitions; None if it did not answer.
     """
     if found is None:
         return {"node": node, "assigned": assigned, **dict.fromkeys(SUMMED), "error": "no answer"}
     errors = [row["error"] for row in found["partitions"] if row["error"]]
-    why = "keeps none: it runs without --partitions" if not found["keeps"] and assigned else None
+    why = "stores no partitions: started without --partitions" if not found["keeps"] and assigned else None
     expired, trashed = found.get("expired", 0), found.get("trashed", 0)
     return {
         "node": node,

@@ -1,1 +1,1 @@
-"""Physical topology: which nodes are there, found out by the nodes themselves (SWIM; Das, Gupta, Motivala 2002)."""
+"""Physical topology: membership and failure detection by gossip (SWIM; Das, Gupta, Motivala 2002)."""

@@ -1,7 +1,7 @@
-"""What nodes say to each other, as values; `wire.py` makes datagrams of them. Pure.
+"""The SWIM messages, as values; `wire.py` encodes them as datagrams. Pure.
 
-Every message says who sends it, and carries rumours: records that the sender wants to spread. The failure detector
-sends them on anyway, so spreading them costs no datagram (SWIM, section 4.1).
+Every message names its sender and carries rumours: records that the sender spreads. The failure detector sends these
+messages anyway, so gossip costs no extra datagram (SWIM, section 4.1).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Rumours = tuple[Record, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Are you there, you the instance `target`? Another instance at that address answers for itself."""
+    """Asks the instance `target` for an Ack. Another instance at that address acknowledges with its own identity."""
 
     source: Identity
     number: int
@@ -25,7 +25,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class PingRequest:
-    """Ping `target` at `address` for me, and pass its answer on under `number`."""
+    """Asks the receiver to ping `target` at `address`, and to forward the Ack under `number`."""
 
     source: Identity
     number: int
@@ -36,7 +36,7 @@ class PingRequest:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """`witness` is there: the sender itself, or whom it pinged for the receiver."""
+    """`witness` is alive: the sender itself, or the target of a PingRequest."""
 
     source: Identity
     number: int
@@ -46,7 +46,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """All live records that the sender knows, as one number. Who has another one answers with what it has."""
+    """A hash of all live records of the sender. A receiver with a different digest answers with its Roster."""
 
     source: Identity
     digest: int
@@ -55,7 +55,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """A part of the live records of the sender, as rumours. `answer`: the sender wants those of the receiver, too."""
+    """Some of the sender's live records, as rumours. `answer`: the sender requests the receiver's roster in return."""
 
     source: Identity
     answer: bool

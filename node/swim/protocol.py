@@ -1,21 +1,21 @@
-"""One node's part in SWIM: messages and ticks in, messages and changes out. Pure.
+"""The SWIM state machine of one node: messages and ticks in, messages and changes out. Pure.
 
-What it guarantees (Das, Gupta, Motivala 2002, "SWIM"), and why:
-- A node that stops is found by every other one, in bounded time: each asks all others in turn (`roster.py`), and who
-  answers neither directly nor through `proxies` others is suspected, and dead when it does not object in time.
-- A node that is there is not lost for a lost message: one suspicion is refuted by one word of the suspect, which
-  raises its incarnation, and whoever speaks to a suspect tells it so (Lifeguard, "buddy system").
-- A pause of this node is not held against others: its own clock stands still for it (`_advance`), so answers that wait
-  in its socket are read before anybody is judged by their absence.
-- The work of a node does not grow with the cluster: one ping a period, rumours ride along, and the comparison of
-  whole rosters costs one number while they are equal (`Digest`).
-- All end with the same roster once nothing changes any more: records are totally ordered (`record.py`), rumours bring
-  most, and comparing digests with a random node every `sync_periods` brings the rest. Every other time with one that
-  is gone, or a seed, so that the halves of a split cluster find each other again.
-- Two processes with one name: the one that came later hears of the other, asks it, and stops when that one answers.
+Guarantees (Das, Gupta, Motivala 2002, "SWIM"), and why they hold:
+- Every other node detects a stopped node in bounded time. Each node pings all others in turn (`roster.py`). A node that
+  answers neither directly nor through `proxies` others is suspected, and declared dead unless it refutes in time.
+- A lost message does not remove a live node. The suspect refutes the suspicion by raising its incarnation, and every
+  message to a suspect carries the suspicion (Lifeguard, "buddy system").
+- A pause of this node does not count against others. Its clock advances by at most a period per step (`_advance`), so
+  it reads the answers waiting in its socket before it suspects a node.
+- The load per node does not grow with the cluster: one ping a period, rumours on existing messages, and one number to
+  compare rosters that are equal (`Digest`).
+- Rosters converge once nothing changes. Records are totally ordered (`record.py`). Rumours spread most of them; every
+  `sync_periods`, comparing digests with a random node spreads the rest. Every second time the peer is a dead node or a
+  seed, so that the halves of a split cluster find each other again.
+- Of two processes with one name, the later one learns of the other from gossip, pings it, and stops if it answers.
 
-The caller owns socket, clock and randomness: it calls `tick` at `due` at the latest, sends what is in `outbox`, and
-reads `changes`. Times are seconds of any clock that does not go back.
+The caller owns socket, clock and randomness. It calls `tick` at `due` at the latest, sends the messages in `outbox`,
+and reads `changes`. Times are seconds of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from node.swim.rumours import RumourBook
 from node.swim.timing import SwimTiming
 
 LEAVE_TO = 5
-"""How many nodes are told at once that this one leaves; they tell the others."""
+"""Number of nodes that receive the departure directly; gossip spreads it to the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The physical topology as this node sees it: `now` is the record that has replaced `before`."""
+    """A change in this node's physical topology: the record `now` has replaced `before`."""
 
     before: Record | None
     now: Record
@@ -44,7 +44,7 @@ class Change:
 
 @dataclass(slots=True)
 class _Probe:
-    """The one node that is asked in this period."""
+    """The one node that is pinged in this period."""
 
     target: Record
     number: int
@@ -53,7 +53,7 @@ class _Probe:
 
 @dataclass(frozen=True, slots=True)
 class _Relay:
-    """A ping for somebody else: who waits for the answer, under which number, until when."""
+    """A ping on behalf of another node: its address, the number of its request, and when the relay expires."""
 
     address: str
     number: int
@@ -62,7 +62,7 @@ class _Relay:
 
 
 class Swim:
-    """`size_of`: bytes of a record on the wire; `rumour_bytes_max`: room for them in one message."""
+    """`size_of`: bytes of a record on the wire. `rumour_bytes_max`: space for records in one message."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Swim:
         self.timing = timing or SwimTiming()
         self.own = own
         self.duplicate: str | None = None
-        """Why this node has to stop: another process has its name, and answers."""
+        """The error text with which this node must stop, because a live process has its name; else None."""
         self.outbox: list[tuple[str, Message]] = []
         self.changes: list[Change] = []
         self._seeds = tuple(seed for seed in seeds if seed != own.address)
@@ -97,18 +97,18 @@ class Swim:
         self._probe: _Probe | None = None
         self._relays: dict[int, _Relay] = {}
         self._deadlines: dict[str, float] = {}
-        """Of suspects: when they are dead. Of who is gone: when that is forgotten."""
+        """For suspects: when they are declared dead. For dead nodes and those that left: when they are forgotten."""
         self._contested: Record | None = None
         self._contest_number = 0
 
-    # What others ask.
+    # Queries.
 
     def live(self) -> list[Record]:
-        """The physical topology, this node among it."""
+        """The physical topology, including this node."""
         return self._known.live()
 
     def records(self) -> list[Record]:
-        """Of all that this node knows, those that are gone among them."""
+        """All known records, including those of nodes that are gone."""
         return list(self._known)
 
     def get(self, name: str) -> Record | None:
@@ -116,18 +116,18 @@ class Swim:
 
     @property
     def contested(self) -> Record | None:
-        """A record of another process under this name; until that is settled, others do not take this one for it."""
+        """The record of another process with this node's name; None once the conflict is resolved."""
         return self._contested
 
     def add_seeds(self, addresses: Iterable[str]) -> None:
-        """More nodes that may know the others."""
+        """Add addresses of nodes to contact."""
         known = {*self._seeds, self.own.address}
         self._seeds += tuple(dict.fromkeys(each for each in addresses if each not in known))
 
     # Time.
 
     def tick(self, now: float) -> float:
-        """Do what is due. Returns the time of the next tick."""
+        """Perform the due actions. Returns the time of the next tick."""
         self._advance(now)
         if self._probe is not None and self._probe.relay_at is not None and self._clock >= self._probe.relay_at:
             self._ask_proxies(self._probe)
@@ -137,7 +137,7 @@ class Swim:
         return now + max(0.0, self._next_due() - self._clock)
 
     def _advance(self, now: float) -> None:
-        """The own clock goes on by a period at most: a longer step means that this process was paused."""
+        """Advance the node's clock by at most a period: a longer step means that this process was paused."""
         self._clock += min(max(0.0, now - self._seen), self.timing.period_s)
         self._seen = max(self._seen, now)
 
@@ -169,7 +169,7 @@ class Swim:
             if record is None:
                 continue
             if record.state is State.SUSPECT:
-                self._learn(record.become(State.DEAD))
+                self._accept(record.become(State.DEAD))
             elif not record.is_live:
                 self._known.forget(name)
 
@@ -189,10 +189,10 @@ class Swim:
             self._send(proxy.address, request, proxy)
 
     def _suspect(self, target: Record) -> None:
-        """Unless it has said something newer of itself meanwhile."""
+        """Suspect it, unless a newer record of it has arrived since the ping."""
         record = self._known.get(target.name)
         if record is not None and record.order == target.become(State.ALIVE).order:
-            self._learn(record.become(State.SUSPECT))
+            self._accept(record.become(State.SUSPECT))
 
     def _next_number(self) -> int:
         self._number += 1
@@ -201,10 +201,10 @@ class Swim:
     # Messages.
 
     def receive(self, message: Message, address: str, now: float) -> None:
-        """`address`: where it came from, and where an answer goes."""
+        """`address`: the sender's, which receives any answer."""
         self._advance(now)
         for rumour in message.rumours:
-            self._hear(rumour)
+            self._merge(rumour)
         if isinstance(message, Ping):
             answer = Ack(self.own.identity, message.number, self.own.identity)
             self._send(address, answer, self._known.get(message.source.name))
@@ -241,24 +241,24 @@ class Swim:
             self._send(relay.address, Ack(self.own.identity, relay.number, message.witness), None)
         elif contested is not None and message.number == self._contest_number and message.witness == contested.identity:
             self.duplicate = (
-                f"the name {self.own.name} is taken: a node of this name runs at {contested.address} and answers; "
-                "stop that one, or start this one with another --id"
+                f"the name {self.own.name} is in use by a running node at {contested.address}: stop that node, or "
+                "start this one with another --id"
             )
 
-    # What is heard.
+    # Records.
 
-    def _hear(self, record: Record) -> None:
+    def _merge(self, record: Record) -> None:
         if record.name == self.own.name:
-            self._hear_of_self(record)
+            self._merge_own(record)
             return
         known = self._known.get(record.name)
         if known is not None and known.is_live and record.state is State.DEAD:
-            # Who was cut off holds all others for dead. That counts as a suspicion, which they have time to refute.
+            # A node that was cut off declares all others dead. Treat that as a suspicion, which they can refute.
             record = record.become(State.SUSPECT)
         if known is None or record.supersedes(known):
-            self._learn(record)
+            self._accept(record)
 
-    def _learn(self, record: Record) -> None:
+    def _accept(self, record: Record) -> None:
         before = self._known.get(record.name)
         self._known.put(record)
         self._rumours.add(record)
@@ -273,9 +273,9 @@ class Swim:
         if record.is_live or before is not None:
             self.changes.append(Change(before, record))
 
-    # This node itself.
+    # This node's own record.
 
-    def _hear_of_self(self, record: Record) -> None:
+    def _merge_own(self, record: Record) -> None:
         if record.instance == self.own.instance:
             if record.order > self.own.order and self.own.state is not State.LEFT:
                 self._raise_above(record)
@@ -288,8 +288,8 @@ class Swim:
             self._contested = record
 
     def _raise_above(self, record: Record) -> None:
-        """Refutes what is said of this node, and of the life before this one. Only one process listens at an address:
-        a record of another instance there is that of a process that has ended."""
+        """Supersede a record of this node or of an earlier process at its address. Only one process can listen at an
+        address, so another instance there has ended."""
         self._announce(replace(self.own, incarnation=record.incarnation + 1))
 
     def _announce(self, own: Record) -> None:
@@ -299,8 +299,8 @@ class Swim:
         self.changes.append(Change(before, own))
 
     def settle(self) -> None:
-        """A node starts with incarnation 0, and takes 1 when it has heard from others that nobody has its name, or was
-        let into the cluster: so who comes later never supersedes who is there."""
+        """Take incarnation 1. A node starts with 0, and settles when a roster without a conflict has arrived or the
+        cluster has admitted it. So a later process with the same name never supersedes the present one."""
         if self.own.incarnation == 0 and self._contested is None:
             self._raise_above(self.own)
 
@@ -311,12 +311,12 @@ class Swim:
             self._send(self._contested.address, ping, None)
 
     def retag(self, tags: tuple[tuple[str, str], ...]) -> None:
-        """Tell the others something else about this node."""
+        """Change this node's tags and announce them."""
         if tags != self.own.tags and self.own.state is not State.LEFT:
             self._announce(replace(self.own, tags=tags, incarnation=self.own.incarnation + 1))
 
     def leave(self) -> None:
-        """Say good-bye; nothing is refuted any more. Send what is in the outbox, then stop."""
+        """Announce the departure; nothing is refuted any more. The caller sends the outbox, then stops."""
         if self.own.state is State.LEFT:
             return
         self._announce(self.own.become(State.LEFT))
@@ -326,7 +326,8 @@ class Swim:
     # Comparing rosters.
 
     def _synchronize(self, alone: bool) -> None:
-        """With a live one, or with one that may have been lost in a split: in turn. Alone: with every seed."""
+        """Send a digest: alternately to a live node, and to a dead node or seed that a split may have separated. A node
+        that is alone sends it to every seed."""
         digest = Digest(self.own.identity, self._known.digest())
         if alone:
             for seed in self._seeds:
@@ -344,7 +345,8 @@ class Swim:
             self._send(address, digest, lost)
 
     def _send_roster(self, receiver: Identity, address: str, *, answer: bool) -> None:
-        """Whatever arrives of it, a receiver whose name somebody else has hears that."""
+        """Each message includes the conflicting record if another process has the receiver's name, because messages can
+        be lost."""
         about = self._known.get(receiver.name)
         contest = about if about is not None and about.instance != receiver.instance else None
         self._send_records(address, self._known.live(), contest, answer=answer)
@@ -352,7 +354,7 @@ class Swim:
     def _send_records(
         self, address: str, records: list[Record], every: Record | None = None, *, answer: bool = False
     ) -> None:
-        """In as many messages as it takes, `every` in each; only the last one asks for an answer."""
+        """In as many messages as needed, with `every` in each; only the last one requests an answer."""
         pages: list[list[Record]] = []
         room = 0
         for record in records:
@@ -370,7 +372,8 @@ class Swim:
             self.outbox.append((address, message))
 
     def _correct(self, message: Roster, address: str) -> None:
-        """Rosters hold live records only; who has one of a node that is gone is told so, that node itself too."""
+        """Rosters contain live records only. Send back the records of nodes that are gone here, possibly of the sender
+        itself."""
         gone = []
         for record in message.rumours:
             known = self._known.get(record.name)
@@ -380,7 +383,7 @@ class Swim:
         self._send_records(address, gone)
 
     def _send(self, address: str, message: Message, receiver: Record | None) -> None:
-        """With rumours; first of all what concerns the receiver, if that is not the best."""
+        """Add rumours, beginning with the receiver's own record unless it is ALIVE."""
         first = None
         if receiver is self.own or (receiver is not None and receiver.state is not State.ALIVE):
             first = receiver

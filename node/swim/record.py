@@ -1,12 +1,12 @@
-"""What is known of one node, and which of two records of it is the newer one. Pure.
+"""The record of one node, and the order of two records of it. Pure.
 
-Records of one name are totally ordered, by (incarnation, instance, state), and every node keeps the greatest that it
-has heard. So it does not matter in which order, how often or by which way records arrive: all nodes end with the same.
-That somebody is dead is not taken on hearsay: it is suspected then, and dead if it does not refute that in time.
+The records of one name are totally ordered by (incarnation, instance, state), and every node keeps the greatest one it
+has received. So order, number and route of their arrival do not matter: all nodes converge. A report that a live node
+is dead only makes it a suspect, which becomes dead unless it refutes in time.
 
-`instance` is drawn when the process starts, `incarnation` grows: by one when a node refutes that it failed, and above
-whatever is known when a node comes back under its name. So a returning node is always a newer one, and what is
-still said of its former life can't harm it (R9).
+`instance` is drawn at process start. `incarnation` grows: by one when a node refutes its failure, and above every known
+value when a node returns under its name. So a returning node is always newer, and rumours about its former process do
+not affect it (R9).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class State(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A node as it is now: the same name with another instance is another process."""
+    """One process of a node: the same name with another instance is another process."""
 
     name: str
     instance: str
@@ -41,7 +41,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`address`: 'host:port' of its SWIM socket. `tags`: what the node wants others to know, sorted by name."""
+    """`address`: 'host:port' of its SWIM socket. `tags`: advertised by the node, sorted by name."""
 
     name: str
     address: str
@@ -51,21 +51,22 @@ class Record:
     tags: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a record that could not be sent."""
+        """Raises ValueError for a record that does not fit a message."""
         for what, text, most in (
             ("name", self.name, NAME_BYTES_MAX),
             ("address", self.address, ADDRESS_BYTES_MAX),
             ("instance", self.instance, INSTANCE_BYTES_MAX),
         ):
             if not 1 <= len(text.encode()) <= most:
-                raise ValueError(f"the {what} {text[:64]!r} has to have 1 to {most} bytes")
+                raise ValueError(f"{what} {text[:64]!r} must have 1 to {most} bytes")
         size = sum(len(name.encode()) + len(value.encode()) for name, value in self.tags)
         if size > TAGS_BYTES_MAX or len(self.tags) > TAGS_MAX:
             raise ValueError(
-                f"{self.name} has {len(self.tags)} tags of {size} bytes, {TAGS_MAX} of {TAGS_BYTES_MAX} are the limit"
+                f"{self.name} has {len(self.tags)} tags of {size} bytes; the limit is {TAGS_MAX} tags of "
+                f"{TAGS_BYTES_MAX} bytes"
             )
         if not 0 <= self.incarnation <= INCARNATION_MAX:
-            raise ValueError(f"the incarnation {self.incarnation} of {self.name} is out of range")
+            raise ValueError(f"incarnation {self.incarnation} of {self.name} is not in 0 to {INCARNATION_MAX}")
 
     @property
     def identity(self) -> Identity:
@@ -73,7 +74,7 @@ class Record:
 
     @property
     def is_live(self) -> bool:
-        """Whether it belongs to the physical topology: a node that is only suspected still does."""
+        """Whether it belongs to the physical topology; a suspect does."""
         return self.state <= State.SUSPECT
 
     def tag(self, name: str) -> str | None:

@@ -1,7 +1,7 @@
-"""All records that a node has heard, the greatest one of each name, and whose turn it is to be pinged. Pure.
+"""All records that a node knows, the greatest one per name, and the order in which it pings them. Pure.
 
-Nodes are pinged in turn, in a random order that is drawn anew after each round; a new one is put in at a random
-place. So each is asked within 2 n - 1 periods, and no two nodes ask in the same order (SWIM, section 4.3).
+Nodes are pinged round-robin in a random order, which is drawn anew after each round; a new node is inserted at a random
+position. So each node is pinged within 2 n - 1 periods, and nodes do not ping in the same order (SWIM, section 4.3).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from node.swim.record import Record
 
 
 class Chance(Protocol):
-    """Where randomness comes from: `random.Random` has it."""
+    """The source of randomness; `random.Random` implements it."""
 
     def randrange(self, stop: int, /) -> int: ...
 
 
 class Roster:
-    """`own` is this node's name: it is in the roster, and has no turn."""
+    """`own`: this node's name, which is in the roster but never pinged."""
 
     def __init__(self, own: str, chance: Chance) -> None:
         self._own = own
@@ -36,7 +36,7 @@ class Roster:
         return self._records.get(name)
 
     def live(self) -> list[Record]:
-        """In the order of their names: iteration must not depend on who was heard of first."""
+        """Sorted by name, so that iteration does not depend on the order of arrival."""
         return sorted((each for each in self._records.values() if each.is_live), key=lambda each: each.name)
 
     @property
@@ -50,14 +50,14 @@ class Roster:
             self._turns.insert(self._next + self._chance.randrange(len(self._turns) - self._next + 1), record.name)
 
     def forget(self, name: str) -> None:
-        """Only of who is gone: its turn passes by itself."""
+        """Remove a record. Call only for nodes that are gone."""
         del self._records[name]
         place = self._turns.index(name)
         del self._turns[place]
         self._next -= place < self._next
 
     def next_turn(self) -> Record | None:
-        """Who is to be pinged now; None while this node knows no other one."""
+        """The next live node to ping; None if no other live node is known."""
         for _ in range(2 * len(self._turns)):
             if self._next >= len(self._turns):
                 shuffle(self._turns, self._chance)
@@ -69,13 +69,13 @@ class Roster:
         return None
 
     def sample(self, count: int, *without: str) -> list[Record]:
-        """At most `count` live ones, by chance, without this node and those that are named."""
+        """At most `count` random live nodes, without this node and those in `without`."""
         others = [each for each in self.live() if each.name != self._own and each.name not in without]
         shuffle(others, self._chance)
         return others[:count]
 
     def digest(self) -> int:
-        """Equal on two nodes that know the same live nodes, but for a chance of 1 in 2^64."""
+        """Equal on two nodes with the same live records; collides with probability 2^-64."""
         return sum(_hash(each) for each in self._records.values() if each.is_live) % (1 << 64)
 
 
@@ -85,7 +85,7 @@ def _hash(record: Record) -> int:
 
 
 def shuffle(items: list[Record] | list[str], chance: Chance) -> None:
-    """Fisher and Yates, over the one function that is handed in."""
+    """Fisher-Yates, using `Chance` only."""
     for place in range(len(items) - 1, 0, -1):
         other = chance.randrange(place + 1)
         items[place], items[other] = items[other], items[place]  # type: ignore[assignment]

@@ -1,7 +1,7 @@
-"""Which records a node passes on with its messages, and how often. Pure.
+"""Which records a node gossips with its messages, and how often. Pure.
 
-Each is passed on a bounded number of times, those first that went out least often. So all rumours together cost a
-bounded number of bytes per message, and each still reaches all nodes with high probability (SWIM, section 4.1).
+Each record is sent a bounded number of times, the least often sent first. So the cost per message is bounded, and each
+rumour still reaches all nodes with high probability (SWIM, section 4.1).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from node.swim.record import Record
 
 
 class RumourBook:
-    """`size_of`: bytes that a record takes in a message."""
+    """`size_of`: bytes of a record in a message."""
 
     def __init__(self, size_of: Callable[[Record], int]) -> None:
         self._size_of = size_of
@@ -24,13 +24,13 @@ class RumourBook:
         return len(self._records)
 
     def add(self, record: Record) -> None:
-        """Spread it, instead of what was known of this node before."""
+        """Spread this record, replacing any other one of the same node."""
         self._records[record.name] = record
         self._sent[record.name] = 0
         self._sizes[record.name] = self._size_of(record)
 
     def take(self, bytes_max: int, times_max: int, first: Record | None = None) -> tuple[Record, ...]:
-        """As many as fit. `first` goes along in any case: it concerns the receiver, and is not counted."""
+        """As many as fit. `first` is always included and not counted, because it concerns the receiver."""
         taken: list[Record] = []
         room = bytes_max
         if first is not None:

@@ -1,7 +1,7 @@
-"""SWIM over UDP: one socket, one timer. What arrives and is no message of this cluster is dropped and counted.
+"""SWIM over UDP: one socket, one timer. Datagrams that are not valid messages of this cluster are dropped and counted.
 
-A stranger (another cluster, another version) that asks for the roster is told so, in less than it has sent; nobody else
-is answered. Host names of seeds are looked up anew each time they are used, so a seed may move.
+A node of another cluster or version that requests the roster gets the reason, in a datagram smaller than its own; other
+foreign datagrams are not answered. Host names of seeds are resolved at each use, so the address of a seed may change.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 SourceAddress = tuple[Any, ...]
 LEAVE_S = 0.05
-"""How long a socket stays open for the good-bye to leave."""
+"""How long the socket stays open after the departure is sent."""
 
 
 class SwimSocket(asyncio.DatagramProtocol):
-    """Runs from `start` to `close`. `on_change` hears of every change, in the turn of the loop that brings it."""
+    """Runs from `start` to `close`. `on_change` is called for every change, in the loop iteration that caused it."""
 
     def __init__(self, swim: Swim, cluster: str, on_change: Callable[[Change], None]) -> None:
         self.swim = swim
@@ -35,7 +35,7 @@ class SwimSocket(asyncio.DatagramProtocol):
         self.send_errors = 0
         self.dropped: Counter[Drop] = Counter()
         self.strangers: dict[str, str] = {}
-        """Seeds that belong to something else, and what they say."""
+        """Addresses that answered as another cluster or version -> the reason they gave; at most 8."""
         self._cluster = cluster
         self._wire = Wire(cluster)
         self._on_change = on_change
@@ -44,7 +44,7 @@ class SwimSocket(asyncio.DatagramProtocol):
         self._resolving: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> None:
-        """Listen and take part. Raises OSError when the port can't be had."""
+        """Bind the socket and start the protocol. Raises OSError if the port cannot be bound."""
         self._loop = asyncio.get_running_loop()
         transport, _ = await self._loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
         self._transport = transport
@@ -56,7 +56,7 @@ class SwimSocket(asyncio.DatagramProtocol):
         return int(self._transport.get_extra_info("sockname")[1]) if self._transport is not None else 0
 
     async def leave(self) -> None:
-        """Say good-bye, so that nobody has to find out."""
+        """Announce the departure, so that no node has to detect it."""
         if self._transport is not None:
             self.swim.leave()
             self._flush()
@@ -71,7 +71,7 @@ class SwimSocket(asyncio.DatagramProtocol):
             self._transport.close()
             self._transport = None
 
-    # The loop's side.
+    # Callbacks of the event loop.
 
     def _tick(self) -> None:
         now = self._loop.time()
@@ -90,24 +90,24 @@ class SwimSocket(asyncio.DatagramProtocol):
         address = str(Address(addr[0], addr[1]))
         if isinstance(message, Stranger):
             if self.strangers.get(address) != message.reason:
-                log.warning("%s takes no part in this cluster: %s", address, message.reason)
+                log.warning("foreign node at a seed address: address=%s reason=%s", address, message.reason)
                 self.strangers = dict([*self.strangers.items(), (address, message.reason)][-8:])
             return
         self.swim.receive(message, address, self._loop.time())
         self._flush()
 
     def error_received(self, exc: Exception) -> None:
-        """The other side has closed its port, or the network is gone: the failure detector finds out by itself."""
+        """A closed remote port or a network failure; the failure detector handles both."""
         self.send_errors += 1
 
     def _answer_stranger(self, dropped: Dropped, addr: SourceAddress) -> None:
-        """Only to who asks for a roster, which is what a node that starts does."""
+        """Only for a digest, which a starting node sends to its seeds."""
         if dropped.kind != Kind.DIGEST or self._transport is None:
             return
         if dropped.reason is Drop.OTHER_CLUSTER:
             reason = f"this node belongs to cluster {self._cluster}"
         elif dropped.reason is Drop.OTHER_VERSION:
-            reason = f"this node does not speak protocol version {dropped.version}"
+            reason = f"this node does not support protocol version {dropped.version}"
         else:
             return
         self._transport.sendto(self._wire.encode(Stranger(reason)), addr)

@@ -1,10 +1,10 @@
-"""Messages as datagrams, and back. Pure.
+"""Encodes messages as datagrams, and decodes them. Pure.
 
     magic "PSWM" | protocol version 1 byte | kind 1 byte | cluster 8 bytes | checksum 8 bytes | msgpack body
 
-`cluster` is the hash of the cluster's name, so that the nodes of two clusters never mix; the checksum is over all the
-rest, keyed with that name. Magic, version, kind and cluster stay where they are in every version, so that a stranger
-can be told what is wrong (`Stranger`). A datagram that is not all of this is dropped as a whole, with the reason.
+`cluster` is the hash of the cluster's name and keeps the nodes of two clusters apart. The checksum covers everything
+else and is keyed with that hash. Magic, version, kind and cluster have the same place in every version, so that a node
+of another version can be answered (`Stranger`). An invalid datagram is dropped as a whole, with a reason.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from node.swim.record import Identity, Record, State
 MAGIC = b"PSWM"
 VERSION = 1
 DATAGRAM_BYTES_MAX = 1_400
-"""Fits the usual frame of a network in one piece: a datagram in pieces is lost when any of them is."""
+"""Fits a usual Ethernet frame: a fragmented datagram is lost if any fragment is."""
 RUMOUR_BYTES_MAX = 880
-"""Room for records in one message; its other fields never have more than the rest."""
+"""Space for records in one message; the other fields fit the rest."""
 HEAD_BYTES = 22
 TEXT_BYTES_MAX = 300
-INCARNATION_HEARD_MAX = 1 << 62
-"""Above it nobody could refute what is said of it."""
+INCARNATION_RECEIVED_MAX = 1 << 62
+"""A record with a greater incarnation is rejected: its node could not refute it."""
 
 
 class Kind(enum.IntEnum):
@@ -42,7 +42,7 @@ class Kind(enum.IntEnum):
 
 
 class Drop(enum.Enum):
-    """Why a datagram counts for nothing."""
+    """Why a datagram is dropped."""
 
     TOO_LARGE = "too-large"
     NOT_OURS = "not-ours"
@@ -53,7 +53,7 @@ class Drop(enum.Enum):
 
 
 class Dropped(Exception):
-    """`kind` of the datagram, as far as it could be seen; `version` is the sender's."""
+    """`kind`: of the datagram, 0 if unknown. `version`: the sender's."""
 
     def __init__(self, reason: Drop, kind: int = 0, version: int = VERSION) -> None:
         super().__init__(reason.value)
@@ -64,13 +64,13 @@ class Dropped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """The answer to who asks for the roster of another cluster or in another version: why it gets none."""
+    """The answer to a digest of another cluster or version: why it is not processed."""
 
     reason: str
 
 
 class Wire:
-    """Datagrams of the cluster named `cluster`."""
+    """Encodes and decodes the datagrams of the cluster named `cluster`."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = _hash(cluster.encode())
@@ -82,11 +82,11 @@ class Wire:
         head = MAGIC + bytes((VERSION, kind)) + self._cluster
         datagram = head + _hash(head + body, self._cluster) + body
         if len(datagram) > DATAGRAM_BYTES_MAX:
-            raise ValueError(f"{type(message).__name__} has {len(datagram)} bytes, {DATAGRAM_BYTES_MAX} are the limit")
+            raise ValueError(f"{type(message).__name__} of {len(datagram)} bytes exceeds {DATAGRAM_BYTES_MAX} bytes")
         return datagram
 
     def decode(self, datagram: bytes) -> Message | Stranger:
-        """Raises Dropped. A Stranger comes from another cluster, or another version, by its nature."""
+        """Raises Dropped. A Stranger is accepted from any cluster and version, because that is its purpose."""
         if len(datagram) > DATAGRAM_BYTES_MAX:
             raise Dropped(Drop.TOO_LARGE)
         if len(datagram) < HEAD_BYTES or datagram[:4] != MAGIC:
@@ -108,14 +108,14 @@ class Wire:
 
 
 def _fields(value: Any) -> Any:
-    """A text or a map would take itself apart as a list does."""
+    """Rejects a string or a map, which would unpack like a list."""
     if type(value) is not list:
-        raise TypeError("a message is a list")
+        raise TypeError("a message must be a list")
     return value
 
 
 def record_bytes(record: Record) -> int:
-    """How much room a record takes in a message."""
+    """Bytes of a record in a message."""
     return len(msgpack.packb(_record_fields(record)))
 
 
@@ -131,8 +131,8 @@ def _record_fields(record: Record) -> list[Any]:
 def _record(fields: Any) -> Record:
     name, address, instance, incarnation, state, tags = fields
     texts = [_text(each) for each in tags]
-    if len(texts) % 2 or type(incarnation) is not int or incarnation > INCARNATION_HEARD_MAX:
-        raise ValueError("a record has an odd tag, or an incarnation that can't be")
+    if len(texts) % 2 or type(incarnation) is not int or incarnation > INCARNATION_RECEIVED_MAX:
+        raise ValueError("a record has an odd number of tag fields, or an invalid incarnation")
     pairs = tuple(zip(texts[::2], texts[1::2], strict=True))
     return Record(_text(name), _text(address), _text(instance), incarnation, State(state), pairs)
 
@@ -143,13 +143,13 @@ def _records(fields: Any) -> tuple[Record, ...]:
 
 def _text(value: Any) -> str:
     if type(value) is not str or len(value) > TEXT_BYTES_MAX + 100:
-        raise ValueError("a text is expected")
+        raise ValueError("expected a text")
     return value
 
 
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 64:
-        raise ValueError("a number is expected")
+        raise ValueError("expected a number of 64 bits")
     return value
 
 

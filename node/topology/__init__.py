@@ -1,1 +1,1 @@
-"""Logical topology: the nodes that were let in, have recovered, and may serve (seed 001, R9)."""
+"""Logical topology: the nodes that the cluster admitted, that have recovered, and that may serve (seed 001, R9)."""

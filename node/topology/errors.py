@@ -1,4 +1,4 @@
-"""What becomes of a node that wants to join. One tree."""
+"""Errors of joining a cluster and of its topology. One tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from base.errors import PalisadeError
 
 
 class Reason(enum.Enum):
-    """Why a node is rejected. The names are stable: scenarios and the API show them."""
+    """Why a node is rejected. The values are stable: scenarios and the API show them."""
 
     WRONG_CLUSTER = "wrong-cluster"
     WRONG_VERSION = "wrong-version"
@@ -19,13 +19,13 @@ class Reason(enum.Enum):
 
 
 class TopologyError(PalisadeError):
-    """Root of the errors of this package. `retry`: the same request may help later."""
+    """Root of the errors of this package. `retry`: the same request may succeed later."""
 
     retry = False
 
 
 class JoinRejected(TopologyError):
-    """A node is refused for good; the text says why and what to do."""
+    """The node is rejected permanently. The text gives the reason and the remedy."""
 
     code = "join-rejected"
 
@@ -35,17 +35,17 @@ class JoinRejected(TopologyError):
 
 
 class JoinLater(TopologyError):
-    """Not now: the same request may succeed in a moment."""
+    """The request is not possible yet; the same request may succeed shortly."""
 
     code = "join-later"
     retry = True
 
 
 class NodeRefused(TopologyError):
-    """The cluster does not take this node: the text says why and what to do. The node stops."""
+    """The cluster rejects this node, and the node stops. The text gives the reason and the remedy."""
 
 
 class AlreadyInitialized(TopologyError):
-    """The cluster was initialized, with other members than are asked for now."""
+    """The cluster is already initialized, with members other than the requested ones."""
 
     code = "already-initialized"

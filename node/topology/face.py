@@ -1,4 +1,4 @@
-"""Everything that a node knows of the topology and does for it, for the APIs: one value, whatever the node's role."""
+"""The topology as the APIs use it: one value with the same interface for members and followers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from recovery.report import rounded
 
 
 async def nothing_to_refresh() -> None:
-    """A member has the records itself."""
+    """For a member, which stores the records itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """`logical`: what this node has of the logical topology, as rows, and its version. `registrar`: None on a node that
-    is no member of the Raft group, and so can't decide anything. Such a node has a copy of the logical topology:
-    `refresh` it before it is shown; `age_s` is how old it is, None where it has never had one."""
+    """`logical`: this node's rows of the logical topology, and their version. `registrar`: None on a follower, which
+    decides nothing. A follower has a copy of the logical topology: call `refresh` before showing it. `age_s`: age of
+    the copy; None before the first one."""
 
     physical: PhysicalTopology
     registrar: Registrar | None
@@ -38,11 +38,11 @@ class Topology:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node is in the logical topology, as far as it knows."""
+        """Whether this node is in the logical topology, by its last answer from the cluster."""
         return self.member.life.phase is Phase.ACTIVE
 
     def view(self) -> dict[str, Any]:
-        """As this node sees it: shape `Topology` of the API."""
+        """This node's view: shape `Topology` of the API."""
         rows, version = self.logical()
         return {
             "self": self.own_view(),
@@ -54,7 +54,7 @@ class Topology:
         }
 
     def own_view(self) -> dict[str, Any]:
-        """How far this node is on its way into the logical topology."""
+        """This node's own join state."""
         life = self.member.life
         return {
             "phase": life.phase.value,

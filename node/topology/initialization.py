@@ -1,15 +1,16 @@
-"""Initializing a cluster out of nodes that wait for it: prepare at all, then commit at all, or cancel. Pure (R9).
+"""Two-phase initialization of a cluster: prepare on all members, then commit on all, or cancel. Pure (R9).
 
-Each named node is a participant that keeps on disk how far it is; whichever node is asked is the coordinator, keeps
-nothing, and works out the next step from what the participants say. So any node can go on with what another began.
+Each named node is a participant and stores its state on disk. The node that receives the request is the coordinator. It
+stores nothing and derives the next step from the states of the participants, so any node can continue an initialization
+that another one started.
 
-What holds, and why:
-- Idempotent: the same plan has the same name everywhere, and a participant answers a repetition with where it is.
-- No two plans: a participant that has prepared one refuses another until the first is cancelled, and one that has
-  committed refuses it for good.
-- Cancellable until the first commit. A commit is sent only when all have prepared. If a cancel and a commit of two
-  coordinators cross, some have committed and some have not: nothing is founded then, since the Raft group is founded
-  only by all members that a plan names (`raftgroup/bootstrap.py`), and asking for the same plan again completes it.
+Guarantees, and why they hold:
+- Idempotent: the ID of a plan is a hash of its content, and a participant answers a repeated request with its state.
+- One plan at a time: a prepared participant rejects another plan until the first is cancelled; a committed one rejects
+  it permanently.
+- Cancellable until the first commit. A commit is sent only after all participants have prepared. If the cancel of one
+  coordinator crosses the commit of another, only some participants have committed. No cluster is founded then, because
+  the Raft group needs all members of the plan (`raftgroup/bootstrap.py`); requesting the same plan again completes it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from base.errors import PalisadeError
 
 
 class InitRefused(PalisadeError):
-    """Not with this plan, or not any more: the text says why and what to do."""
+    """A participant rejects the plan. The text gives the reason and the remedy."""
 
     code = "init-refused"
 
@@ -55,19 +56,19 @@ class InitPlan:
 
     @staticmethod
     def from_json(content: Any) -> InitPlan:
-        """Raises ValueError for what is no plan."""
+        """Raises ValueError for an invalid plan."""
         members = content.get("members") if isinstance(content, dict) else None
         cluster = content.get("cluster") if isinstance(content, dict) else None
         if not isinstance(cluster, str) or not isinstance(members, list) or not members:
-            raise ValueError("a plan has a cluster and its members")
+            raise ValueError("invalid plan: it needs a cluster name and a non-empty list of members")
         if not all(isinstance(member, str) and len(member) < 400 for member in members):
-            raise ValueError("a member of a plan is a text such as n1=127.0.0.1:7501:7401:7601")
+            raise ValueError("invalid member in the plan: expected text such as n1=127.0.0.1:7501:7401:7601")
         return InitPlan(cluster, tuple(sorted(members)))
 
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """Where one node stands: kept on disk before anybody is told."""
+    """State of one participant. It is written to disk before it is sent."""
 
     state: InitState = InitState.IDLE
     plan: InitPlan | None = None
@@ -77,15 +78,15 @@ class Participant:
 
     @staticmethod
     def from_json(content: Any) -> Participant:
-        """Raises ValueError, KeyError or TypeError for what is none."""
+        """Raises ValueError, KeyError or TypeError for invalid content."""
         plan = content["plan"]
         return Participant(InitState(content["state"]), InitPlan.from_json(plan) if plan is not None else None)
 
     def prepare(self, plan: InitPlan, own: str) -> Participant:
-        """`own`: this node as a plan has to name it. Raises InitRefused."""
+        """`own`: this node in the form of `InitPlan.members`. Raises InitRefused."""
         if own not in plan.members:
             raise InitRefused(
-                f"the plan does not have {own}: its addresses have changed, or it is another node; ask again"
+                f"the plan does not name this node ({own}): its name or addresses differ; run palisade init again"
             )
         if self.plan is None:
             return Participant(InitState.PREPARED, plan)
@@ -93,22 +94,27 @@ class Participant:
             return self
         held = ", ".join(self.plan.names)
         if self.state is InitState.COMMITTED:
-            raise InitRefused(f"the cluster is being founded with {held}: other members join it when it runs")
-        raise InitRefused(f"an initialization with {held} has begun: finish it, or cancel it (palisade init --cancel)")
+            raise InitRefused(
+                f"the cluster is already being founded with {held}; other nodes can join once it is running"
+            )
+        raise InitRefused(
+            f"another initialization, with {held}, is in progress: complete it, or cancel it with palisade init "
+            "--cancel"
+        )
 
     def commit(self, plan_id: str) -> Participant:
-        """Raises InitRefused where it was cancelled meanwhile."""
+        """Raises InitRefused if the plan is not prepared here, for example because it was cancelled."""
         if self.plan is None or self.plan.id != plan_id:
-            raise InitRefused("this initialization was not prepared here, or was cancelled: begin it again")
+            raise InitRefused("this initialization is not prepared here, or was cancelled: run palisade init again")
         return replace(self, state=InitState.COMMITTED)
 
     def cancel(self, plan_id: str) -> Participant:
-        """Nothing to do for another plan. Raises InitRefused when it is too late."""
+        """Has no effect on another plan. Raises InitRefused once this participant has committed."""
         if self.plan is None or self.plan.id != plan_id:
             return self
         if self.state is InitState.COMMITTED:
             names = ", ".join(self.plan.names)
-            raise InitRefused(f"the cluster is being founded with {names}: it is too late to cancel that")
+            raise InitRefused(f"cannot cancel: the cluster is already being founded with {names}")
         return Participant()
 
 
@@ -124,21 +130,21 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """These do not answer."""
+    """The participants that do not answer."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Every member has committed."""
+    """Every participant has committed."""
 
 
 Step = Prepare | Commit | Wait | Done
 
 
 def next_step(plan: InitPlan, states: Mapping[str, Participant | None]) -> Step:
-    """`states`: what each member says now; None for one that does not answer."""
+    """`states`: the current state of each participant; None for one that does not answer."""
     silent = tuple(name for name in plan.names if states.get(name) is None)
     known = {name: state for name in plan.names if (state := states.get(name)) is not None}
     mine = {name: state.state if state.plan == plan else InitState.IDLE for name, state in known.items()}

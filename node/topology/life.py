@@ -1,14 +1,14 @@
-"""One node's way into the logical topology and back into it, step by step. Pure (seed 001, R9).
+"""State machine of one node joining, and rejoining, the logical topology. Pure (seed 001, R9).
 
     SEEKING     no node of the cluster has answered yet
-    JOINING     asks to be let in, again and again, until it is or is refused for good
-    RECOVERING  validated; goes from its vault to the cluster's state
-    FINISHING   has recovered, and says so
-    ACTIVE      in the logical topology; looks whether it still is
-    REJECTED    stops, and `reason` says why
+    JOINING     sends join requests until one is validated or permanently rejected
+    RECOVERING  validated; recovers from its vault to the cluster's state
+    FINISHING   recovered; reports this to the cluster
+    ACTIVE      in the logical topology; checks periodically that it still is
+    REJECTED    stops; `reason` gives the cause
 
-Whatever takes the node out of the topology meanwhile (it was paused, a link was cut) leads back to JOINING, with a new
-attempt and so a new incarnation; only what no repetition can mend leads to REJECTED.
+A node that is dropped (it was paused, a link was cut) goes back to JOINING, with a new attempt and so a new
+incarnation. Only an error that a retry cannot fix leads to REJECTED.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from node.topology.records import NodeRecord, Standing
 from node.topology.verdicts import Reject
 
 MENDABLE = frozenset({Reason.SUPERSEDED, Reason.NOT_VALIDATED})
-"""To join again, as a newer incarnation, is all that it takes."""
+"""Joining again, as a new incarnation, resolves these."""
 
 
 class Phase(enum.Enum):
@@ -35,7 +35,8 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """`attempt` numbers the join requests of this process. `waiting`: what there is to wait for, by the last answer."""
+    """`attempt` numbers the join requests of this process. `recovered`: LV after recovery. `waiting`: what the node
+    waits for, by the last answer."""
 
     phase: Phase = Phase.SEEKING
     attempt: int = 1
@@ -52,7 +53,7 @@ class Life:
         return replace(self, waiting=text)
 
     def validated(self, record: NodeRecord) -> Life:
-        """An answer of before that says ACTIVE means the same: what was recovered then is checked once more."""
+        """A repeated answer with standing ACTIVE counts the same: the node verifies its state by recovering again."""
         return replace(self, phase=Phase.RECOVERING, incarnation=record.incarnation, waiting="")
 
     def has_recovered(self, revision: int) -> Life:
@@ -67,11 +68,11 @@ class Life:
         return replace(self, phase=Phase.REJECTED, reason=verdict.text)
 
     def saw(self, record: NodeRecord | None, instance: str) -> Life:
-        """What the cluster says of this node now; None where it knows nothing of it."""
+        """`record`: the cluster's current record of this node; None if it has none."""
         if self.phase is not Phase.ACTIVE:
             return self
         same = record is not None and record.instance == instance and record.incarnation == self.incarnation
         if record is not None and same and record.standing is Standing.ACTIVE:
             return self
-        why = record.reason if record is not None and same else "the cluster has another record of it, or none"
-        return replace(self, phase=Phase.JOINING, attempt=self.attempt + 1, waiting=f"dropped: {why}; joining again")
+        cause = record.reason if record is not None and same else "the cluster's record names another process or none"
+        return replace(self, phase=Phase.JOINING, attempt=self.attempt + 1, waiting=f"dropped: {cause}; joining again")

@@ -1,7 +1,7 @@
-"""What a node that is no member of the Raft group shows of the logical topology: what a member has said of it.
+"""A follower's copy of the logical topology, fetched from a member.
 
-Asked for when somebody wants to see it, at most once in `FRESH_S`, however many do; a follower that nobody looks at
-asks nobody. While no member answers, the last answer stays, and its age tells that it is an old one.
+The copy is fetched on demand, at most once per `FRESH_S` for all readers together; without readers there are no
+requests. While no member answers, the last copy stays and its age grows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ask = Callable[[], Awaitable[tuple[Sequence[NodeRecord], int]]]
 
 
 class LogicalCopy:
-    """`ask`: for the records and their version; `now` in seconds."""
+    """`ask`: fetches the records and their version. `now`: a clock in seconds."""
 
     def __init__(self, ask: Ask, now: Callable[[], float]) -> None:
         self._ask, self._now = ask, now
@@ -33,7 +33,7 @@ class LogicalCopy:
         self._asking = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Returns in a bounded time, whether anybody has answered or not."""
+        """Returns within `ASK_S` after it has started to ask, with or without an answer."""
         async with self._asking:
             if self._asked_at is not None and self._now() - self._asked_at < FRESH_S:
                 return
@@ -50,5 +50,5 @@ class LogicalCopy:
         return self._rows, self._version
 
     def age_s(self) -> float | None:
-        """None as long as nobody has answered."""
+        """None until the first answer."""
         return None if self._as_of is None else self._now() - self._as_of

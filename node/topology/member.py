@@ -1,6 +1,6 @@
-"""Takes this node into the logical topology, keeps it there, and takes it out in good order: carries out `life.py`.
+"""Joins this node to the logical topology, keeps it there, and leaves it: executes the state machine in `life.py`.
 
-`Door` is how the cluster is asked: a member of the Raft group asks its own registrar, another node asks over HTTP.
+`Door` is the interface to the registrar: a member of the Raft group calls its own, a follower calls one over HTTP.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAVE_S = 0.5
 
 
 class Door(Protocol):
-    """Each raises Unavailable where nobody answers now."""
+    """Each method raises Unavailable if no registrar answers."""
 
     async def state(self) -> ClusterState: ...
     async def join(self, request: JoinRequest) -> NodeRecord:
@@ -41,12 +41,12 @@ class Door(Protocol):
 
 
 Recover = Callable[[ClusterState], Awaitable[int]]
-"""From what the node holds to the cluster's state; returns LV. Raises what stops the node."""
+"""Recovers from the node's vault to the cluster's state; returns LV. An exception stops the node."""
 
 
 class TopologyMember:
-    """`door`: the one to go through now. `duplicate`: why this node's name is another's, as SWIM has found out; None as
-    long as it is not. `cluster_id`: of what this node holds, empty where it has never been in a cluster.
+    """`door`: the registrar to use now. `duplicate`: the error text if SWIM has found another process with this node's
+    name, else None. `cluster_id`: of the data on this node; empty if it has never been in a cluster.
     """
 
     def __init__(
@@ -97,18 +97,19 @@ class TopologyMember:
                 raise
             except RaftError as error:
                 self.life = before.told_to_wait(str(error))
-            self._tell(before)
+            self._log_change(before)
             if self.life.phase is Phase.REJECTED:
-                raise NodeRefused(f"{self._cluster} does not take {self._name}: {self.life.reason}")
+                raise NodeRefused(f"cluster {self._cluster} rejected {self._name}: {self.life.reason}")
             if self.life.phase is before.phase:
                 await asyncio.sleep(LOOK_S if before.phase is Phase.ACTIVE else RETRY_S)
 
-    def _tell(self, before: Life) -> None:
+    def _log_change(self, before: Life) -> None:
         now = self.life
         if now.phase is not before.phase:
-            log.info("%s is %s%s", self._name, now.phase.value, f" ({now.waiting})" if now.waiting else "")
+            reason = f": {now.waiting}" if now.waiting else ""
+            log.info("topology phase changed: node=%s phase=%s%s", self._name, now.phase.value, reason)
         elif now.waiting != before.waiting and now.waiting:
-            log.info("%s waits (%s): %s", self._name, now.phase.value, now.waiting)
+            log.info("topology waiting: node=%s phase=%s: %s", self._name, now.phase.value, now.waiting)
 
     async def _step(self, life: Life) -> Life:
         if life.phase is Phase.SEEKING:
@@ -131,11 +132,11 @@ class TopologyMember:
         )  # fmt: skip
 
     async def leave(self) -> None:
-        """In good order, if the cluster can hear it now; else it is found out."""
+        """Announce the departure, waiting at most `LEAVE_S`; otherwise failure detection finds it."""
         if self.life.phase not in (Phase.RECOVERING, Phase.FINISHING, Phase.ACTIVE):
             return
         try:
             async with asyncio.timeout(LEAVE_S):
                 await self._door().leave(self._name, self._instance)
         except (RaftError, JoinRejected, JoinLater, TimeoutError) as error:
-            log.info("%s goes without a good-bye: %s", self._name, error or type(error).__name__)
+            log.info("leave not announced: node=%s error=%s", self._name, error or type(error).__name__)

@@ -1,6 +1,6 @@
 """How a node presents itself to other nodes: its name, its cluster and its addresses.
 
-`node/config.py` makes one from the configuration; the rooms that talk to other nodes take it instead of the whole
+`node/config.py` builds it from the configuration. Packages that contact other nodes receive it instead of the whole
 configuration.
 """
 

@@ -1,4 +1,4 @@
-"""The physical topology as a part of a node: its SWIM socket, its seeds, and what others want to know of it."""
+"""The physical topology as a component of a node: its SWIM socket, its seeds and its advertised tags."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ from node.topology.verdicts import Physical, Presence
 log = logging.getLogger(__name__)
 
 INSTANCE_BYTES = 8
-QUIET = {State.ALIVE: logging.INFO, State.SUSPECT: logging.DEBUG, State.DEAD: logging.WARNING, State.LEFT: logging.INFO}
+LOG_LEVELS = {
+    State.ALIVE: logging.INFO,
+    State.SUSPECT: logging.DEBUG,
+    State.DEAD: logging.WARNING,
+    State.LEFT: logging.INFO,
+}
 
 
 class PhysicalTopology(Component):
-    """`instance` names this process among all that ever had the node's name. Others learn `role` and addresses, and of
-    one that waits to be initialized how a plan has to name it (`member`)."""
+    """`instance` distinguishes this process from all others that ever had the node's name. The tags carry `role` and
+    addresses, or, on a node that waits for initialization, its entry in a plan (`member`)."""
 
     def __init__(self, own: OwnNode, role: Role, member: str | None = None) -> None:
         self.instance = secrets.token_hex(INSTANCE_BYTES)
@@ -43,7 +48,7 @@ class PhysicalTopology(Component):
         self.socket = SwimSocket(self.swim, own.cluster, self._changed)
 
     async def start(self) -> None:
-        """Raises OSError when the port can't be had."""
+        """Raises OSError if the port cannot be bound."""
         await self.socket.start(self._listening.host, self._listening.port)
 
     async def stop(self) -> None:
@@ -54,22 +59,23 @@ class PhysicalTopology(Component):
         self.swim.add_seeds(addresses)
 
     def settle(self) -> None:
-        """The cluster has let this node in: the name is its own, whoever comes later."""
+        """Call when the cluster has admitted this node: later processes with its name do not supersede it."""
         self.swim.settle()
 
     def presences(self) -> Physical:
-        """By name, those that are gone among them as long as that is remembered."""
+        """By name; includes nodes that are gone until they are forgotten."""
         return {each.name: Presence(each.instance, each.is_live) for each in self.swim.records()}
 
     def records(self) -> list[Record]:
         return self.swim.records()
 
     def duplicate(self) -> str | None:
-        """Why this node has to stop: its name is another's."""
+        """The error text if another process has this node's name, in which case this node must stop; else None."""
         return self.swim.duplicate
 
     def _changed(self, change: Change) -> None:
         now, before = change.now, change.before
         if before is not None and (before.state, before.instance) == (now.state, now.instance):
             return
-        log.log(QUIET[now.state], "%s at %s is %s", now.name, now.address, now.state.name.lower())
+        state = now.state.name.lower()
+        log.log(LOG_LEVELS[now.state], "node state changed: node=%s address=%s state=%s", now.name, now.address, state)

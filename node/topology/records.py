@@ -1,7 +1,7 @@
-"""What the cluster remembers about itself and about each node, as values and as bytes. Pure.
+"""The replicated records of the cluster and of its nodes, as values and as bytes. Pure.
 
-Kept as system records of the meta storage (`metastore/system_records.py`): `cluster` holds the rules, `node/<name>` a
-node. A node that is gone keeps its record, because its incarnation must never be given out a second time.
+They are system records of the metadata store (`metastore/system_records.py`): `cluster` holds the rules, `node/<name>`
+a node. The record of a node that is gone stays, so that its incarnation is never issued twice.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from metastore.errors import StoreCorrupt
 RULES_NAME = "cluster"
 NODE_PREFIX = "node/"
 PROTOCOL_VERSION = 1
-"""Of joining: what nodes of one cluster say to each other about topology."""
+"""Version of the join protocol: the topology requests between nodes of one cluster."""
 
 R = TypeVar("R")
 
 
 class Standing(enum.Enum):
-    """Where a node stands. Only ACTIVE ones are the logical topology."""
+    """State of a node's record. The logical topology is the ACTIVE nodes."""
 
     VALIDATED = "validated"
     ACTIVE = "active"
@@ -32,7 +32,7 @@ class Standing(enum.Enum):
 
 
 class Role(enum.Enum):
-    """VOTER: a member of the Raft group, learners included. FOLLOWER: none, it keeps a vault by the change feed."""
+    """VOTER: a member of the Raft group, learners included. FOLLOWER: not a member; follows the change feed."""
 
     VOTER = "voter"
     FOLLOWER = "follower"
@@ -40,9 +40,9 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterRules:
-    """How the cluster was initialized. `token`: salt and hash of the permission to join, empty where none is needed.
+    """How the cluster was initialized. `token`: salt and hash of the join token; empty if none is required.
 
-    `members`: the nodes that it was initialized with, in order of their names.
+    `members`: the founding members, sorted by name.
     """
 
     cluster: str
@@ -65,8 +65,9 @@ class ClusterRules:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """`instance`: the process, as SWIM knows it; `attempt`: which of its join requests this answers. `incarnation`
-    grows by one with every join of the name. `recovered`: LV when it had recovered. `reason`: why it is gone."""
+    """`instance`: the process, as in SWIM. `attempt`: number of the join request that this record answers.
+    `incarnation`: grows by one with every join under the name. `recovered`: LV at the end of its recovery. `reason`:
+    why it is gone."""
 
     name: str
     role: Role
@@ -110,6 +111,6 @@ def _unpack(packed: bytes, read: Callable[..., R], what: str) -> R:
         return read(*msgpack.unpackb(packed))
     except (ValueError, TypeError, msgpack.UnpackException):
         raise StoreCorrupt(
-            f"the record of {what} can't be read: {packed[:64]!r}. A newer version may have written it: start that "
-            "one; else let the node join again with an empty data directory"
+            f"unreadable record of {what}: {packed[:64]!r}. If a newer version wrote it, start that version; otherwise "
+            "let the node join again with an empty data directory"
         ) from None

@@ -1,8 +1,8 @@
-"""Carries out the verdicts on topology: reads the records, decides, writes them if nobody else has meanwhile.
+"""Applies the topology verdicts: reads the records, decides, and writes if the records are unchanged.
 
-Every member of the Raft group has one and answers for all; a decision is proposed together with the versions of the
-records that it rests on, so two registrars never undo each other. The leader's also initializes the cluster, and drops
-whoever the physical topology has lost.
+Every member of the Raft group has a registrar and serves all requests. A write carries the versions of the records that
+the decision is based on, so two registrars never overwrite each other. The leader's registrar also initializes the
+cluster and drops nodes that the physical topology has lost.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ log = logging.getLogger(__name__)
 CONFLICTS_MAX = 8
 LOOK_S = 0.25
 UNSEEN_S = 30.0
-"""How long a new leader waits for a node that it has never seen: longer than gossip takes after a full restart."""
+"""How long a new leader waits before it drops a node it has never seen. Gossip after a full restart takes less."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The cluster state message: what a node has to know before it asks to be let in. `revision`: LM."""
+    """The cluster state message, which a node needs before it sends a join request. `revision`: LM."""
 
     cluster: str
     cluster_id: str
@@ -61,7 +61,7 @@ class ClusterState:
 
 
 class Registrar:
-    """`physical`: the topology as this node's SWIM sees it. `token`: what a new cluster is initialized with."""
+    """`physical`: this node's SWIM view. `token`: the join token for a new cluster."""
 
     def __init__(self, service: KeyValues, cluster: str, physical: Callable[[], Physical], token: str | None) -> None:
         self._service = service
@@ -75,7 +75,7 @@ class Registrar:
     def _records(self) -> Any:
         return self._service.store.system
 
-    # What nodes ask.
+    # Requests of nodes.
 
     async def state(self) -> ClusterState:
         """By a linearizable read. Raises Unavailable."""
@@ -83,7 +83,7 @@ class Registrar:
         return self.state_now()
 
     def state_now(self) -> ClusterState:
-        """As this node has it."""
+        """From this node's own store; not linearizable."""
         store, rules = self._service.store, rules_of(self._records)
         return ClusterState(
             cluster=self._cluster,
@@ -127,16 +127,16 @@ class Registrar:
         return await self._carry_out(name, judge)
 
     async def leave(self, name: str, instance: str) -> NodeRecord:
-        """Raises JoinRejected where somebody else has the name, Unavailable."""
+        """Raises JoinRejected if another process has the name, Unavailable."""
         return await self._carry_out(name, lambda: judge_leave(name, instance, node_of(self._records, name)))
 
     async def look(self, name: str) -> NodeRecord | None:
-        """What the cluster says of a node, by a linearizable read. Raises Unavailable."""
+        """The record of a node, by a linearizable read. Raises Unavailable."""
         await self._service.barrier()
         return node_of(self._records, name)
 
     async def nodes(self) -> tuple[list[NodeRecord], int]:
-        """Every node that is in, or on its way in, and the version of the records; linearizable. Raises Unavailable."""
+        """All validated or active nodes, and the version of the records; linearizable. Raises Unavailable."""
         await self._service.barrier()
         return present(nodes_of(self._records)), self._records.version
 
@@ -151,18 +151,24 @@ class Registrar:
                 raise JoinLater(verdict.text)
             if isinstance(verdict, Reject):
                 self.rejected += 1
-                log.warning("%s is refused (%s): %s", name, verdict.reason.value, verdict.text)
+                log.warning("join rejected: node=%s reason=%s: %s", name, verdict.reason.value, verdict.text)
                 raise JoinRejected(verdict.reason, verdict.text)
             if await self._write(seen, [verdict]):
-                log.info("%s is %s, incarnation %d", name, verdict.record.standing.value, verdict.record.incarnation)
-                return verdict.record
-        raise JoinLater(f"the records of {name} change all the time: try again")
+                record = verdict.record
+                log.info(
+                    "node record changed: node=%s standing=%s incarnation=%d",
+                    name, record.standing.value, record.incarnation,
+                )  # fmt: skip
+                return record
+        raise JoinLater(
+            f"{CONFLICTS_MAX} attempts to write the record of {name} conflicted; nothing was written; retry"
+        )
 
     def _versions(self, *names: str) -> tuple[tuple[str, int], ...]:
         return tuple((name, self._records.get(name).version) for name in names)
 
     async def _write(self, seen: tuple[tuple[str, int], ...], writes: list[Write]) -> bool:
-        """False where the records have changed meanwhile. Raises Unavailable, OutcomeUnknown."""
+        """False if the records have changed since `seen`. Raises Unavailable, OutcomeUnknown."""
         request = SystemWrite(seen, tuple((each.record.key, each.record.to_bytes()) for each in writes))
         return await self._propose(request)
 
@@ -174,7 +180,7 @@ class Registrar:
             return False
         return True
 
-    # What the leader does unasked.
+    # Periodic work of the leader.
 
     async def watch(self) -> None:
         """Run until cancelled. Raises NodeFailed."""
@@ -192,10 +198,10 @@ class Registrar:
             except NodeFailed:
                 raise
             except RaftError as error:
-                log.debug("the topology is looked after later: %s", error)
+                log.debug("topology maintenance postponed: %s", error)
 
     async def _initialize(self) -> None:
-        """Once in the life of a cluster; before that, the first leader has chosen the cluster's id."""
+        """Once per cluster, after the first leader has chosen the cluster's ID."""
         store = self._service.store
         if rules_of(self._records) is not None or not store.lineage.cluster_id:
             return
@@ -205,11 +211,11 @@ class Registrar:
         )
         request = SystemWrite(((RULES_NAME, 0),), ((RULES_NAME, rules.to_bytes()),))
         if await self._propose(request):
-            log.info("cluster %s is initialized with %s", self._cluster, ", ".join(members))
+            log.info("cluster initialized: cluster=%s members=%s", self._cluster, ",".join(members))
 
     async def _drop(self, *, unseen_long: bool) -> None:
         for record in due_drops(nodes_of(self._records), self._physical(), unseen_long):
             seen = self._versions(record.key)
             if await self._write(seen, [Write(record)]):
                 self.drops += 1
-                log.warning("%s is dropped from the topology: %s", record.name, record.reason)
+                log.warning("node dropped from the topology: node=%s reason=%s", record.name, record.reason)

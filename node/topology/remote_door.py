@@ -1,6 +1,6 @@
-"""How a node that is no member of the Raft group asks the cluster about topology: over HTTP, at any node that answers.
+"""A follower's access to the registrars of the cluster, over HTTP, at any node that answers.
 
-Every request bears to be sent twice, so one that breaks off is sent again, to the next node.
+Every request is idempotent, so a failed one is sent again to the next node.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from raftgroup.errors import Unavailable
 
 TIMEOUT_S = 10.0
 FIELDS = (("id", str), ("instance", str), ("attempt", int), ("incarnation", int), ("addresses", dict))
-"""Of the record of a node that are shown, sorted or counted with."""
+"""Fields of a node's record whose types are checked, because the code below shows, sorts or compares them."""
 
 
 class RemoteDoor:
-    """`addresses`: HTTP addresses of nodes that may answer, the most likely first; asked again for every request.
-    `headers`: by which the nodes know this one."""
+    """`addresses`: HTTP addresses of nodes that may answer, the most likely first; called for every request. `headers`:
+    the credentials of this node."""
 
     def __init__(self, addresses: Callable[[], Sequence[str]], headers: Mapping[str, str] | None = None) -> None:
         self._addresses = Addresses(addresses)
@@ -54,19 +54,19 @@ class RemoteDoor:
         return node_from(await self.ask("GET", f"/v1/topology/nodes/{name}"))
 
     async def nodes(self) -> tuple[list[NodeRecord], int]:
-        """Of the logical topology, and the version of the records. Raises Unavailable."""
+        """The nodes of the logical topology, and the version of the records. Raises Unavailable."""
         return nodes_from(await self.ask("GET", "/v1/topology/nodes"))
 
     @staticmethod
     def _record(answer: Any) -> NodeRecord:
         record = node_from(answer)
         if record is None:
-            raise Unavailable("the cluster has answered without a record of this node: ask again")
+            raise Unavailable("unexpected response: no record of this node; retry")
         return record
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer of the first node that has one. Raises JoinRejected, JoinLater, Unavailable."""
-        trouble = "no node of the cluster is known yet: is a seed, or the node that --join names, up?"
+        """The first answer. Raises JoinRejected, JoinLater, Unavailable."""
+        trouble = "no node of the cluster is known yet; check that a seed or the node given with --join is running"
         for address in self._addresses.in_order():
             try:
                 answer = await self._ask_one(address, method, path, body)
@@ -81,7 +81,7 @@ class RemoteDoor:
         raise Unavailable(trouble)
 
     async def _ask_one(self, address: str, method: str, path: str, body: Any) -> Any:
-        """Unavailable as a value: another node may know more."""
+        """Unavailable is returned, not raised: another node may answer."""
         answer = await self._requests.json(address, path, method, body)
         if answer.status == 200:
             return answer.content
@@ -94,31 +94,33 @@ class RemoteDoor:
 
 
 def reason_of(text: Any) -> Reason:
-    """One that a newer version has is taken for what can't be mended."""
+    """An unknown reason, from a newer version, counts as one that a retry cannot fix."""
     return next((each for each in Reason if each.value == text), Reason.WRONG_VERSION)
 
 
 def state_from(answer: Any) -> ClusterState:
-    """Raises Unavailable for what is no cluster state message."""
+    """Raises Unavailable for any other shape."""
     try:
         return ClusterState(**{name: answer[name] for name in ClusterState.__slots__})
     except (KeyError, TypeError):
-        raise Unavailable("the answer is no state of a cluster: is the address that of a node?") from None
+        raise Unavailable(
+            "unexpected response: not a cluster state; check that the address is that of a node"
+        ) from None
 
 
 def nodes_from(answer: Any) -> tuple[list[NodeRecord], int]:
-    """Raises Unavailable for what is no list of records."""
+    """Raises Unavailable for any other shape."""
     try:
         rows, version = answer["nodes"], answer["version"]
         if type(rows) is not list or type(version) is not int:
             raise TypeError
         return [record for row in rows if (record := node_from({"node": row})) is not None], version
     except (KeyError, TypeError):
-        raise Unavailable("the answer has no records of nodes: is the address that of a member?") from None
+        raise Unavailable("unexpected response: no node records; check that the address is that of a member") from None
 
 
 def node_from(answer: Any) -> NodeRecord | None:
-    """Raises Unavailable for what is no record."""
+    """None if the cluster has no record. Raises Unavailable for any other shape."""
     try:
         row = answer["node"]
         if row is None:
@@ -132,4 +134,4 @@ def node_from(answer: Any) -> NodeRecord | None:
             row["incarnation"], row["addresses"], row["recovered_revision"] or 0, row["reason"] or "",
         )  # fmt: skip
     except (KeyError, TypeError, ValueError):
-        raise Unavailable("the answer is no record of a node: is the address that of a node?") from None
+        raise Unavailable("unexpected response: not a node record; check that the address is that of a node") from None

@@ -1,4 +1,4 @@
-"""Topology for people: a row per node, whether it is in the physical topology, in the logical one, or in both. Pure."""
+"""The topology as a table: one row per node of the physical or the logical topology. Pure."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ NOTHING = "-"
 
 
 def node_rows(topology: Mapping[str, Any]) -> list[list[str]]:
-    """Of the shape of GET /v1/topology, in the order of the names."""
+    """`topology`: the response of GET /v1/topology. Sorted by name."""
     physical = {each["id"]: each for each in topology["physical"]}
     logical = {each["id"]: each for each in topology["logical"]}
     return [node_row(name, physical.get(name), logical.get(name)) for name in sorted(physical | logical)]
 
 
 OLD_S = 5.0
-"""A follower has it anew each second at least, from a member."""
+"""Age above which a follower's copy counts as stale. A follower refreshes it about once a second."""
 
 
 def copy_note(topology: Mapping[str, Any]) -> str | None:
-    """What people should know of the logical part at a node that has it from a member."""
+    """A warning about the age of a follower's copy; None if there is nothing to warn about."""
     age_s = topology.get("logical_age_s", 0.0)
     if age_s is None:
-        return "no member of the group has told this node of the logical topology yet"
+        return "the logical topology is not known yet: no member has answered"
     if age_s > OLD_S:
-        return f"the logical topology is as a member told it {age_s:.0f} s ago: none answers now"
+        return f"the logical topology is {age_s:.0f} s old: no member answers"
     return None
 
 
 def node_row(name: str, physical: Mapping[str, Any] | None, logical: Mapping[str, Any] | None) -> list[str]:
-    """The incarnation is that of the logical topology, which counts joins."""
+    """The incarnation is that of the logical topology, which counts joins, not that of SWIM."""
     tags = physical["tags"] if physical else {}
     addresses = logical["addresses"] if logical else {}
     return [

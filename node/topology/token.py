@@ -1,6 +1,6 @@
-"""The permission to join: a token that the operator gives to every node, kept by the cluster as a salted hash.
+"""The join token: configured on every node, stored by the cluster as a salted hash.
 
-Pure: the salt is handed in. Who reads the record, or a backup of it, still can't join.
+Pure: the salt is an argument. Read access to the record, or to a backup of it, does not permit joining.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _COST, _BLOCK, _PARALLEL, _KEY_BYTES = 1 << 12, 8, 1, 32
 
 
 def token_record(token: str | None, salt: bytes) -> bytes:
-    """Salt and hash; empty where no token is needed."""
+    """Salt and hash; empty if no token is required."""
     if not token:
         return b""
     return salt + _hash(token, salt)
 
 
 def token_fits(token: str | None, record: bytes) -> bool:
-    """Whether who shows `token` may join a cluster with this record. Takes as long for a wrong one as for the right."""
+    """Whether `token` permits joining a cluster with this record. Compares in constant time."""
     if not record:
         return True
     salt, expected = record[:SALT_BYTES], record[SALT_BYTES:]

@@ -1,15 +1,15 @@
-"""Who is let in, who has recovered, who is gone: the decisions, as functions of what is known. Pure.
+"""The topology decisions, as functions of the records and of this node's physical topology: joins, ends of recovery,
+departures and drops. Pure.
 
-Each looks at the records and at the physical topology as this node sees it, and comes to one of four ends: write this,
-nothing is to be written, try again later, refused for good. Whoever carries it out writes only if the records are still
-those that were looked at (`registrar.py`), so it does not matter which node decides, or how many at once.
+A verdict is one of: write this record, keep the present one, retry later, reject. The registrar writes only if the
+records are unchanged since the decision (`registrar.py`), so any node can decide, and several can at once.
 
-What follows from these rules:
-- A node is in the logical topology only after its request was validated *and* it has said that it has recovered, in
-  this incarnation. To come back to the physical topology is not enough: whoever was dropped has to join again.
-- Under one name there is one process at a time: a request counts only from the instance that the physical topology has
-  under the name, and there the nodes settle who that is (`swim/protocol.py`).
-- A lost answer does no harm: the same request of the same instance has the same answer.
+These rules imply:
+- A node is in the logical topology only after its join request was validated *and* it reported that it has recovered,
+  in this incarnation. Returning to the physical topology is not enough: a dropped node has to join again.
+- A name belongs to one process at a time. A request counts only from the instance that has the name in the physical
+  topology, where the nodes resolve conflicts (`swim/protocol.py`).
+- A lost answer does no harm: the same request of the same instance gets the same answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME_TAKEN_HINT = "stop the other one, or give this node another --id"
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What a node says of itself. `cluster_id`: of its vault or store, empty where it has never been in a cluster."""
+    """`cluster_id`: of the node's vault or store; empty if it has never been in a cluster."""
 
     cluster: str
     protocol: int
@@ -40,28 +40,28 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Let it be so."""
+    """Write this record."""
 
     record: NodeRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """It is so already."""
+    """The present record already is what was requested."""
 
     record: NodeRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Not now; the same request may succeed in a moment."""
+    """The same request may succeed shortly."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Never, as it is: the node stops and says why."""
+    """The request cannot succeed."""
 
     reason: Reason
     text: str
@@ -72,7 +72,7 @@ Verdict = Write | Keep | Later | Reject
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """A name in the physical topology: which process has it, and whether it is there."""
+    """A name in the physical topology: the process that has it, and whether that is live."""
 
     instance: str
     live: bool
@@ -93,29 +93,32 @@ def judge_join(
     *,
     sees_leader: bool = True,
 ) -> Verdict:
-    """`known`: the record under the name; `presence`: who has the name in the physical topology, as the node sees it
-    that judges; `sees_leader`: whether that one has the leader in it, who may drop whom it does not see."""
+    """`known`: the record under the name. `presence`: the process with that name in the deciding node's physical
+    topology. `sees_leader`: whether the leader is live in that topology; a leader drops nodes that it does not see."""
     if rules is None:
-        return Later("the cluster is not initialized yet: its first leader does that, once its members are there")
+        return Later("the cluster is not initialized yet; its first leader initializes it once the members are running")
     refused = _refusal(request, rules, cluster_id, token_fits)
     if refused is not None:
         return refused
     if known is not None and known.instance == request.instance:
         if request.attempt < known.attempt:
-            return Reject(Reason.SUPERSEDED, f"{request.name} has asked again since: this answer is of no use any more")
+            return Reject(
+                Reason.SUPERSEDED,
+                f"join attempt {request.attempt} of {request.name} is superseded by attempt {known.attempt}",
+            )
         if request.attempt == known.attempt and known.standing is not Standing.GONE:
             return Keep(known)
     if presence is None or not presence.live:
-        return Later(f"{request.name} is not in the physical topology yet: it is known once a seed has heard of it")
+        return Later(f"{request.name} is not in the physical topology yet; gossip from its seeds will add it")
     if presence.instance != request.instance:
         return Later(
-            f"another process has the name {request.name} in the physical topology; if it runs, {NAME_TAKEN_HINT}; if "
-            "it has ended, that is found out within seconds"
+            f"another process has the name {request.name} in the physical topology; if it is running, "
+            f"{NAME_TAKEN_HINT}; if it has ended, that is detected within seconds"
         )
     if known is not None and known.instance == request.instance and not sees_leader:
         return Later(
-            f"{request.name} was dropped, and the leader is not yet back in the physical topology here: it would be "
-            "dropped again; they find each other within seconds"
+            f"{request.name} was dropped and this node does not see the leader in the physical topology, so the leader "
+            "could drop it again; gossip resolves this within seconds"
         )
     incarnation = known.incarnation + 1 if known is not None else 1
     return Write(
@@ -130,28 +133,27 @@ def _refusal(request: JoinRequest, rules: ClusterRules, cluster_id: str, token_f
     if request.cluster != rules.cluster:
         return Reject(
             Reason.WRONG_CLUSTER,
-            f"this is cluster {rules.cluster}, and {request.name} wants to join {request.cluster}: correct --cluster, "
-            "or the address that it asks",
+            f"this is cluster {rules.cluster}, but {request.name} wants to join {request.cluster}: correct --cluster "
+            "or the address of the cluster",
         )
     if request.protocol != rules.protocol:
         return Reject(
             Reason.WRONG_VERSION,
-            f"{request.name} speaks version {request.protocol} of the join protocol, the cluster {rules.protocol}: run "
-            "a release that speaks that one",
+            f"{request.name} uses version {request.protocol} of the join protocol, the cluster version "
+            f"{rules.protocol}: run a matching release",
         )
     if not token_fits(request.token, rules.token):
         what = "a wrong join token" if request.token else "no join token"
         return Reject(
             Reason.NO_PERMISSION,
-            f"{request.name} has shown {what}: give it the one that the cluster was initialized with, with "
+            f"{request.name} sent {what}: set the token that the cluster was initialized with, using "
             "PALISADE_JOIN_TOKEN or --join-token",
         )
     if request.cluster_id and request.cluster_id != cluster_id:
         return Reject(
             Reason.FOREIGN_CLUSTER,
-            f"the data of {request.name} belong to a cluster with id {request.cluster_id}, this one has id "
-            f"{cluster_id} and the same name {rules.cluster}: give the node an empty data folder, or join "
-            "it where it belongs",
+            f"the data of {request.name} belong to the cluster with ID {request.cluster_id}; this cluster has the same "
+            f"name, {rules.cluster}, but ID {cluster_id}: use an empty data folder, or join the original cluster",
         )
     return None
 
@@ -162,7 +164,8 @@ def judge_recovered(name: str, instance: str, incarnation: int, revision: int, k
         return Reject(Reason.SUPERSEDED, f"incarnation {incarnation} of {name} is not the current one: join again")
     if known.standing is Standing.GONE:
         return Reject(
-            Reason.NOT_VALIDATED, f"{name} was dropped from the topology meanwhile ({known.reason}): join again"
+            Reason.NOT_VALIDATED,
+            f"{name} was dropped from the topology during its recovery ({known.reason}): join again",
         )
     if known.standing is Standing.ACTIVE:
         return Keep(known)
@@ -170,9 +173,9 @@ def judge_recovered(name: str, instance: str, incarnation: int, revision: int, k
 
 
 def judge_leave(name: str, instance: str, known: NodeRecord | None) -> Verdict:
-    """A node leaves in good order. Nothing happens for one that was never in."""
+    """A node announces that it leaves."""
     if known is None or known.instance != instance:
-        return Reject(Reason.SUPERSEDED, f"{name} is another process now: nothing is left to leave")
+        return Reject(Reason.SUPERSEDED, f"{name} has no record of this process: nothing to leave")
     return Keep(known) if known.standing is Standing.GONE else Write(gone(known, "it has left"))
 
 
@@ -181,9 +184,9 @@ def gone(record: NodeRecord, reason: str) -> NodeRecord:
 
 
 def due_drops(records: list[NodeRecord], physical: Physical, unseen_long: bool) -> list[NodeRecord]:
-    """Who is to be dropped from the topology, as the leader sees it: those that the physical topology has lost.
+    """The nodes that the leader has to drop, because its physical topology has lost them.
 
-    `unseen_long`: this leader has looked long enough that a node that is not in its view at all is not there.
+    `unseen_long`: the leader has watched long enough to drop nodes that it has never seen.
     """
     due = []
     for record in records:
@@ -192,7 +195,7 @@ def due_drops(records: list[NodeRecord], physical: Physical, unseen_long: bool) 
         presence = physical.get(record.name)
         if presence is None:
             if unseen_long:
-                due.append(gone(record, "it was not seen since the leader took over"))
+                due.append(gone(record, "it has not been seen since the leader was elected"))
         elif presence.instance != record.instance:
             due.append(gone(record, "another process has its name"))
         elif not presence.live:

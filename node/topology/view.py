@@ -1,4 +1,4 @@
-"""Topology as plain values, for status, the API and metrics, out of the system records and what SWIM knows. Pure."""
+"""Topology as plain values for status, the API and metrics, from the system records and SWIM's records. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def node_of(records: SystemRecords, name: str) -> NodeRecord | None:
 
 
 def nodes_of(records: SystemRecords) -> list[NodeRecord]:
-    """In the order of their names, those that are gone among them."""
+    """Sorted by name; includes nodes that are gone."""
     return [NodeRecord.from_bytes(found.value) for found in records.with_prefix(NODE_PREFIX)]
 
 
 def present(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
-    """Those that are in, or on their way in; what is only remembered is left out."""
+    """Validated and active nodes, without those that are gone."""
     return [each for each in nodes if each.standing is not Standing.GONE]
 
 
@@ -62,7 +62,7 @@ def physical_view(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def states_of(records: Iterable[Record]) -> dict[str, int]:
-    """How many nodes are in which state of the physical topology."""
+    """Number of nodes by state in the physical topology."""
     counts = {state.name.lower(): 0 for state in State}
     for record in records:
         counts[record.state.name.lower()] += 1
@@ -70,7 +70,7 @@ def states_of(records: Iterable[Record]) -> dict[str, int]:
 
 
 def standings_of(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """How many nodes stand where on their way into the logical topology."""
+    """Number of nodes by standing, VALIDATED or ACTIVE."""
     counts = {standing.value: 0 for standing in (Standing.VALIDATED, Standing.ACTIVE)}
     for row in rows:
         counts[row["standing"]] += 1

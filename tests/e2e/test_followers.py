@@ -159,6 +159,6 @@ async def test_a_vault_of_another_cluster_is_refused_and_says_so(cluster: Cluste
         follower.options["join"] = other["n1"].http
         follower.start()
         assert await follower.ended() == 2
-        assert "belong to a cluster with id" in follower.log().splitlines()[-1]
+        assert "belong to the cluster with ID" in follower.log().splitlines()[-1]
     finally:
         other.kill()

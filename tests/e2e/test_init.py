@@ -45,7 +45,7 @@ async def test_cancelled_half_way_then_initialized_then_again_then_with_others(n
     assert await state_of(nodes[0]) == "prepared", said
     code, _, said = await palisade("init", "n1", "n2", "--at", nodes[0].http)
     assert code == REFUSED
-    assert "finish it, or cancel it" in said
+    assert "complete it, or cancel it" in said
     code, out, said = await palisade("init", "n1", "n2", "n3", "--cancel", "--at", nodes[0].http)
     assert (code, out.strip()) == (0, "cancelled: n1, n2, n3"), said
     assert await state_of(nodes[0]) == "idle"

@@ -113,7 +113,7 @@ async def test_a_second_process_with_a_name_stops_and_says_who_has_it(new_cluste
     second.start()
     try:
         assert await second.ended() == REFUSED
-        assert "the name n1 is taken" in second.log().splitlines()[-1]
+        assert "the name n1 is in use" in second.log().splitlines()[-1]
     finally:
         second.kill()
     await all_active(cluster, "n1")

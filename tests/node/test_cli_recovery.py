@@ -313,7 +313,7 @@ def test_status_and_topology_ask_a_node_of_any_kind() -> None:
         assert (as_json["id"], as_json["revision"], as_json["term"]) == ("f1", 5532, None)
         shown = run("topology", "--at", at)
         assert shown.stdout.split("\t")[:3] == ["f1", "alive", "-"]
-        assert "has told this node of the logical topology yet" in shown.stderr
+        assert "the logical topology is not known yet" in shown.stderr
         assert json.loads(run("topology", "--at", at, "--json").stdout) == view
     for command in ("status", "topology"):
         result = run(command, "--at", f"127.0.0.1:{free_port()}")

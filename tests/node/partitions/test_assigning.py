@@ -77,7 +77,7 @@ async def test_what_is_gone_from_the_catalog_is_assigned_to_nobody_any_more(cata
 
 
 async def test_more_replicas_than_nodes_are_refused_and_nothing_is_written(catalog: Client) -> None:
-    with pytest.raises(PartitionError, match="3 replicas need as many nodes, and 2 keep partitions"):
+    with pytest.raises(PartitionError, match="3 replicas need 3 nodes, but only 2 store partitions"):
         await assign(catalog, ["n1", "n2"], 3)
     assert await catalog.get(LAST_ASSIGNMENT) is None
 

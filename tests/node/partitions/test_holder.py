@@ -230,7 +230,7 @@ async def test_what_cannot_be_had_stops_nobody_is_said_and_comes_later(monkeypat
         view = partitions_view("n1", node.holder, 10)
         assert (view["assigned"], view["local"], view["missing"]) == (2, 0, 2)
         assert "does not have it" in view["partitions"][0]["error"]
-        assert "it has only 5 bytes" in view["partitions"][1]["error"]
+        assert "got 5 bytes" in view["partitions"][1]["error"]
         ground.stock.content.update({day(1): content, day(2): rows(2)})
         await until(lambda: ground.files.content == ground.expected)
         await until(lambda: partitions_view("n1", node.holder, 10)["missing"] == 0)
@@ -245,7 +245,7 @@ async def test_a_full_disk_stops_nobody_and_what_fits_is_there(monkeypatch: pyte
     ground.compact()
     async with ground.started() as node:
         assert resources(node.follower.reports[-1]) == {"kept": 0, "evicted": 0, "fetched": 2, "missing": 1}
-        assert "no room" in node.holder.tally.trouble[day(3)]
+        assert "no space left" in node.holder.tally.trouble[day(3)]
         ground.files.room_bytes = None
         await until(lambda: ground.files.content == ground.expected)
 
@@ -258,7 +258,7 @@ async def test_a_file_that_cannot_be_removed_stops_no_node_that_runs(monkeypatch
         ground.files.stubborn.add(file_of(day(1)))
         ground.unassign(1)
         await node.step()
-        await until(lambda: "can't be removed" in node.holder.tally.trouble.get(day(1), ""))
+        await until(lambda: "cannot remove partition" in node.holder.tally.trouble.get(day(1), ""))
         assert partitions_view("n1", node.holder, 10)["extra"] == 1
         ground.files.stubborn.clear()
         await until(lambda: ground.files.content == ground.expected)

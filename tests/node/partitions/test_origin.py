@@ -63,7 +63,7 @@ async def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(SourceFailed, match="missing"):
         await origin.get("weather/2013-01-01", ANY)
     write(tmp_path, 1)
-    for name, said in (("weather/2013-01-02", "has no weather"), ("planes/2013-01-01", "knows no table")):
+    for name, said in (("weather/2013-01-02", "no data of table weather"), ("planes/2013-01-01", "no table planes")):
         with pytest.raises(SourceFailed, match=said):
             await origin.get(name, ANY)
     (tmp_path / "weather.csv").write_text(",".join(WEATHER.header) + "\n1,2\n", encoding="utf-8")

@@ -86,7 +86,7 @@ async def test_a_full_disk_leaves_what_was_there() -> None:
     shelf = Shelf(SimulatedDisk(files))
     await put(shelf, DAY, OLD)
     files.room_bytes = len(OLD) + 10
-    with pytest.raises(NotFetched, match="no room") as refused:
+    with pytest.raises(NotFetched, match="no space left") as refused:
         await put(shelf, OTHER, NEW)
     assert refused.value.retry
     assert files.content == {file_of(DAY): OLD}

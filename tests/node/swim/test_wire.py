@@ -120,7 +120,7 @@ def understood(body: object, kind: Kind) -> bool:
 
 
 def test_a_message_that_does_not_fit_is_not_sent() -> None:
-    with pytest.raises(ValueError, match="1400 are the limit"):
+    with pytest.raises(ValueError, match="exceeds 1400 bytes"):
         Wire("c1").encode(Roster(Identity("n1", "a"), False, tuple(Record(f"n{n}", "h:1", "i") for n in range(200))))
 
 

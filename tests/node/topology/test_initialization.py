@@ -76,7 +76,7 @@ def test_the_same_plan_again_changes_nothing() -> None:
 def test_other_members_are_refused_while_a_plan_is_prepared_and_for_good_when_it_is_committed() -> None:
     with pytest.raises(InitRefused, match="palisade init --cancel"):
         PREPARED.prepare(OTHER, OWN["n1"])
-    with pytest.raises(InitRefused, match="is being founded with n1, n2, n3"):
+    with pytest.raises(InitRefused, match="is already being founded with n1, n2, n3"):
         COMMITTED.prepare(OTHER, OWN["n1"])
 
 
@@ -99,12 +99,12 @@ def test_half_way_it_can_be_cancelled_and_begun_with_others() -> None:
 
 
 def test_after_a_commit_it_is_too_late_to_cancel() -> None:
-    with pytest.raises(InitRefused, match="too late"):
+    with pytest.raises(InitRefused, match="cannot cancel: the cluster is already being founded"):
         COMMITTED.cancel(PLAN.id)
 
 
 def test_a_plan_that_names_this_node_with_other_addresses_is_refused() -> None:
-    with pytest.raises(InitRefused, match="addresses have changed"):
+    with pytest.raises(InitRefused, match="its name or addresses differ"):
         Participant().prepare(PLAN, "n1=127.0.0.1:9999:7401:7601")
 
 

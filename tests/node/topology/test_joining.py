@@ -103,7 +103,7 @@ async def test_a_node_is_in_the_logical_topology_only_when_it_has_recovered(worl
 async def test_a_rejected_node_stops_and_says_why(world: World, wrong: dict[str, object]) -> None:
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
-    with pytest.raises(NodeRefused, match="does not take n7: "):
+    with pytest.raises(NodeRefused, match="rejected n7: "):
         await world.member(**wrong).run()
     assert world.standing() is None
     assert world.registrar.rejected == 1
@@ -115,7 +115,9 @@ async def test_a_node_of_another_release_of_the_protocol_stops_and_says_why(
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
     monkeypatch.setattr("node.topology.member.PROTOCOL_VERSION", 2)
-    with pytest.raises(NodeRefused, match="speaks version 2 of the join protocol, the cluster 1: run a release"):
+    with pytest.raises(
+        NodeRefused, match="uses version 2 of the join protocol, the cluster version 1: run a matching release"
+    ):
         await world.member().run()
     assert (world.standing(), world.recoveries) == (None, [])
 
