@@ -1,1 +1,7 @@
 """What was agreed: the revisioned key-value state machine. Knows no network and no Raft."""
+
+if not __name__.startswith("palisade."):
+    raise ImportError(
+        f"import palisade.{__name__} instead of {__name__}: a module imported under two names has two of each class, "
+        "and an except clause misses the other one's errors"
+    )

@@ -23,13 +23,13 @@ from typing import Any
 
 import msgpack
 
-from base.snapshots import SnapshotGone, SnapshotInvalid, SnapshotMeta
-from metastore.errors import StoreCorrupt
-from metastore.memory_map import MemoryMap
-from metastore.ordered_map import Table
-from metastore.snapshot import Assembly, Run, SnapshotReader
-from metastore.state import State
-from metastore.store_errors import BackupInvalid
+from palisade.base.snapshots import SnapshotGone, SnapshotInvalid, SnapshotMeta
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.snapshot import Assembly, Run, SnapshotReader
+from palisade.metastore.state import State
+from palisade.metastore.store_errors import BackupInvalid
 
 MAGIC = b"palisade-backup\n"
 FORMAT_VERSION = 1

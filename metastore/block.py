@@ -20,9 +20,9 @@ from struct import Struct, unpack_from
 
 from xxhash import xxh3_64_intdigest
 
-from base.digest import DIGEST_BYTES, leaf_of, next_chain
-from metastore.errors import StoreCorrupt
-from metastore.record import KEY_BYTES_AT, LINK_BYTES, REVISION, ROW, row_size, unpack_row
+from palisade.base.digest import DIGEST_BYTES, leaf_of, next_chain
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.record import KEY_BYTES_AT, LINK_BYTES, REVISION, ROW, row_size, unpack_row
 
 HEADER = Struct(">QQIQIIQQQ16s")
 CHECKSUM = Struct(">Q")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from vault.change import Revision
+from palisade.vault.change import Revision
 
 Rows = Mapping[bytes, bytes | None]
 """Rows of KEY by key; None: the row was removed."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from base.invariant import InvariantViolated
-from metastore.state import State
+from palisade.base.invariant import InvariantViolated
+from palisade.metastore.state import State
 
 TIME_MS_MAX = 1 << 63
 

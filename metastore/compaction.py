@@ -16,14 +16,14 @@ from __future__ import annotations
 from itertools import islice
 from struct import Struct
 
-from metastore.block import open_block
-from metastore.errors import FutureRevision, InvalidRequest, TooManyPins
-from metastore.history import History, is_tombstone, mod_of
-from metastore.limits import Limits, Retention
-from metastore.mvcc import compacted
-from metastore.ordered_map import OrderedMap, Table
-from metastore.record import PIN_END, PIN_PREFIX, POINTER, unpack_row
-from metastore.state import State
+from palisade.metastore.block import open_block
+from palisade.metastore.errors import FutureRevision, InvalidRequest, TooManyPins
+from palisade.metastore.history import History, is_tombstone, mod_of
+from palisade.metastore.limits import Limits, Retention
+from palisade.metastore.mvcc import compacted
+from palisade.metastore.ordered_map import OrderedMap, Table
+from palisade.metastore.record import PIN_END, PIN_PREFIX, POINTER, unpack_row
+from palisade.metastore.state import State
 
 PIN = Struct(">QQQ")
 NEVER_MS = 1 << 63

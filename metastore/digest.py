@@ -1,6 +1,6 @@
 """The digests of a replica: where it keeps its sums, how two replicas are compared, and what differs is named (M7).
 
-`base/digest.py` has the formula.
+`palisade/base/digest.py` has the formula.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from itertools import compress
 from operator import is_not
 from struct import Struct
 
-from base.digest import BUCKETS, DIGEST_BYTES, SUM_MASK, bucket_of, pack_sums, unpack_sums
-from metastore.lineage import LINEAGE_BOUNDS
-from metastore.ordered_map import OrderedMap, Table
-from metastore.record import PIN_END, PIN_PREFIX
+from palisade.base.digest import BUCKETS, DIGEST_BYTES, SUM_MASK, bucket_of, pack_sums, unpack_sums
+from palisade.metastore.lineage import LINEAGE_BOUNDS
+from palisade.metastore.ordered_map import OrderedMap, Table
+from palisade.metastore.record import PIN_END, PIN_PREFIX
 
 SUMS_KEY = b"buckets"
 CONTROL_ENTRY = Struct(">BII")

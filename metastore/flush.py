@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from base.commit_thread import DiskThread
-from metastore.lmdb_file import LmdbFile
-from metastore.ordered_map import Table
-from metastore.overlay import Layer
+from palisade.base.commit_thread import DiskThread
+from palisade.metastore.lmdb_file import LmdbFile
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.write_overlay import Layer
 
 SLICE_ITEMS = 1024
 SLICE_BYTES = 512 * 1024

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from base.digest import leaf_of, next_chain
-from base.invariant import check
-from metastore.block import BLOCK_BYTES, Block, garbage_of, open_block, pack_block
-from metastore.errors import StoreCorrupt
-from metastore.ordered_map import OrderedMap, Table
-from metastore.record import LINK_BYTES, POINTER, REVISION, ROW
-from metastore.state import FIRST_REVISION, State
+from palisade.base.digest import leaf_of, next_chain
+from palisade.base.invariant import check
+from palisade.metastore.block import BLOCK_BYTES, Block, garbage_of, open_block, pack_block
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.ordered_map import OrderedMap, Table
+from palisade.metastore.record import LINK_BYTES, POINTER, REVISION, ROW
+from palisade.metastore.state import FIRST_REVISION, State
 
 SUB_MAX = (1 << 32) - 1
 Event = tuple[bytes, bytes]

@@ -6,12 +6,12 @@ again. So a leader that is wrong, late or repeats itself does no harm.
 
 from __future__ import annotations
 
-from metastore.compaction import Compactor
-from metastore.exactly_once import ResultBook
-from metastore.lease import LeaseBook
-from metastore.limits import Limits, Retention
-from metastore.requests import Command, Compact, DisarmAlarm, EvictResults, LeaseExpire, Tick
-from metastore.state import State
+from palisade.metastore.compaction import Compactor
+from palisade.metastore.lease import LeaseBook
+from palisade.metastore.limits import Limits, Retention
+from palisade.metastore.request_results import ResultBook
+from palisade.metastore.requests import Command, Compact, DisarmAlarm, EvictResults, LeaseExpire, Tick
+from palisade.metastore.state import State
 
 DISARM_PERCENT = 95
 """The alarm ends below this part of the quota, so that it does not flutter."""

@@ -11,11 +11,11 @@ from hashlib import blake2b
 from heapq import heapify, heappop, heappush, heapreplace
 from struct import Struct
 
-from metastore.errors import LeaseExists, LeaseNotFound, LeaseTtlInvalid
-from metastore.limits import Limits
-from metastore.ordered_map import OrderedMap, Table
-from metastore.record import key_hash
-from metastore.state import State
+from palisade.metastore.errors import LeaseExists, LeaseNotFound, LeaseTtlInvalid
+from palisade.metastore.limits import Limits
+from palisade.metastore.ordered_map import OrderedMap, Table
+from palisade.metastore.record import key_hash
+from palisade.metastore.state import State
 
 LEASE_ID = Struct(">Q")
 LEASE_VALUE = Struct(">QQ")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgpack
 
-from metastore.errors import StoreCorrupt
+from palisade.metastore.errors import StoreCorrupt
 
 LINEAGE_KEY = b"lineage"
 """In META: [cluster id, generation]."""

@@ -2,7 +2,7 @@
 
 One LMDB table per `Table`, and one more for what the file says of itself (format, a random name of this file).
 LMDB always commits with its full syncs; py-lmdb 3 checks the structure of every page that it touches, so damage
-raises instead of crashing the process; the values carry checksums of their own (`base/checksums.py`).
+raises instead of crashing the process; the values carry checksums of their own (`palisade/base/checksums.py`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 import lmdb
 import msgpack
 
-from base import long_keys
-from base.lmdb_env import DAMAGE, DATA, double_room, room_for, used_bytes
-from metastore.errors import StoreCorrupt
-from metastore.ordered_map import PEEK_BYTES, Table, in_bounds
-from metastore.record_check import CHECKSUMS, REMEDY
-from metastore.store_errors import StoreFailed
+from palisade.base import long_keys
+from palisade.base.lmdb_env import DAMAGE, DATA, double_room, room_for, used_bytes
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.ordered_map import PEEK_BYTES, Table, in_bounds
+from palisade.metastore.record_check import CHECKSUMS, REMEDY
+from palisade.metastore.store_errors import StoreFailed
 
 FORMAT_VERSION = 2
 FORMAT_NAME = "palisade-store"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 
-from metastore.ordered_map import Owned, Peeked, Table, in_bounds
+from palisade.metastore.ordered_map import Owned, Peeked, Table, in_bounds
 
 FEW_KEYS = 16
 

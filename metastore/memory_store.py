@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from base import long_keys
-from base.snapshots import SnapshotInvalid, SnapshotMeta
-from metastore.memory_map import MemoryMap
-from metastore.ordered_map import APPLIED_KEY, Table, decode_applied
-from metastore.snapshot import Assembly, Row, Run, SnapshotReader
+from palisade.base import long_keys
+from palisade.base.snapshots import SnapshotInvalid, SnapshotMeta
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.ordered_map import APPLIED_KEY, Table, decode_applied
+from palisade.metastore.snapshot import Assembly, Row, Run, SnapshotReader
 
 Content = list[dict[bytes, bytes]]
 

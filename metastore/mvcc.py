@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from base.invariant import check
-from metastore.errors import Compacted, FutureRevision
-from metastore.history import History, is_tombstone
-from metastore.ordered_map import OrderedMap, Table
-from metastore.record import ROW, unpack_row
-from metastore.requests import FROM_KEY
-from metastore.results import KeyValue
-from metastore.state import State
+from palisade.base.invariant import check
+from palisade.metastore.errors import Compacted, FutureRevision
+from palisade.metastore.history import History, is_tombstone
+from palisade.metastore.ordered_map import OrderedMap, Table
+from palisade.metastore.record import ROW, unpack_row
+from palisade.metastore.requests import FROM_KEY
+from palisade.metastore.results import KeyValue
+from palisade.metastore.state import State
 
 
 class View(NamedTuple):

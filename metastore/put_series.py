@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from metastore.codec import PLAIN_PUT, PUT_SERIES, pack
-from metastore.exactly_once import SEQUENCE_MAX
-from metastore.limits import Limits
-from metastore.result_codec import EACH, PUT, SERIES, Wire
+from palisade.metastore.command_codec import PLAIN_PUT, PUT_SERIES, pack
+from palisade.metastore.limits import Limits
+from palisade.metastore.request_results import SEQUENCE_MAX
+from palisade.metastore.result_codec import EACH, PUT, SERIES, Wire
 
 SERIES_PUTS_MAX = 1024
 

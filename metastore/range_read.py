@@ -11,9 +11,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from metastore.mvcc import Found, View, count_live, find, find_range, get, read_revision
-from metastore.requests import FROM_KEY, Range, SortOrder, SortTarget
-from metastore.results import KeyValue, RangeResult
+from palisade.metastore.mvcc import Found, View, count_live, find, find_range, get, read_revision
+from palisade.metastore.requests import FROM_KEY, Range, SortOrder, SortTarget
+from palisade.metastore.results import KeyValue, RangeResult
 
 SortKey = Callable[[Found], Any]
 

@@ -18,8 +18,8 @@ from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
 
-from base.digest import DIGEST_BYTES, leaf_of
-from metastore.results import KeyValue
+from palisade.base.digest import DIGEST_BYTES, leaf_of
+from palisade.metastore.results import KeyValue
 
 ROW = Struct(">IQIBQQQQHI")
 LINK_BYTES = 17

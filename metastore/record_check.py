@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from base.checksums import RowChecksums
-from metastore.errors import StoreCorrupt
-from metastore.ordered_map import Table
+from palisade.base.checksums import RowChecksums
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.ordered_map import Table
 
 REMEDY = (
     "This node's copy of the store can't be trusted any more: stop the node, remove its data directory, and start it "

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from base.errors import by_code
-from metastore.errors import Compacted, MetastoreError
-from metastore.results import (
+from palisade.base.errors import by_code
+from palisade.metastore.errors import Compacted, MetastoreError
+from palisade.metastore.results import (
     CompactResult,
     DeleteRangeResult,
     DoneResult,

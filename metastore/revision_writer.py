@@ -7,15 +7,15 @@ the events follows when the revision is closed.
 
 from __future__ import annotations
 
-from base.digest import leaf_of
-from base.invariant import check
-from metastore.changes import EntryChanges
-from metastore.digest import BucketSums
-from metastore.history import History
-from metastore.lease import LeaseBook
-from metastore.ordered_map import OrderedMap, Table
-from metastore.record import JUMP_ROWS, LINK_BYTES, Row, cost_of, pack_row, unpack_row
-from metastore.state import State
+from palisade.base.digest import leaf_of
+from palisade.base.invariant import check
+from palisade.metastore.changes import EntryChanges
+from palisade.metastore.digest import BucketSums
+from palisade.metastore.history import History
+from palisade.metastore.lease import LeaseBook
+from palisade.metastore.ordered_map import OrderedMap, Table
+from palisade.metastore.record import JUMP_ROWS, LINK_BYTES, Row, cost_of, pack_row, unpack_row
+from palisade.metastore.state import State
 
 NO_LEAF = 0
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgpack
 
-from base.snapshots import SnapshotInvalid, SnapshotMeta
-from metastore.ordered_map import KEY_BYTES_MAX, Table
+from palisade.base.snapshots import SnapshotInvalid, SnapshotMeta
+from palisade.metastore.ordered_map import KEY_BYTES_MAX, Table
 
 FORMAT_VERSION = 1
 PIECE_BYTES = 512 * 1024

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from base import long_keys
-from base.snapshots import SnapshotGone, SnapshotMeta
-from metastore.lmdb_file import LmdbFile
-from metastore.ordered_map import Table
-from metastore.snapshot import Row, SnapshotReader
+from palisade.base import long_keys
+from palisade.base.snapshots import SnapshotGone, SnapshotMeta
+from palisade.metastore.lmdb_file import LmdbFile
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.snapshot import Row, SnapshotReader
 
 GROWTH_BYTES_MIN = 1 << 30
 

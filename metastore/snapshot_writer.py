@@ -15,13 +15,13 @@ from typing import Any
 
 import lmdb
 
-from base.snapshots import SnapshotInvalid, SnapshotMeta
-from metastore.errors import StoreCorrupt
-from metastore.lmdb_file import LmdbFile
-from metastore.ordered_map import APPLIED_KEY, Table, decode_applied
-from metastore.snapshot import Assembly, Run
-from metastore.store_directory import StoreDirectory
-from metastore.store_errors import StoreFailed
+from palisade.base.snapshots import SnapshotInvalid, SnapshotMeta
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.lmdb_file import LmdbFile
+from palisade.metastore.ordered_map import APPLIED_KEY, Table, decode_applied
+from palisade.metastore.snapshot import Assembly, Run
+from palisade.metastore.store_directory import StoreDirectory
+from palisade.metastore.store_errors import StoreFailed
 
 COMMIT_BYTES = 4 * 1024 * 1024
 ROOM_BYTES = 16 * COMMIT_BYTES

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from struct import Struct
 
-from base.digest import DIGEST_BYTES
-from metastore.lineage import LINEAGE_KEY, Lineage, decode_lineage, encode_lineage
-from metastore.ordered_map import APPLIED_KEY, OrderedMap, Table, decode_applied, pack_applied
+from palisade.base.digest import DIGEST_BYTES
+from palisade.metastore.lineage import LINEAGE_KEY, Lineage, decode_lineage, encode_lineage
+from palisade.metastore.ordered_map import APPLIED_KEY, OrderedMap, Table, decode_applied, pack_applied
 
 CLOCK_KEY = b"clock"
 STATE_KEY = b"state"

@@ -16,9 +16,9 @@ import os
 import shutil
 from pathlib import Path
 
-from base.directory_lock import DirectoryLock
-from base.durable_files import sync_directory, write_synced
-from metastore.store_errors import StoreFailed
+from palisade.base.directory_lock import DirectoryLock
+from palisade.base.durable_files import sync_directory, write_synced
+from palisade.metastore.store_errors import StoreFailed
 
 
 class StoreDirectory:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base.errors import PalisadeError
+from palisade.base.errors import PalisadeError
 
 
 class StoreFailed(PalisadeError):

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import msgpack
 
-from metastore.errors import InvalidRequest, StoreCorrupt, SystemConflict
-from metastore.ordered_map import OrderedMap, Table
-from metastore.requests import SystemWrite
-from metastore.state import State
+from palisade.metastore.errors import InvalidRequest, StoreCorrupt, SystemConflict
+from palisade.metastore.ordered_map import OrderedMap, Table
+from palisade.metastore.requests import SystemWrite
+from palisade.metastore.state import State
 
 PREFIX = b"system/"
 END = b"system0"

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from metastore.errors import KeyNotFound, QuotaExceeded
-from metastore.lease import LeaseBook
-from metastore.limits import Limits
-from metastore.mvcc import Found, View, find_range, read_revision
-from metastore.range_read import read_range
-from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
-from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
-from metastore.revision_writer import RevisionWriter
-from metastore.state import State
+from palisade.metastore.errors import KeyNotFound, QuotaExceeded
+from palisade.metastore.lease import LeaseBook
+from palisade.metastore.limits import Limits
+from palisade.metastore.mvcc import Found, View, find_range, read_revision
+from palisade.metastore.range_read import read_range
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+from palisade.metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
+from palisade.metastore.revision_writer import RevisionWriter
+from palisade.metastore.state import State
 
 OperationResult = PutResult | DeleteRangeResult | RangeResult | TxnResult
 

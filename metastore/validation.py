@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-from metastore.errors import (
+from palisade.metastore.errors import (
     DuplicateKey,
     InvalidRequest,
     KeyEmpty,
@@ -19,11 +19,11 @@ from metastore.errors import (
     TooManyOperations,
     ValueTooLarge,
 )
-from metastore.exactly_once import SEQUENCE_MAX
-from metastore.lease import LEASE_ID_MAX
-from metastore.limits import Limits
-from metastore.mvcc import end_of
-from metastore.requests import (
+from palisade.metastore.lease import LEASE_ID_MAX
+from palisade.metastore.limits import Limits
+from palisade.metastore.mvcc import end_of
+from palisade.metastore.request_results import SEQUENCE_MAX
+from palisade.metastore.requests import (
     Command,
     Compare,
     CompareTarget,

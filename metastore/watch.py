@@ -13,14 +13,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from metastore.errors import FutureRevision, InvalidRequest
-from metastore.history import Event as Rows
-from metastore.history import History, is_tombstone
-from metastore.mvcc import compacted, end_of
-from metastore.record import unpack_row
-from metastore.requests import WatchRequest
-from metastore.results import Event, KeyValue, RevisionEvents
-from metastore.state import State
+from palisade.metastore.errors import FutureRevision, InvalidRequest
+from palisade.metastore.history import Event as Rows
+from palisade.metastore.history import History, is_tombstone
+from palisade.metastore.mvcc import compacted, end_of
+from palisade.metastore.record import unpack_row
+from palisade.metastore.requests import WatchRequest
+from palisade.metastore.results import Event, KeyValue, RevisionEvents
+from palisade.metastore.state import State
 
 FILTERS = frozenset(("put", "delete"))
 EVENT_BYTES = 64

@@ -1,1 +1,7 @@
 """The process: wiring, HTTP and stream servers, command line, client."""
+
+if not __name__.startswith("palisade."):
+    raise ImportError(
+        f"import palisade.{__name__} instead of {__name__}: a module imported under two names has two of each class, "
+        "and an except clause misses the other one's errors"
+    )

@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from base.directory_lock import lock_file
-from base.durable_files import publish, sync_file
-from base.errors import PalisadeError
-from metastore.backup import BackupCheck, BackupEnd, BackupHeader
+from palisade.base.directory_lock import lock_file
+from palisade.base.durable_files import publish, sync_file
+from palisade.base.errors import PalisadeError
+from palisade.metastore.backup import BackupCheck, BackupEnd, BackupHeader
 
 READ_BYTES = 1 << 20
 Progress = Callable[[int, int | None], None]

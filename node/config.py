@@ -15,12 +15,12 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from base.address import Address, bracketed
-from base.errors import ConfigError
-from base.identifier import check_id
-from fencing.timing import Timing as Fences
-from fencing.timing import remainder_s
-from node.topology.own_node import OwnNode
+from palisade.base.address import Address, bracketed
+from palisade.base.errors import ConfigError
+from palisade.base.identifier import check_id
+from palisade.fencing.timing import Timing as Fences
+from palisade.fencing.timing import remainder_s
+from palisade.topology.own_node import OwnNode
 
 GIB = 1 << 30
 RENEWAL_S_MIN = 0.05

@@ -7,9 +7,9 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from base.errors import ConfigError
-from node.config import NodeConfig
-from node.options import OPTIONS, Given, node_config
+from palisade.base.errors import ConfigError
+from palisade.node.config import NodeConfig
+from palisade.node.options import OPTIONS, Given, node_config
 
 
 def load_node_config(

@@ -1,14 +1,14 @@
 """The data folder of one node: of one cluster, for one node (issue 2, "Bad input").
 
-That one process at a time uses it is the journal's business (`base/directory_lock.py`).
+That one process at a time uses it is the journal's business (`palisade/base/directory_lock.py`).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from node.folder import FolderError, Marker
-from node.topology.initialization import Participant
+from palisade.node.data_dir_marker import FolderError, Marker
+from palisade.topology.initialization import Participant
 
 MARKER = "node.json"
 

@@ -12,31 +12,31 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from node.authorization.remote_rows import RemoteRows
-from node.authorization.rows import FencedRows
-from node.authorization.wiring import authorizer_of, proof_of
-from node.components.lifecycle import ComponentFailed, Lifecycle, Part
-from node.config import NodeConfig, is_loopback
-from node.fencing.asking import asks_a_member
-from node.fencing.follower_route import FollowerRoute
-from node.fencing.part import Hearing, HolderPart
-from node.fencing.view import fencing_view
-from node.http.fencing_families import fencing_families
-from node.http.follower_server import FollowerServer
-from node.http.scenario_host import Playable, ScenarioHost
-from node.local_configuration import local_configuration
-from node.machine import Machine
-from node.parts import Background, MemberPart, ServerPart, cause_of_failure
-from node.segments_wiring import with_partitions
-from node.topology.face import Topology
-from node.topology.logical_copy import LogicalCopy
-from node.topology.member import TopologyMember
-from node.topology.physical import PhysicalTopology
-from node.topology.records import Role
-from node.topology.registrar import ClusterState
-from node.topology.seeds import http_of_voters
-from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
-from recovery.catchup import Difference
+from palisade.api.http.scenario_host import Playable, ScenarioHost
+from palisade.node.authorization import authorizer_of, proof_of
+from palisade.node.component_adapters import Background, MemberPart, ServerPart, cause_of_failure
+from palisade.node.config import NodeConfig, is_loopback
+from palisade.node.fencing.fencing_component import Hearing, HolderPart
+from palisade.node.fencing.follower_route import FollowerRoute
+from palisade.node.fencing.metric_families import fencing_families
+from palisade.node.fencing.view import fencing_view
+from palisade.node.follower_server import FollowerServer
+from palisade.node.host import Machine
+from palisade.node.local_configuration import local_configuration
+from palisade.node.segments_wiring import with_partitions
+from palisade.recovery.catchup import Difference
+from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
+from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultKeeper
+from palisade.service.authorization.remote_rows import RemoteRows
+from palisade.service.authorization.rows import FencedRows
+from palisade.service.cluster_fallback import asks_a_member
+from palisade.topology.logical_copy import LogicalCopy
+from palisade.topology.member import TopologyMember
+from palisade.topology.physical import PhysicalTopology
+from palisade.topology.records import Role
+from palisade.topology.registrar import ClusterState
+from palisade.topology.seed_discovery import http_of_voters
+from palisade.topology.topology import Topology
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from node.config import NodeConfig
-from node.options import GROUPS, OPTIONS
+from palisade.node.config import NodeConfig
+from palisade.node.options import GROUPS, OPTIONS
 
 SECRET = {"join-token"}
 

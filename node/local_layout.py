@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from base.address import Address
-from base.errors import ConfigError
-from base.identifier import check_id
-from node.config import InitialMember
+from palisade.base.address import Address
+from palisade.base.errors import ConfigError
+from palisade.base.identifier import check_id
+from palisade.node.config import InitialMember
 
 BASE_PORT = 7400
 NODES = 3

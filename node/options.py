@@ -11,9 +11,9 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from base.address import Address, AddressError, parse_port, split_host
-from base.errors import ConfigError
-from node.config import (
+from palisade.base.address import Address, AddressError, parse_port, split_host
+from palisade.base.errors import ConfigError
+from palisade.node.config import (
     AUTHORIZATION,
     LOG_LEVELS,
     FenceTimes,

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metastore.store import LmdbStore
-from node.data_dir import MARKER
-from node.folder import FolderError, Marker
-from node.lone_survivor import foresee, go_on_alone
-from raftgroup.forced_cluster import Survivor
-from raftgroup.lmdb_journal import LmdbJournal
-from vault.directory import DATA, VaultDirectory
-from vault.errors import VaultUnusable
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.node.data_dir import MARKER
+from palisade.node.data_dir_marker import FolderError, Marker
+from palisade.node.survivor_store import foresee, go_on_alone
+from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.raftgroup.quorum_loss import Survivor
+from palisade.vault.directory import DATA, VaultDirectory
+from palisade.vault.errors import VaultUnusable
 
 
 @dataclass(frozen=True, slots=True)

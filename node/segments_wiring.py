@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from node.authorization.wiring import headers_of
-from node.components.lifecycle import Part
-from node.config import NodeConfig
-from node.partitions.disk import FolderDisk
-from node.partitions.fenced_rules import FencedRules
-from node.partitions.holder import PartitionHolder
-from node.partitions.origin import Origin
-from node.partitions.peers import Peers
-from node.partitions.retention_worker import Pace, RetentionWorker, system_clocks
-from node.partitions.shelf import Shelf
-from node.partitions.sources import Everywhere
-from node.swim.record import Record
-from node.topology.seeds import http_of_others
-from node.vault_keeper import OnVault
+from palisade.node.authorization import headers_of
+from palisade.node.config import NodeConfig
+from palisade.recovery.lifecycle import Part
+from palisade.recovery.vault_component import OnVault
+from palisade.segments.dataset_source import Origin
+from palisade.segments.disk import FolderDisk
+from palisade.segments.fenced_rules import FencedRules
+from palisade.segments.holder import PartitionHolder
+from palisade.segments.partition_store import Shelf
+from palisade.segments.peers import Peers
+from palisade.segments.retention_worker import Pace, RetentionWorker, system_clocks
+from palisade.segments.sources import Everywhere
+from palisade.topology.seed_discovery import http_of_others
+from palisade.topology.swim.record import Record
 
 
 @dataclass(frozen=True, slots=True)

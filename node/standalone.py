@@ -12,24 +12,24 @@ import logging
 from collections.abc import Sequence
 from typing import NoReturn
 
-from base.clock import SystemClock
-from base.directory_lock import DirectoryLock
-from node.components.lifecycle import ComponentFailed, Lifecycle, Part
-from node.config import NodeConfig
-from node.data_dir import claim_data_dir
-from node.http.standalone_server import standalone_server
-from node.kept_report import keep_report
-from node.parts import ServerPart, cause_of_failure
-from node.vault_opening import opened
-from raftgroup.errors import DataDirectoryError
-from recovery.catchup import Difference
-from recovery.errors import SourceUnavailable
-from recovery.ports import NoResources
-from recovery.recover import Recovery, Settings, World
-from recovery.report import Recorder
-from vault.change import Event, Revision
-from vault.directory import VaultDirectory
-from vault.vault import Vault
+from palisade.base.clock import SystemClock
+from palisade.base.directory_lock import DirectoryLock
+from palisade.node.component_adapters import ServerPart, cause_of_failure
+from palisade.node.config import NodeConfig
+from palisade.node.data_dir import claim_data_dir
+from palisade.node.standalone_server import standalone_server
+from palisade.raftgroup.errors import DataDirectoryError
+from palisade.recovery.catchup import Difference
+from palisade.recovery.errors import SourceUnavailable
+from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
+from palisade.recovery.ports import NoResources
+from palisade.recovery.recovery import Recovery, Settings, World
+from palisade.recovery.report import Recorder
+from palisade.recovery.report_file import keep_report
+from palisade.recovery.vault_opening import opened
+from palisade.vault.change import Event, Revision
+from palisade.vault.directory import VaultDirectory
+from palisade.vault.vault import Vault
 
 log = logging.getLogger(__name__)
 

@@ -25,10 +25,15 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     import palisade.errors as errors
-    from base.version import VERSION as __version__  # noqa: N811
-    from metastore.errors import Compacted
-    from metastore.requests import CompareResult, CompareTarget, SortOrder, SortTarget
-    from metastore.results import (
+    from palisade.base.version import VERSION as __version__  # noqa: N811
+    from palisade.client.client import Client
+    from palisade.client.operations import Compare, Delete, Get, Put, Txn
+    from palisade.client.sync_client import SyncClient, connect
+    from palisade.client.sync_watch import SyncWatch
+    from palisade.client.watch import Watch
+    from palisade.metastore.errors import Compacted
+    from palisade.metastore.requests import CompareResult, CompareTarget, SortOrder, SortTarget
+    from palisade.metastore.results import (
         CompactResult,
         DeleteRangeResult,
         DoneResult,
@@ -41,18 +46,13 @@ if TYPE_CHECKING:
         RevisionEvents,
         TxnResult,
     )
-    from node.authorization.credentials import Password, Token
-    from node.authorization.errors import PermissionDenied, Unauthenticated
-    from node.client.client import Client
-    from node.client.sync_client import SyncClient, connect
-    from node.client.sync_watch import SyncWatch
-    from node.client.watch import Watch
-    from node.local import LocalStore
-    from node.local import open as open  # noqa: A004
-    from node.operations import Compare, Delete, Get, Put, Txn
-    from raftgroup.errors import OutcomeUnknown, Unavailable
-    from vault.errors import Fenced
-    from vault.reader import VaultReader
+    from palisade.node.embedded import LocalStore
+    from palisade.node.embedded import open as open  # noqa: A004
+    from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
+    from palisade.vault.errors import Fenced
+    from palisade.vault.reader import VaultReader
+    from palisade.wire.auth_errors import PermissionDenied, Unauthenticated
+    from palisade.wire.credentials import Password, Token
 
 __all__ = [
     "Client",
@@ -96,9 +96,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "metastore.errors": ("Compacted",),
-    "metastore.requests": ("CompareResult", "CompareTarget", "SortOrder", "SortTarget"),
-    "metastore.results": (
+    "palisade.metastore.errors": ("Compacted",),
+    "palisade.metastore.requests": ("CompareResult", "CompareTarget", "SortOrder", "SortTarget"),
+    "palisade.metastore.results": (
         "CompactResult",
         "DeleteRangeResult",
         "DoneResult",
@@ -111,17 +111,17 @@ _MODULES = {
         "RevisionEvents",
         "TxnResult",
     ),
-    "node.authorization.credentials": ("Password", "Token"),
-    "node.authorization.errors": ("PermissionDenied", "Unauthenticated"),
-    "node.client.client": ("Client",),
-    "node.client.sync_client": ("SyncClient", "connect"),
-    "node.client.sync_watch": ("SyncWatch",),
-    "node.client.watch": ("Watch",),
-    "node.local": ("LocalStore", "open"),
-    "node.operations": ("Compare", "Delete", "Get", "Put", "Txn"),
-    "raftgroup.errors": ("OutcomeUnknown", "Unavailable"),
-    "vault.errors": ("Fenced",),
-    "vault.reader": ("VaultReader",),
+    "palisade.wire.credentials": ("Password", "Token"),
+    "palisade.wire.auth_errors": ("PermissionDenied", "Unauthenticated"),
+    "palisade.client.client": ("Client",),
+    "palisade.client.sync_client": ("SyncClient", "connect"),
+    "palisade.client.sync_watch": ("SyncWatch",),
+    "palisade.client.watch": ("Watch",),
+    "palisade.node.embedded": ("LocalStore", "open"),
+    "palisade.client.operations": ("Compare", "Delete", "Get", "Put", "Txn"),
+    "palisade.raftgroup.errors": ("OutcomeUnknown", "Unavailable"),
+    "palisade.vault.errors": ("Fenced",),
+    "palisade.vault.reader": ("VaultReader",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -135,7 +135,7 @@ if not TYPE_CHECKING:  # A type checker knows the names, and reports others.
         if name == "errors":
             value = import_module("palisade.errors")
         elif name == "__version__":
-            value = import_module("base.version").VERSION
+            value = import_module("palisade.base.version").VERSION
         elif name in _HOMES:
             value = getattr(import_module(_HOMES[name]), name)
         else:

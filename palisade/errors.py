@@ -7,8 +7,8 @@ visible everywhere.
 
 from __future__ import annotations
 
-from base.errors import ConfigError, PalisadeError
-from catalog.errors import (
+from palisade.base.errors import ConfigError, PalisadeError
+from palisade.catalog.errors import (
     AlreadyThere,
     BadField,
     Busy,
@@ -21,7 +21,9 @@ from catalog.errors import (
     ProcedureDiffers,
     RolledBack,
 )
-from metastore.errors import (
+from palisade.client.loop_thread import ClientClosed
+from palisade.client.watch import HistoryBroken
+from palisade.metastore.errors import (
     Compacted,
     DuplicateKey,
     FutureRevision,
@@ -42,22 +44,8 @@ from metastore.errors import (
     TooManyPins,
     ValueTooLarge,
 )
-from node.authorization.errors import (
-    AuthorizationError,
-    AuthorizationOff,
-    NoCredentials,
-    PermissionDenied,
-    PermissionsUnknown,
-    TooManyLogins,
-    Unauthenticated,
-    WrongPassword,
-)
-from node.client.loop_thread import ClientClosed
-from node.client.watch import HistoryBroken
-from node.folder import FolderError
-from node.partitions.errors import NoSuchPartition
-from node.refusals import BadRequest, NoMember, PreconditionFailed, WithoutCluster
-from raftgroup.errors import (
+from palisade.node.data_dir_marker import FolderError
+from palisade.raftgroup.errors import (
     DataDirectoryError,
     JournalCorrupt,
     MembershipRefused,
@@ -67,8 +55,7 @@ from raftgroup.errors import (
     RaftError,
     Unavailable,
 )
-from service.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
-from vault.errors import (
+from palisade.vault.errors import (
     Denied,
     Fenced,
     NotReached,
@@ -80,6 +67,19 @@ from vault.errors import (
     VaultNewer,
     VaultUnusable,
 )
+from palisade.wire.auth_errors import (
+    AuthorizationError,
+    AuthorizationOff,
+    NoCredentials,
+    PermissionDenied,
+    PermissionsUnknown,
+    TooManyLogins,
+    Unauthenticated,
+    WrongPassword,
+)
+from palisade.wire.error_codes import BadRequest, NoMember, PreconditionFailed, WithoutCluster
+from palisade.wire.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
+from palisade.wire.segment_errors import NoSuchPartition
 
 __all__ = [
     "AlreadyThere",

@@ -6,16 +6,16 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from raftgroup.bootstrap import Founding, Greeting, Introductions
-from raftgroup.contacts import Contacts
-from raftgroup.errors import DataDirectoryError
-from raftgroup.generations import UNKNOWN, left_behind, may_work_together, outlived, refusing_generation
-from raftgroup.group_config import GroupConfig
-from raftgroup.membership import FIRST_GENERATION, Membership
-from raftgroup.messages import TO_TAKE_IN, Kind
-from raftgroup.ports import Journal, Peers
-from raftgroup.replica import Replica
-from raftgroup.storage import Stored, keep_generation, keep_membership, keep_pins
+from palisade.raftgroup.errors import DataDirectoryError
+from palisade.raftgroup.founding import Founding, Greeting, Introductions
+from palisade.raftgroup.generations import UNKNOWN, left_behind, may_work_together, outlived, refusing_generation
+from palisade.raftgroup.group_config import GroupConfig
+from palisade.raftgroup.journal_identity import Stored, keep_generation, keep_membership, keep_pins
+from palisade.raftgroup.membership import FIRST_GENERATION, Membership
+from palisade.raftgroup.messages import TO_TAKE_IN, Kind
+from palisade.raftgroup.peers_to_dial import Contacts
+from palisade.raftgroup.ports import Journal, Peers
+from palisade.raftgroup.replica import Replica
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ One tree; `retry` says whether the same request may simply be sent again.
 
 from __future__ import annotations
 
-from base.errors import PalisadeError
+from palisade.base.errors import PalisadeError
 
 
 class RaftError(PalisadeError):

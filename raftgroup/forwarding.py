@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from raftgroup.errors import RaftError, Unavailable
-from raftgroup.messages import Kind
-from raftgroup.numbers import first_number
-from raftgroup.ports import Clock, Random
-from raftgroup.proposals import Applied, CallbackProposal, Proposal, Proposals, end_late
+from palisade.raftgroup.errors import RaftError, Unavailable
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.ports import Clock, Random
+from palisade.raftgroup.proposals import Applied, CallbackProposal, Proposal, Proposals, end_late
+from palisade.raftgroup.request_ids import first_number
 
 _APPLIED, _REFUSED, _UNKNOWN = 0, 1, 2
 _PATIENCE_S = 5.0

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from raftgroup.membership import Membership
+from palisade.raftgroup.membership import Membership
 
 OTHER_GENERATION = "other-generation: "
 """How a refusal begins: `<generation> <incarnation>: ` of who refuses follows, then the text."""

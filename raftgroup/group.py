@@ -13,26 +13,26 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from base.snapshots import SnapshotMeta
-from raftgroup.administration import Administration
-from raftgroup.admission import Admission, own_introduction
-from raftgroup.barrier import ReadBarrier
-from raftgroup.bootstrap import Introductions
-from raftgroup.compaction import compaction_target
-from raftgroup.errors import MembershipRefused, NodeFailed, RaftError, Unavailable
-from raftgroup.forwarding import Forwarding
-from raftgroup.group_config import GroupConfig
-from raftgroup.leader_calls import LeaderCalls
-from raftgroup.leadership import Leadership
-from raftgroup.membership import Member, Membership
-from raftgroup.messages import Kind, is_well_formed
-from raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
-from raftgroup.proposals import Applied, AwaitedProposal, Proposal, Proposals
-from raftgroup.replica import Identity, Replica
-from raftgroup.role import Role
-from raftgroup.snapshots import Snapshots
-from raftgroup.status import GroupStatus, group_status
-from raftgroup.storage import keep_membership, open_storage, realigned
+from palisade.base.snapshots import SnapshotMeta
+from palisade.raftgroup.admission import Admission, own_introduction
+from palisade.raftgroup.errors import MembershipRefused, NodeFailed, RaftError, Unavailable
+from palisade.raftgroup.forwarding import Forwarding
+from palisade.raftgroup.founding import Introductions
+from palisade.raftgroup.group_config import GroupConfig
+from palisade.raftgroup.journal_identity import keep_membership, open_storage, realigned
+from palisade.raftgroup.leader_rpc import LeaderCalls
+from palisade.raftgroup.leadership import Leadership
+from palisade.raftgroup.log_retention import compaction_target
+from palisade.raftgroup.membership import Identity, Member, Membership
+from palisade.raftgroup.membership_changes import Administration
+from palisade.raftgroup.messages import Kind, is_well_formed
+from palisade.raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
+from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal, Proposals
+from palisade.raftgroup.read_barrier import ReadBarrier
+from palisade.raftgroup.replica import Replica
+from palisade.raftgroup.role import Role
+from palisade.raftgroup.snapshots import Snapshots
+from palisade.raftgroup.status import GroupStatus, group_status
 
 log = logging.getLogger(__name__)
 

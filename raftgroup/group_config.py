@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from raftgroup.compaction import LogRetention
-from raftgroup.timing import Timing
+from palisade.raftgroup.log_retention import LogRetention
+from palisade.raftgroup.timing import Timing
 
 
 @dataclass(frozen=True, slots=True)

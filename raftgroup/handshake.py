@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from base.errors import PalisadeError
+from palisade.base.errors import PalisadeError
 
 PROTOCOL_VERSION = 2
 GROUP_KINDS = 16

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from raftgroup.errors import NodeFailed
-from raftgroup.ports import Entry
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.ports import Entry
 
 ENTRY_OVERHEAD_BYTES = 200
 """What an entry costs in memory beyond its command: the tuple, its numbers, the header of the bytes."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import lmdb
 
-from base.lmdb_env import DAMAGE, DATA, double_room, problem_of, room_for
-from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
-from raftgroup.journal import Changes, Stored
-from raftgroup.journal_format import (
+from palisade.base.lmdb_env import DAMAGE, DATA, double_room, problem_of, room_for
+from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
+from palisade.raftgroup.journal import Changes, Stored
+from palisade.raftgroup.journal_format import (
     FORMAT_NAME,
     FORMAT_VERSION,
     REMEDY,
@@ -27,7 +27,7 @@ from raftgroup.journal_format import (
     pack,
     unpack,
 )
-from raftgroup.ports import Entry
+from palisade.raftgroup.ports import Entry
 
 MAP_BYTES_MIN = 1 << 30
 VERIFIED_AT_START = 1000

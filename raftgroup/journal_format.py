@@ -13,8 +13,8 @@ import zlib
 
 import msgpack
 
-from raftgroup.errors import JournalCorrupt
-from raftgroup.ports import Entry
+from palisade.raftgroup.errors import JournalCorrupt
+from palisade.raftgroup.ports import Entry
 
 FORMAT_VERSION = 1
 FORMAT_NAME = "palisade-journal"

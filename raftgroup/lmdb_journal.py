@@ -10,7 +10,7 @@ What holds, and why:
 - Compaction moves the base, in the next sync; the entries below it are garbage from then on, and every sync removes
   a few. A crash in between leaves garbage, which the next start goes on removing.
 - A checksum is verified whenever a record is read, and the newest entries are read at every start; the structure of
-  the file is checked before LMDB sees it (`base/lmdb_env.py`). Nothing damaged is served: JournalCorrupt.
+  the file is checked before LMDB sees it (`palisade/base/lmdb_env.py`). Nothing damaged is served: JournalCorrupt.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pathlib import Path
 
 import lmdb
 
-from base.commit_thread import PATIENCE_S, POLL_S, START_S, YIELD_S, BusyMeter, Commit, CommitThread
-from base.directory_lock import DirectoryLock
-from base.durable_files import sync_directory
-from raftgroup.errors import DataDirectoryError
-from raftgroup.journal import BufferedJournal, Changes
-from raftgroup.journal_file import JournalFile
+from palisade.base.commit_thread import PATIENCE_S, POLL_S, START_S, YIELD_S, BusyMeter, Commit, CommitThread
+from palisade.base.directory_lock import DirectoryLock
+from palisade.base.durable_files import sync_directory
+from palisade.raftgroup.errors import DataDirectoryError
+from palisade.raftgroup.journal import BufferedJournal, Changes
+from palisade.raftgroup.journal_file import JournalFile
 
 MEMORY_BYTES = 16 * 1024 * 1024
 

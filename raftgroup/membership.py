@@ -13,10 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from raftgroup.errors import MembershipRefused
+from palisade.raftgroup.errors import MembershipRefused
 
 FIRST_GENERATION = 1
 """Also of memberships that were written before they had a generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this node is: its id in the group, and the random name of its storage."""
+
+    member: str
+    incarnation: str
 
 
 class MemberRole(enum.Enum):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgpack
 
-from raftgroup.batch_entries import MEMBERSHIP
-from raftgroup.membership import Membership, MembershipLog
-from raftgroup.ports import Journal
+from palisade.raftgroup.command_entries import MEMBERSHIP
+from palisade.raftgroup.membership import Membership, MembershipLog
+from palisade.raftgroup.ports import Journal
 
 _SLICE_ENTRIES = 16
 """Read at a time: an entry is a batch, which may have megabytes."""

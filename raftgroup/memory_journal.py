@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from raftgroup.errors import NodeFailed
-from raftgroup.journal import BufferedJournal, Changes, Stored
-from raftgroup.ports import Entry
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.journal import BufferedJournal, Changes, Stored
+from palisade.raftgroup.ports import Entry
 
 
 async def _at_once() -> None:

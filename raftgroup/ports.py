@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from base.snapshots import SnapshotMeta, SnapshotReader, SnapshotWriter
+from palisade.base.snapshots import SnapshotMeta, SnapshotReader, SnapshotWriter
 
 
 class Clock(Protocol):

@@ -16,8 +16,8 @@ from itertools import count
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from raftgroup.batch_entries import check_commands
-from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
+from palisade.raftgroup.command_entries import check_commands
+from palisade.raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
 
 log = logging.getLogger(__name__)
 

@@ -10,39 +10,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from base.log_rate_limit import LogLimit
-from raftgroup.batch_entries import DecodedBatches, batch_entry
-from raftgroup.engine import Engine
-from raftgroup.errors import MembershipRefused, NodeFailed
-from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, UnsoundAppend, read_batches, screen_append
-from raftgroup.membership import Membership, MembershipLog
-from raftgroup.membership_entries import membership_entry, membership_in, read_memberships
-from raftgroup.messages import Kind
-from raftgroup.outbox import Outbox, Send
-from raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
-from raftgroup.proposals import Proposal, end_applied
-from raftgroup.quorum_lease import QuorumLease
-from raftgroup.replication import Replication
-from raftgroup.replies import Replies
-from raftgroup.role import Role
-from raftgroup.timing import Timing
-from raftgroup.voting import Voting
+from palisade.base.log_rate_limit import LogLimit
+from palisade.raftgroup.append_replies import Replies
+from palisade.raftgroup.command_entries import DecodedBatches, batch_entry
+from palisade.raftgroup.durable_outbox import Outbox, Send
+from palisade.raftgroup.errors import MembershipRefused, NodeFailed
+from palisade.raftgroup.library import Engine
+from palisade.raftgroup.membership import Identity, Membership, MembershipLog
+from palisade.raftgroup.membership_entries import membership_entry, membership_in, read_memberships
+from palisade.raftgroup.message_screen import (
+    Append,
+    Extend,
+    Matched,
+    Missing,
+    StaleTerm,
+    UnsoundAppend,
+    read_batches,
+    screen_append,
+)
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
+from palisade.raftgroup.proposals import Proposal, end_applied
+from palisade.raftgroup.quorum_lease import QuorumLease
+from palisade.raftgroup.replication import Replication
+from palisade.raftgroup.role import Role
+from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.voting import Voting
 
 log = logging.getLogger(__name__)
 
 APPLY_ENTRIES_MAX = 256
 """How many entries a follower applies in one go, so that a long catch-up never delays a heartbeat."""
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who this node is: its id in the group, and the random name of its storage."""
-
-    member: str
-    incarnation: str
 
 
 class Replica:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from raftgroup.engine import Engine
-from raftgroup.messages import Kind
-from raftgroup.ports import Clock, Entry, Journal
-from raftgroup.timing import Timing
+from palisade.raftgroup.library import Engine
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.ports import Clock, Entry, Journal
+from palisade.raftgroup.timing import Timing
 
 APPEND_BYTES_MAX = 1 << 20
 APPEND_ENTRIES_MAX = 256

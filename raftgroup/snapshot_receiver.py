@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from base.snapshots import SnapshotMeta
-from raftgroup.snapshot_transfer import (
+from palisade.base.snapshots import SnapshotMeta
+from palisade.raftgroup.snapshot_transfer import (
     AbortWriter,
     Install,
     Message,

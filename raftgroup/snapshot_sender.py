@@ -12,8 +12,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from base.snapshots import SnapshotMeta
-from raftgroup.snapshot_transfer import (
+from palisade.base.snapshots import SnapshotMeta
+from palisade.raftgroup.snapshot_transfer import (
     CloseReader,
     Message,
     ReadChunk,

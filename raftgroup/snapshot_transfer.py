@@ -36,7 +36,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from base.snapshots import SnapshotMeta
+from palisade.base.snapshots import SnapshotMeta
 
 
 class Message(enum.IntEnum):

@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from base.snapshots import SnapshotGone, SnapshotInvalid, SnapshotMeta, SnapshotReader, SnapshotWriter
-from raftgroup.compaction import Arrivals
-from raftgroup.membership import Membership
-from raftgroup.messages import Kind
-from raftgroup.ports import Clock, Journal, StateMachine
-from raftgroup.replica import Replica
-from raftgroup.snapshot_receiver import Receiver
-from raftgroup.snapshot_sender import Outcome, Sender
-from raftgroup.snapshot_transfer import (
+from palisade.base.snapshots import SnapshotGone, SnapshotInvalid, SnapshotMeta, SnapshotReader, SnapshotWriter
+from palisade.raftgroup.journal_identity import keep_incoming
+from palisade.raftgroup.log_retention import Arrivals
+from palisade.raftgroup.membership import Membership
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.ports import Clock, Journal, StateMachine
+from palisade.raftgroup.replica import Replica
+from palisade.raftgroup.snapshot_receiver import Receiver
+from palisade.raftgroup.snapshot_sender import Outcome, Sender
+from palisade.raftgroup.snapshot_transfer import (
     AbortWriter,
     CloseReader,
     Install,
@@ -33,7 +34,6 @@ from raftgroup.snapshot_transfer import (
     TransferTiming,
     WriteChunk,
 )
-from raftgroup.storage import keep_incoming
 
 log = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from raftgroup.admission import Admission
-from raftgroup.membership import Member
-from raftgroup.ports import Journal
-from raftgroup.replica import Replica
-from raftgroup.role import Role
+from palisade.raftgroup.admission import Admission
+from palisade.raftgroup.membership import Member
+from palisade.raftgroup.ports import Journal
+from palisade.raftgroup.replica import Replica
+from palisade.raftgroup.role import Role
 
 
 @dataclass(frozen=True, slots=True)

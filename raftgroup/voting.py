@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from raftgroup.election import (
+from palisade.raftgroup.durable_outbox import Outbox, Send
+from palisade.raftgroup.library import Engine
+from palisade.raftgroup.membership import Membership
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.ports import Clock, Journal
+from palisade.raftgroup.prevote import (
     SHORT_ATTEMPTS,
     Candidacy,
     PreVote,
@@ -18,14 +23,9 @@ from raftgroup.election import (
     election_patience_s,
     log_is_current,
 )
-from raftgroup.engine import Engine
-from raftgroup.membership import Membership
-from raftgroup.messages import Kind
-from raftgroup.outbox import Outbox, Send
-from raftgroup.ports import Clock, Journal
-from raftgroup.quorum_lease import may_vote
-from raftgroup.role import Role
-from raftgroup.timing import Timing
+from palisade.raftgroup.quorum_lease import may_vote
+from palisade.raftgroup.role import Role
+from palisade.raftgroup.timing import Timing
 
 
 class Electorate(Protocol):

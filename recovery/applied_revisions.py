@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import chain
 
-from metastore.changes import AppliedEntry, StoreListener
-from metastore.machine import MetaStore
-from recovery.ports import RevisionSource
-from vault.change import Revision
+from palisade.metastore.changes import AppliedEntry, StoreListener
+from palisade.metastore.state_machine import MetaStore
+from palisade.recovery.ports import RevisionSource
+from palisade.vault.change import Revision
 
 REVISIONS_MAX = 1_000
 """Where no component listens, a vault that lacks more than `beside.FEW_REVISIONS` waits for the next flush anyway."""

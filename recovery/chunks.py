@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from xxhash import xxh3_128_digest
 
-from base.digest import FINGERPRINT_BYTES
-from recovery.errors import ChunkDamaged
-from recovery.ports import Chunk
-from vault import spans
-from vault.change import HEADER, HEADER_BYTES
-from vault.spans import Span
+from palisade.base.digest import FINGERPRINT_BYTES
+from palisade.recovery.errors import ChunkDamaged
+from palisade.recovery.ports import Chunk
+from palisade.vault import span_sums as spans
+from palisade.vault.change import HEADER, HEADER_BYTES
+from palisade.vault.span_sums import Span
 
 
 def checksum_of(payload: bytes) -> bytes:

@@ -4,28 +4,28 @@ Of the buckets that differ, in this order, until all add up:
 
 1. What was written after LV, or after an earlier try, wherever that came.
 2. What was deleted: now the vault has every live key, and perhaps more. So the number of live keys in a span of 32, and
-   the sum of their hashes, tell which of the vault's are gone, one or two of them (`vault/spans.py`). Where more are,
-   four bytes for each live key tell.
+   the sum of their hashes, identify one or two keys of the vault that are gone (`vault/span_sums.py`). For more, four
+   bytes for each live key tell.
 3. Whole buckets: for a vault that was not what it said, or a hash that met another.
 
 1 % of changes touches most buckets, so fetching whole buckets alone would fetch nearly everything. What proves the
 result is the same in any case: LV moves only when all sums are the cluster's. Every chunk is a commit of its own, and a
-crash goes on from the chunks that are there (`vault/incoming.py`).
+crash goes on from the chunks that are there (`vault/incoming_difference.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from base.digest import bitmap_of, bucket_of, fingerprint_of, members_of
-from recovery.chunks import unpack_fingerprints, unpack_rows, unpack_spans
-from recovery.errors import DifferenceFailed
-from recovery.ports import BucketSums, Chunk, Clock, ClusterSource
-from recovery.report import Counts, Phase, Recorder
-from vault.change import key_of
-from vault.incoming import Incoming
-from vault.spans import last_in, surplus
-from vault.vault import Vault
+from palisade.base.digest import bitmap_of, bucket_of, fingerprint_of, members_of
+from palisade.recovery.chunks import unpack_fingerprints, unpack_rows, unpack_spans
+from palisade.recovery.errors import DifferenceFailed
+from palisade.recovery.ports import BucketSums, Chunk, Clock, ClusterSource
+from palisade.recovery.report import Counts, Phase, Recorder
+from palisade.vault.change import key_of
+from palisade.vault.incoming_difference import Incoming
+from palisade.vault.span_sums import last_in, surplus
+from palisade.vault.vault import Vault
 
 KEYS_PER_TURN = 4_000
 """How many of its own keys a node looks at before others have their turn."""

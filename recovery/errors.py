@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from base.errors import PalisadeError
-from recovery.decide import Refuse
+from palisade.base.errors import PalisadeError
+from palisade.recovery.decision import Refuse
 
 
 class RecoveryError(PalisadeError):

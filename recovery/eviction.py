@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from recovery.errors import ResourceMissing
-from recovery.plan import Action, EvictionPlan, Step, pack_plan, unpack_plan
-from recovery.ports import Resources
-from recovery.report import Counts, Phase, Recorder
-from vault.vault import PLAN_DUE, Vault
+from palisade.recovery.errors import ResourceMissing
+from palisade.recovery.eviction_plan import Action, EvictionPlan, Step, pack_plan, unpack_plan
+from palisade.recovery.ports import Resources
+from palisade.recovery.report import Counts, Phase, Recorder
+from palisade.vault.vault import PLAN_DUE, Vault
 
 
 def plan_eviction(

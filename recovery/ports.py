@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from base.digest import Sums
-from vault.change import Event, Revision
+from palisade.base.digest import Sums
+from palisade.vault.change import Event, Revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class ClusterSource(RevisionSource, Protocol):
         ...
 
     async def spans(self, revision: int, start: bytes) -> Chunk:
-        """What there is to say of the keys that are live at `revision`, by the span (`vault.spans`), joined.
+        """What there is to say of the keys that are live at `revision`, by the span (`vault.span_sums`), joined.
 
         Raises SourceCompacted.
         """

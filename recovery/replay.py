@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from recovery.gate import Gate, OpenGate
-from recovery.ports import Clock, Listeners
-from vault.change import Revision
-from vault.vault import Vault
+from palisade.recovery.apply_gate import Gate, OpenGate
+from palisade.recovery.ports import Clock, Listeners
+from palisade.vault.change import Revision
+from palisade.vault.vault import Vault
 
 COMMIT_S = 0.2
 GATE_S = 0.5

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
-from recovery.decide import Case
+from palisade.recovery.decision import Case
 
 
 class Phase(enum.Enum):

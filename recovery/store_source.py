@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from base.digest import members_of
-from metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyPins
-from metastore.machine import MetaStore
-from metastore.requests import Command, Pin, Unpin
-from recovery.chunks import chunk_of
-from recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
-from recovery.ports import BucketSums, Chunk, SourceState
-from vault.change import Revision
+from palisade.base.digest import members_of
+from palisade.metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyPins
+from palisade.metastore.requests import Command, Pin, Unpin
+from palisade.metastore.state_machine import MetaStore
+from palisade.recovery.chunks import chunk_of
+from palisade.recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
+from palisade.recovery.ports import BucketSums, Chunk, SourceState
+from palisade.vault.change import Revision
 
 CHUNK_BYTES = 512 * 1024
 SLICES_PER_CHUNK = 64

@@ -8,3 +8,6 @@ from __future__ import annotations
 import signal
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+pytest_plugins = ["tests.support.served_node"]
+"""Fixtures of a node over a group of one in memory: `services`, `server`, `http`, `stream`, `client`."""

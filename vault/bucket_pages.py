@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from base.digest import BUCKETS, DIGEST_BYTES, Sums
-from vault.errors import RESET, VaultDamaged
-from vault.tables import Backend, Table
+from palisade.base.digest import BUCKETS, DIGEST_BYTES, Sums
+from palisade.vault.errors import RESET, VaultDamaged
+from palisade.vault.tables import Backend, Table
 
 SUMS_PER_PAGE = 64
 PAGE_BYTES = SUMS_PER_PAGE * DIGEST_BYTES

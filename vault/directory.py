@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from struct import Struct
 
-from base.directory_lock import DirectoryLock
-from base.durable_files import sync_directory, write_synced
-from vault.errors import RESET, VaultDamaged, VaultForeign, VaultUnusable
+from palisade.base.directory_lock import DirectoryLock
+from palisade.base.durable_files import sync_directory, write_synced
+from palisade.vault.errors import RESET, VaultDamaged, VaultForeign, VaultUnusable
 
 DATA, LOCK, UNSYNCED = "data.mdb", "owner.lock", "unsynced"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -5,7 +5,7 @@ A vault can always be made again from the cluster: so the last remedy is to put 
 
 from __future__ import annotations
 
-from base.errors import PalisadeError
+from palisade.base.errors import PalisadeError
 
 RESET = "put it aside (palisade vault reset) and start the node: it takes a snapshot from the cluster, nothing is lost"
 

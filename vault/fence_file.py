@@ -14,9 +14,9 @@ import time
 from hashlib import blake2b
 from pathlib import Path
 
-from vault.directory import read_boot_id
-from vault.errors import VaultError, VaultForeign, VaultNewer, VaultUnusable
-from vault.fence_page import BOOT_BYTES, COPY_BYTES, FENCE_BYTES, Fence, FencePage, TornPage, unpack_fence
+from palisade.vault.directory import read_boot_id
+from palisade.vault.errors import VaultError, VaultForeign, VaultNewer, VaultUnusable
+from palisade.vault.fence_page import BOOT_BYTES, COPY_BYTES, FENCE_BYTES, Fence, FencePage, TornPage, unpack_fence
 
 FENCE_FILE = "fence"
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

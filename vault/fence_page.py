@@ -19,7 +19,7 @@ from struct import Struct
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
-from vault.errors import VaultForeign, VaultNewer
+from palisade.vault.errors import VaultForeign, VaultNewer
 
 MAGIC = b"PLSDFNCE"
 VERSION = 1

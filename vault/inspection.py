@@ -6,9 +6,9 @@ from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from base.digest import DIGEST_BYTES
-from vault.position import Lineage
-from vault.vault import Vault
+from palisade.base.digest import DIGEST_BYTES
+from palisade.vault.position import Lineage
+from palisade.vault.vault import Vault
 
 
 @dataclass(frozen=True, slots=True)

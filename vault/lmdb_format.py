@@ -13,10 +13,10 @@ from typing import Any
 import lmdb
 import msgpack
 
-from vault.directory import VaultDirectory
-from vault.errors import RESET, VaultForeign, VaultNewer
-from vault.record_check import CHECKSUMS
-from vault.tables import Table
+from palisade.vault.directory import VaultDirectory
+from palisade.vault.errors import RESET, VaultForeign, VaultNewer
+from palisade.vault.record_check import CHECKSUMS
+from palisade.vault.tables import Table
 
 FORMAT_NAME = "palisade-vault"
 FORMAT_VERSION = 3

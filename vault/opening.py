@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from vault.directory import VaultDirectory
-from vault.lmdb_backend import MAP_BYTES, LmdbBackend
-from vault.vault import Vault
-from vault.verification import check_lookups, check_structure, verify
+from palisade.vault.directory import VaultDirectory
+from palisade.vault.lmdb_tables import MAP_BYTES, LmdbBackend
+from palisade.vault.vault import Vault
+from palisade.vault.verification import check_lookups, check_structure, verify
 
 
 def open_vault(

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
-from base.long_keys import PREFIX_BYTES, stored_key
-from vault.change import HEADER, HEADER_BYTES, is_body, item_of
-from vault.errors import RESET, VaultDamaged, VaultDiverged
+from palisade.base.long_keys import PREFIX_BYTES, stored_key
+from palisade.vault.change import HEADER, HEADER_BYTES, is_body, item_of
+from palisade.vault.errors import RESET, VaultDamaged, VaultDiverged
 
 REVISION_BYTES = 8
 _BY_REVISION = itemgetter(0)

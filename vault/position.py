@@ -12,7 +12,7 @@ from typing import Any
 
 import msgpack
 
-from base.digest import DIGEST_BYTES, NO_DIGEST
+from palisade.base.digest import DIGEST_BYTES, NO_DIGEST
 
 SEGMENTS_MAX = 16
 
@@ -30,8 +30,8 @@ class Lineage:
 class Position:
     """`revision` is LV: all up to it is in the vault. 0: nothing was ever applied. `keys`: how many live ones.
 
-    `content`: the digest of what is there (`base/digest.py`), so that it is known of which entries this is said. None:
-    a program that knew format 2 has written it, or it is not known yet.
+    `content`: the digest of the entries that this position describes (`palisade/base/digest.py`). None: written in
+    format 2, or not known yet.
     """
 
     revision: int = 0

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from base.digest import BUCKETS, CHAIN_FACTOR, DIGEST_BYTES, SUM_MASK, Sums, content_after, leaf_of
-from base.long_keys import PREFIX_BYTES, stored_key
-from vault.change import CREATE_AT, CREATE_VERSION, FIRST_REVISION, HEADER, HEADER_BYTES, Revision
-from vault.errors import RESET, VaultDiverged, VaultGap
-from vault.position import Position
+from palisade.base.digest import BUCKETS, CHAIN_FACTOR, DIGEST_BYTES, SUM_MASK, Sums, content_after, leaf_of
+from palisade.base.long_keys import PREFIX_BYTES, stored_key
+from palisade.vault.change import CREATE_AT, CREATE_VERSION, FIRST_REVISION, HEADER, HEADER_BYTES, Revision
+from palisade.vault.errors import RESET, VaultDiverged, VaultGap
+from palisade.vault.position import Position
 
 Old = tuple[int, int, int]
 """Of an entry: create revision, version, leaf. What is replaced may be large, and there may be much of it."""

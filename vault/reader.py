@@ -3,13 +3,12 @@
 What is guaranteed: a read of a key in a strict region returns what a linearizable read of the cluster could have
 returned at some moment between its call and its return; or it raises. Why that holds: the node's lease is bound to a
 revision, and STAGED is answered only when the change is marked in LMDB and the fence page has another sequence
-(design.md "Released revision", "Fence page"; `fencing/DESIGN.md`). A read takes a snapshot, and looks at the page
+(`palisade/fencing/DESIGN.md`). A read takes a snapshot, and looks at the page
 behind it. If page and clock say that the lease was valid then, and the sequence is that of the copy which was verified
 before, the fence was up for all the time between, so the snapshot had every change that anybody could have been told
 of, as a row or as a mark. Nothing is looked at twice which did not change: one look is both "before" and "after".
 
-A snapshot is taken for each read and let go with it. A reader that sleeps pins no page of the vault; holding on to one
-as long as nothing is committed would save a tenth of a read.
+Each read takes a snapshot and releases it, so an idle reader pins no page. Keeping it would save a tenth of a read.
 """
 
 from __future__ import annotations
@@ -28,16 +27,18 @@ from zlib import crc32
 
 from xxhash import xxh3_64_digest
 
-from base.checksums import CHECKSUM_BYTES
-from base.long_keys import PREFIX_BYTES
-from vault.change import HEADER_BYTES, Item, item_of
-from vault.driving import Changed, run, run_async
-from vault.errors import VaultUnusable
-from vault.fence_file import CLOCK
-from vault.fence_page import COPY_BYTES, NO_FENCE, SEQUENCE_WORD, Fence, TornPage, unpack_fence
-from vault.policies import Course, Down, reach, read_one, read_range
-from vault.reader_source import MAP_BYTES, FileSource, OwnSource, Source, at_fork
-from vault.reading import (
+from palisade.base.checksums import CHECKSUM_BYTES
+from palisade.base.long_keys import PREFIX_BYTES
+from palisade.vault.change import HEADER_BYTES, Item, item_of
+from palisade.vault.errors import VaultUnusable
+from palisade.vault.fence_file import CLOCK
+from palisade.vault.fence_page import COPY_BYTES, NO_FENCE, SEQUENCE_WORD, Fence, TornPage, unpack_fence
+from palisade.vault.read_drivers import Changed, run, run_async
+from palisade.vault.read_policies import Course, Down, reach, read_one, read_range
+from palisade.vault.reader_source import MAP_BYTES, FileSource, OwnSource, Source, at_fork
+from palisade.vault.record_check import CHECKSUMS
+from palisade.vault.regions import Region, Regions, prefix_end
+from palisade.vault.snapshot_reads import (
     Opened,
     Rows,
     Shown,
@@ -49,10 +50,8 @@ from vault.reading import (
     open_range,
     regions_of,
 )
-from vault.record_check import CHECKSUMS
-from vault.regions import Region, Regions, prefix_end
-from vault.tables import Table
-from vault.vault import Vault
+from palisade.vault.tables import Table
+from palisade.vault.vault import Vault
 
 T = TypeVar("T")
 COPIES, LOOKS = 1000, 100

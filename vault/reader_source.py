@@ -15,14 +15,14 @@ from typing import Any, Protocol
 
 import lmdb
 
-from vault.directory import DATA
-from vault.errors import VaultDamaged, VaultError, VaultUnusable
-from vault.fence_file import FENCE_FILE, boot_mark, map_fence, which_file
-from vault.lmdb_backend import READERS_MAX, LmdbBackend
-from vault.memory_backend import MemoryBackend
-from vault.reading import Transaction
-from vault.tables import Table
-from vault.vault import Vault
+from palisade.vault.directory import DATA
+from palisade.vault.errors import VaultDamaged, VaultError, VaultUnusable
+from palisade.vault.fence_file import FENCE_FILE, boot_mark, map_fence, which_file
+from palisade.vault.lmdb_tables import READERS_MAX, LmdbBackend
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.snapshot_reads import Transaction
+from palisade.vault.tables import Table
+from palisade.vault.vault import Vault
 
 MAP_BYTES = 1 << 40
 """Address space of a reader: so large that the vault does not grow out of it."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from base.checksums import RowChecksums
-from vault.errors import RESET, VaultDamaged
-from vault.tables import Table
+from palisade.base.checksums import RowChecksums
+from palisade.vault.errors import RESET, VaultDamaged
+from palisade.vault.tables import Table
 
 
 def _damaged(table: int, key: bytes) -> VaultDamaged:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from vault.change import item_of
-from vault.errors import VaultUngated
-from vault.fence_page import FencePage, FenceState
-from vault.pending import Pending, Row, check_staged, pack_all, revision_of
-from vault.regions import REGIONS_END, REGIONS_PREFIX, Regions, either
-from vault.tables import Backend, Table
+from palisade.vault.change import item_of
+from palisade.vault.errors import VaultUngated
+from palisade.vault.fence_page import FencePage, FenceState
+from palisade.vault.pending import Pending, Row, check_staged, pack_all, revision_of
+from palisade.vault.regions import REGIONS_END, REGIONS_PREFIX, Regions, either
+from palisade.vault.tables import Backend, Table
 
 
 class Staging:

@@ -5,7 +5,7 @@ Both pass tests/contracts/test_vault_backends.py. A backend promises:
 - `commit` makes all of its changes, in all tables, or none of them, also when the process dies in the middle.
 - Commits survive the process. They survive the machine in order, as a prefix, or the loss is noticed at the next open.
 - What is read is what was committed, or VaultDamaged.
-- Keys have 1 to `KEY_BYTES_MAX` bytes; whoever has longer ones stores them otherwise (`base/long_keys.py`).
+- Keys have 1 to `KEY_BYTES_MAX` bytes; whoever has longer ones stores them otherwise (`palisade/base/long_keys.py`).
 """
 
 from __future__ import annotations

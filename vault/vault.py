@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-from base.digest import BUCKETS, Sums, content_of, pack_sums
-from base.long_keys import LONG_BYTES, in_order, stored_end, stored_key, stored_start
-from vault.bucket_pages import load_sums, pages_of
-from vault.change import Event, Item, Revision, item_of, key_of, with_key
-from vault.errors import RESET, VaultDiverged, VaultForeign, VaultGap, VaultRecovering
-from vault.fence_page import FencePage
-from vault.position import (
+from palisade.base.digest import BUCKETS, Sums, content_of, pack_sums
+from palisade.base.long_keys import LONG_BYTES, in_order, stored_end, stored_key, stored_start
+from palisade.vault.bucket_pages import load_sums, pages_of
+from palisade.vault.change import Event, Item, Revision, item_of, key_of, with_key
+from palisade.vault.errors import RESET, VaultDiverged, VaultForeign, VaultGap, VaultRecovering
+from palisade.vault.fence_page import FencePage
+from palisade.vault.position import (
     Lineage,
     Position,
     Recovering,
@@ -30,9 +30,9 @@ from vault.position import (
     unpack_position,
     unpack_recovering,
 )
-from vault.projection import Old, Projection, old_of, project
-from vault.staging import Staging
-from vault.tables import Backend, Changes, Pause, Table
+from palisade.vault.projection import Old, Projection, old_of, project
+from palisade.vault.staging import Staging
+from palisade.vault.tables import Backend, Changes, Pause, Table
 
 POSITION, LINEAGE, RECOVERING = b"position", b"lineage", b"recovering"
 PLAN, PLAN_DONE = b"plan", b"plan-done"

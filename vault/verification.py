@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from base.digest import BUCKETS, Sums, content_of, leaf_of, replace_leaf
-from base.lmdb_env import problem_of
-from base.long_keys import stored_key
-from vault.change import is_body, item_of
-from vault.directory import check_head
-from vault.errors import RESET, VaultDamaged
-from vault.lmdb_backend import LmdbBackend
-from vault.pending import check_pending
-from vault.tables import Table
-from vault.vault import Vault
+from palisade.base.digest import BUCKETS, Sums, content_of, leaf_of, replace_leaf
+from palisade.base.lmdb_env import problem_of
+from palisade.base.long_keys import stored_key
+from palisade.vault.change import is_body, item_of
+from palisade.vault.directory import check_head
+from palisade.vault.errors import RESET, VaultDamaged
+from palisade.vault.lmdb_tables import LmdbBackend
+from palisade.vault.pending import check_pending
+from palisade.vault.tables import Table
+from palisade.vault.vault import Vault
 
 SLICE_ROWS = 500
 

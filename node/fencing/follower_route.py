@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from node.topology.physical import PhysicalTopology
-from node.topology.records import Role
+from palisade.topology.physical import PhysicalTopology
+from palisade.topology.records import Role
 
 
 class FollowerRoute:

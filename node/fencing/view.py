@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencing.grants import Holding
-from fencing.release import Releases, Wait
-from node.fencing.holder import VaultHolder
-from node.fencing.link import Link
-from node.fencing.member import MemberFencing
-from node.fencing.part import HolderPart
+from palisade.fencing.grants import Holding
+from palisade.fencing.release import Releases, Wait
+from palisade.node.fencing.fencing_component import HolderPart
+from palisade.node.fencing.leader_connection import Link
+from palisade.node.fencing.lease_client import VaultHolder
+from palisade.node.fencing.member_fencing import MemberFencing
 
 
 def fencing_view(part: HolderPart, now: float, member: MemberFencing | None = None) -> dict[str, Any]:

@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from metastore.codec import encode_command
-from metastore.machine import MetaStore
-from metastore.memory_map import MemoryMap
-from metastore.requests import Compact, Put, Range, RequestId, Txn
-from metastore.store import LmdbStore
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.requests import Compact, Put, Range, RequestId, Txn
+from palisade.metastore.state_machine import MetaStore
 
 
 class Bench:

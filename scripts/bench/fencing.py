@@ -27,7 +27,6 @@ from typing import Any
 
 import uvloop
 
-from fencing.timing import Timing
 from harness.etcd import Etcd
 from harness.fenced_cluster import STRICT, FencedCluster
 from harness.fenced_vault import run_readers, served_vault
@@ -36,6 +35,7 @@ from harness.process import ProcessEnded
 from harness.report import KEPT, ToolMissing, keep, need, show, surroundings
 from harness.system import NotReady
 from harness.wrk import PUT, RANGE, LoadFailed, run_wrk, write_keys
+from palisade.fencing.timing import Timing
 
 ONE, P50_US, P99_US, TWO = "reads_per_s", "p50_us", "p99_us", "two_processes_reads_per_s"
 SAME_KEY = "same_key_reads_per_s"

@@ -30,7 +30,7 @@ from harness.report import KEPT, ToolMissing, keep, need, show, surroundings
 from harness.stream import VALUE
 from harness.system import NODES, NotReady
 from harness.wrk import LoadFailed
-from node.client import Client
+from palisade.client import Client
 
 MIB = 1 << 20
 MEMORY_MIB = Threshold(at_most=200)

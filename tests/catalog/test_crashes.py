@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from catalog import keys
-from catalog.errors import Busy, NotCancellable
-from catalog.procedures import Procedure, State
-from metastore.errors import QuotaExceeded
-from metastore.limits import Limits
-from metastore.requests import Compact, DisarmAlarm, Txn
-from metastore.results import TxnResult
+from palisade.catalog import keys
+from palisade.catalog.errors import Busy, NotCancellable
+from palisade.catalog.procedures import Procedure, State
+from palisade.metastore.errors import QuotaExceeded
+from palisade.metastore.limits import Limits
+from palisade.metastore.requests import Compact, DisarmAlarm, Txn
+from palisade.metastore.results import TxnResult
 from tests.support.catalog_world import CASES, DB, TABLE, CatalogWorld, Crash, Operation, prepared_at, world_for
 
 IDS = [kind for _, (kind, _) in CASES]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog.demo.entries import DONE_KEY, demo_entries, done_entry
-from catalog.demo.flights import DataSetError, find_data, read_rows, source_name
-from catalog.demo.tables import FLIGHTS, TABLES, WEATHER
+from palisade.catalog.demo.entries import DONE_KEY, demo_entries, done_entry
+from palisade.catalog.demo.flights import DataSetError, find_data, read_rows, source_name
+from palisade.catalog.demo.tables import FLIGHTS, TABLES, WEATHER
 
 ROWS = {"flights": 336_776, "planes": 3_322, "airports": 1_458, "airlines": 16, "weather": 26_115}
 

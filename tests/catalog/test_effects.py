@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from catalog import keys
-from catalog.kinds.all import KINDS
-from catalog.kinds.kind import Drawn, Request
-from catalog.plan import Plan, Rows
-from catalog.procedures import State
+from palisade.catalog import keys
+from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.kinds.kind import Drawn, Request
+from palisade.catalog.plan import Plan, Rows
+from palisade.catalog.procedures import State
 from tests.support.catalog_world import CASES, CREDENTIAL, DATA, CatalogWorld, Operation, world_for
 
 READINGS, PUMP, METER = "tables/plant/readings", "devices/plant/line1/pump7", "devices/plant/line2/m1"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from catalog import keys
-from catalog.kinds.all import KINDS
-from catalog.procedures import State
+from palisade.catalog import keys
+from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.procedures import State
 from tests.support.catalog_world import (
     ACTIVE,
     CASES,

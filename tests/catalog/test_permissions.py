@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from catalog import keys
-from catalog.permissions import Grant, Permissions, Privilege, Subject
-from catalog.ttl import INFINITE, SAFE_DEFAULT, TtlRule, has_expired, places_of, ttl_of
-from metastore.requests import FROM_KEY, prefix_end
+from palisade.catalog import keys
+from palisade.catalog.permissions import Grant, Permissions, Privilege, Subject
+from palisade.catalog.ttl import INFINITE, SAFE_DEFAULT, TtlRule, has_expired, places_of, ttl_of
+from palisade.metastore.requests import FROM_KEY, prefix_end
 
 READ, WRITE, CATALOG, ADMIN = Privilege
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from catalog import engine as engine_module
-from catalog import procedures
-from catalog.engine import Engine
-from catalog.procedures import Procedure, State
+from palisade.catalog import engine as engine_module
+from palisade.catalog import procedures
+from palisade.catalog.engine import Engine
+from palisade.catalog.procedures import Procedure, State
 from tests.catalog import test_crashes, test_releases
 from tests.support.catalog_world import CASES, DB, TABLE, TTL, USER, Violated
 

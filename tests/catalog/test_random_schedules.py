@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from catalog import keys
-from catalog.engine import Engine, Pending
-from catalog.errors import CatalogError, RolledBack
-from catalog.kinds.kind import Drawn
-from catalog.plan import NeedsRange, NeedsRow, Rows
-from catalog.ports import ReleaseRefused
-from catalog.procedures import Procedure, State, prepared, rolled_back
-from metastore.requests import Compare, CompareResult, CompareTarget, Put, Range, Txn, prefix_end
-from metastore.results import KeyValue, RangeResult, TxnResult
+from palisade.catalog import keys
+from palisade.catalog.engine import Engine, Pending
+from palisade.catalog.errors import CatalogError, RolledBack
+from palisade.catalog.kinds.kind import Drawn
+from palisade.catalog.plan import NeedsRange, NeedsRow, Rows
+from palisade.catalog.ports import ReleaseRefused
+from palisade.catalog.procedures import Procedure, State, prepared, rolled_back
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put, Range, Txn, prefix_end
+from palisade.metastore.results import KeyValue, RangeResult, TxnResult
 from tests.support.catalog_world import DATA, CatalogWorld, Crash, prepared_at
 
 CLIENTS, RUNNERS, OPERATIONS = 4, 2, 15
@@ -243,12 +243,12 @@ async def test_a_creation_that_is_taken_back_although_it_has_data(monkeypatch: p
 
 
 async def test_locks_that_do_not_exclude(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.locks.are_free", lambda _: ())
+    monkeypatch.setattr("palisade.catalog.locks.are_free", lambda _: ())
     with pytest.raises((AssertionError, CatalogError)):
         await all_hold(range(40))
 
 
 async def test_a_rollback_that_puts_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.engine.prepared", lambda p, plan, before, actor: prepared(p, plan, {}, actor))
+    monkeypatch.setattr("palisade.catalog.engine.prepared", lambda p, plan, before, actor: prepared(p, plan, {}, actor))
     with pytest.raises((AssertionError, CatalogError)):
         await all_hold(range(40))

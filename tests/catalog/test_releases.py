@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from catalog import keys
-from catalog.engine import Pending
-from catalog.errors import Busy, NotCancellable, ProcedureDiffers
-from catalog.kinds.all import KINDS
-from catalog.procedures import State
+from palisade.catalog import keys
+from palisade.catalog.engine import Pending
+from palisade.catalog.errors import Busy, NotCancellable, ProcedureDiffers
+from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.procedures import State
 from tests.support.catalog_world import (
     ACTIVE,
     CASES,

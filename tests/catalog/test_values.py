@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from base.errors import by_code
-from catalog import keys
-from catalog.database import Database
-from catalog.device import Device, Series
-from catalog.errors import BadField, CatalogError, DamagedRow
-from catalog.form import ROW_BYTES_MAX
-from catalog.kinds.all import KINDS, kind_named
-from catalog.locks import are_free, least
-from catalog.passwords import fits, sealed
-from catalog.permissions import Grant, Subject
-from catalog.procedure_record import from_bytes, to_bytes
-from catalog.table import Column, Table
-from catalog.template import Template, TemplatePath
-from catalog.ttl import TtlRule
-from catalog.view import View
+from palisade.base.errors import by_code
+from palisade.catalog import keys
+from palisade.catalog.database import Database
+from palisade.catalog.device import Device, Series
+from palisade.catalog.errors import BadField, CatalogError, DamagedRow
+from palisade.catalog.kinds.all import KINDS, kind_named
+from palisade.catalog.locks import are_free, least
+from palisade.catalog.passwords import fits, sealed
+from palisade.catalog.permissions import Grant, Subject
+from palisade.catalog.procedure_record import from_bytes, to_bytes
+from palisade.catalog.row_format import ROW_BYTES_MAX
+from palisade.catalog.table import Column, Table
+from palisade.catalog.template import Template, TemplatePath
+from palisade.catalog.ttl import TtlRule
+from palisade.catalog.view import View
 from tests.support.catalog_world import CASES, SALT, TABLE, CatalogWorld, world_for
 
 VALUES: list[Any] = [

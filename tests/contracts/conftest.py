@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from raftgroup.lmdb_journal import LmdbJournal
-from raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.raftgroup.memory_journal import MemoryJournal
 
 
 class MemoryDisk:

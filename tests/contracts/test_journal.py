@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from raftgroup.errors import NodeFailed
-from raftgroup.ports import Entry
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.ports import Entry
 
 
 def entry(index: int, term: int = 1, command: bytes | None = None) -> Entry:

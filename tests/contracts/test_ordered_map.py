@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metastore.memory_map import MemoryMap
-from metastore.ordered_map import Table
-from metastore.store import LmdbStore
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.ordered_map import Table
 
 LENGTHS = (479, 480, 481, 511, 512, 4096)
 

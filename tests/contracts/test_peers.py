@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from raftgroup.connection import TransportLimits
-from raftgroup.ports import Peers
-from raftgroup.transport import TcpPeers
+from palisade.raftgroup.peer_connection import TransportLimits
+from palisade.raftgroup.ports import Peers
+from palisade.raftgroup.tcp_transport import TcpPeers
 from tests.support.raft_network import Network, SimPeers
 from tests.support.recorder import Recorder
 from tests.support.simulation import Process, Simulation

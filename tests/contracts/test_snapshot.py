@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from base.snapshots import SnapshotInvalid, SnapshotMeta
-from metastore.memory_store import MemoryStore
-from metastore.ordered_map import APPLIED_KEY, NoOwner, Table, encode_applied
-from metastore.snapshot import PIECE_BYTES, SnapshotReader, open_piece, seal_piece
-from metastore.store import LmdbStore
+from palisade.base.snapshots import SnapshotInvalid, SnapshotMeta
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.memory_store import MemoryStore
+from palisade.metastore.ordered_map import APPLIED_KEY, NoOwner, Table, encode_applied
+from palisade.metastore.snapshot import PIECE_BYTES, SnapshotReader, open_piece, seal_piece
 
 Make = Callable[[str], Any]
 KINDS = ("memory", "lmdb")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from vault.lmdb_backend import LmdbBackend
-from vault.memory_backend import MemoryBackend
-from vault.tables import Table
+from palisade.vault.lmdb_tables import LmdbBackend
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.tables import Table
 
 BACKENDS = ("memory", "lmdb")
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import base.digest
-import metastore.record
-import vault.change
-from metastore.results import KeyValue
+import palisade.base.digest
+import palisade.metastore.record
+import palisade.vault.change
+from palisade.metastore.results import KeyValue
 
 
 def test_a_body_is_the_content_of_a_row() -> None:
-    row = metastore.record.pack_row(metastore.record.Row(1, 2, 3, 4, 5, 6, 7, 8, b"key", b"value"))
-    item = vault.change.item_of(row[metastore.record.LINK_BYTES :])
+    row = palisade.metastore.record.pack_row(palisade.metastore.record.Row(1, 2, 3, 4, 5, 6, 7, 8, b"key", b"value"))
+    item = palisade.vault.change.item_of(row[palisade.metastore.record.LINK_BYTES :])
     assert item == (b"key", b"value", 6, 5, 7, 8)
 
 
 def test_digests_keep_the_values_that_are_in_files_and_on_the_wire() -> None:
-    leaf = base.digest.leaf_of(b"body")
+    leaf = palisade.base.digest.leaf_of(b"body")
     assert leaf == 0x177AEFCCFFA6F74ACBF1C497EAC76E10
-    assert base.digest.next_chain(leaf, 7) == 0xD7B9B28D9B2322A892BDAF0E0E164957
-    assert base.digest.bucket_of(b"key") == 2985
-    assert base.digest.fingerprint_of(b"key").hex() == "bbea0d63"
-    assert len(base.digest.pack_sums([leaf] * base.digest.BUCKETS)) == 65536
+    assert palisade.base.digest.next_chain(leaf, 7) == 0xD7B9B28D9B2322A892BDAF0E0E164957
+    assert palisade.base.digest.bucket_of(b"key") == 2985
+    assert palisade.base.digest.fingerprint_of(b"key").hex() == "bbea0d63"
+    assert len(palisade.base.digest.pack_sums([leaf] * palisade.base.digest.BUCKETS)) == 65536
 
 
 def test_the_leaf_of_a_version_is_that_of_its_body() -> None:
-    body = vault.change.HEADER.pack(5, 6, 7, 8, 3, 5) + b"keyvalue"
-    assert metastore.record.content_leaf(KeyValue(b"key", b"value", 6, 5, 7, 8)) == base.digest.leaf_of(body)
+    body = palisade.vault.change.HEADER.pack(5, 6, 7, 8, 3, 5) + b"keyvalue"
+    assert palisade.metastore.record.content_leaf(
+        KeyValue(b"key", b"value", 6, 5, 7, 8)
+    ) == palisade.base.digest.leaf_of(body)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-import node.local
-from node.http.server import HttpServer
-from node.services import NodeServices
-from service.key_values import KeyValues
+import palisade.node.embedded
+from palisade.api.http.server import HttpServer
+from palisade.api.services import NodeServices
+from palisade.service.key_values import KeyValues
 from tests.differential.etcd_process import Etcd, require_etcd
 from tests.support.fake_group import FakeClock, fake_group
 
@@ -44,7 +44,7 @@ async def ours(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
             group = fake_group(clock=FakeClock())
             service = KeyValues(group, group.store)
         else:
-            service = (await stack.enter_async_context(node.local.open(tmp_path / "ours"))).key_values
+            service = (await stack.enter_async_context(palisade.node.embedded.open(tmp_path / "ours"))).key_values
         server = HttpServer(NodeServices(service), "demo", "n1")
         await server.start("127.0.0.1", 0)
         stack.push_async_callback(server.close)

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from node.authorization.credentials import Password, header_of, node_proof
+from palisade.wire.credentials import Password, header_of, node_proof
 from tests.support import processes
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 
@@ -191,7 +191,7 @@ async def test_nodes_that_wait_are_initialized_by_who_has_the_join_token(tmp_pat
         for node in nodes:
             await until(lambda node=node: sees_all(node), f"{node.id} seeing all")
         assert (await ask(nodes[0], "POST", "/v1/cluster/init", None, {"members": ["n1"]}))[0] == 401
-        command = [sys.executable, "-m", "node.cli", "init", "n1", "n2", "n3", "--at", nodes[1].http]
+        command = [sys.executable, "-m", "palisade.cli", "init", "n1", "n2", "n3", "--at", nodes[1].http]
         code = await (await asyncio.create_subprocess_exec(*command, stderr=subprocess.DEVNULL)).wait()
         assert code == 1
         environ = os.environ | {"PALISADE_JOIN_TOKEN": TOKEN}

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import Put
-from node.client import Client
+from palisade.client import Client
+from palisade.metastore.requests import Put
 from tests.support.load import Load
 from tests.support.processes import Cluster, NodeProcess, palisade, until
 
@@ -154,7 +154,7 @@ async def filled(large: Cluster) -> Cluster:
 
 
 def command(*arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "node.cli", *arguments], stdout=subprocess.PIPE, stderr=-1)
+    return subprocess.Popen([sys.executable, "-m", "palisade.cli", *arguments], stdout=subprocess.PIPE, stderr=-1)
 
 
 def size_below(path: Path) -> int:

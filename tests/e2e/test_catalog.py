@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from catalog import keys
+from palisade.catalog import keys
+from palisade.vault.errors import ReadRefused
+from palisade.vault.reader import VaultReader
 from tests.support.processes import Cluster, NodeProcess, palisade, until
-from vault.errors import ReadRefused
-from vault.reader import VaultReader
 
 pytestmark = pytest.mark.e2e
 

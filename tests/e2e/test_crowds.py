@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from base.frames import Encoder
-from node.client import Client
-from node.stream.protocol import PROTOCOL, Kind
+from palisade.base.frames import Encoder
+from palisade.client import Client
+from palisade.wire.stream_frames import PROTOCOL, Kind
 from tests.support.hostile import idle_connections, open_files, private_bytes, raise_file_limit
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, until

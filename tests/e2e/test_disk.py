@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from node.client import Client, OutcomeUnknown, Unavailable
+from palisade.client import Client, OutcomeUnknown, Unavailable
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, until
 

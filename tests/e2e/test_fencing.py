@@ -200,7 +200,7 @@ async def test_fenced_reads_over_http_and_who_is_asked_for_what_is_not_there(new
 async def test_the_checker_sees_a_planted_fault(new_cluster: NewCluster, fault: str) -> None:
     cluster = new_cluster()
     for node in cluster.nodes:
-        node.program = ["-m", "tests.support.planted_fence", fault, "node.cli"]
+        node.program = ["-m", "tests.support.planted_fence", fault, "palisade.cli"]
     cluster.start()
     await cluster.ready()
     await serving(cluster.nodes)
@@ -221,7 +221,7 @@ async def test_a_holder_whose_heartbeats_work_and_whose_stages_get_lost_is_fence
     """F5, F11: it can't renew what it has not staged, so each write waits until its lease is over, and no longer."""
     cluster = new_cluster()
     deaf = cluster.nodes[1]
-    deaf.program = ["-m", "tests.support.planted_fence", "stages_lost", "node.cli"]
+    deaf.program = ["-m", "tests.support.planted_fence", "stages_lost", "palisade.cli"]
     cluster.start()
     await cluster.ready()
     await serving(cluster.nodes)

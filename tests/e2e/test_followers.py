@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from node.client import Client
+from palisade.client import Client
+from palisade.vault.opening import open_vault
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
-from vault.opening import open_vault
 
 pytestmark = pytest.mark.e2e
 

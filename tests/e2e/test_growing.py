@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import node.local
-from metastore.errors import Compacted
-from metastore.requests import Compare, CompareResult, CompareTarget, Put
-from node.client import Client
-from node.folder import FolderError
+import palisade.node.embedded
+from palisade.client import Client
+from palisade.metastore.errors import Compacted
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put
+from palisade.node.data_dir_marker import FolderError
 from tests.e2e.test_membership import members_at, voters_are
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, free_port, until
@@ -24,7 +24,7 @@ KEYS = 2_000
 
 async def write_without_a_cluster(folder: Path) -> tuple[int, int]:
     """(revision, id of a lease) of what `check_all_there` looks for."""
-    async with node.local.open(folder, cluster="grown", node_id="n1") as store:
+    async with palisade.node.embedded.open(folder, cluster="grown", node_id="n1") as store:
         for number in range(KEYS):
             await store.put(f"key/{number:05}", str(number))
         await store.put("history", "old")
@@ -80,7 +80,7 @@ async def test_the_folder_of_an_embedded_store_grows_into_a_cluster(new_cluster:
         assert known == {one.id: {"http": one.http, "peer": one.peer, "stream": one.stream} for one in cluster.nodes}
     assert await first.stop() == 0
     with pytest.raises(FolderError, match="members n1, n2, n3: start it with palisade node"):
-        async with node.local.open(first.data_dir, cluster="grown", node_id="n1"):
+        async with palisade.node.embedded.open(first.data_dir, cluster="grown", node_id="n1"):
             pass
 
 

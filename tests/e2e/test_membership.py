@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from node.client import Client
+from palisade.client import Client
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, palisade, until
 

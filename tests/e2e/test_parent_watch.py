@@ -27,7 +27,7 @@ PARENT = textwrap.dedent(
 CHILD = textwrap.dedent(
     """
     import signal, sys
-    from node.parent_watch import watch_parent
+    from palisade.node.parent_pipe import watch_parent
     watch_parent(int(sys.argv[1]))
     print("watching", flush=True)
     signal.pause()

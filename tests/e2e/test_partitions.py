@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from catalog.demo.entries import contents_by_day, partitioned_entries
-from catalog.demo.flights import read_rows
-from catalog.demo.tables import FLIGHTS, WEATHER
-from node.client import Client
-from node.partitions.shelf import file_of
+from palisade.catalog.demo.entries import contents_by_day, partitioned_entries
+from palisade.catalog.demo.flights import read_rows
+from palisade.catalog.demo.tables import FLIGHTS, WEATHER
+from palisade.client import Client
+from palisade.segments.partition_store import file_of
 from tests.support.processes import Cluster, NodeProcess, palisade, until
 
 pytestmark = pytest.mark.e2e

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from node.cli.session import UNAVAILABLE
+from palisade.cli.session import UNAVAILABLE
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, palisade, until
 from tests.support.raw_http import RawHttp

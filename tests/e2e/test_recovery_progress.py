@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from node.client import Client
+from palisade.client import Client
 from tests.support.processes import Cluster, FollowerProcess, palisade, until
 
 pytestmark = pytest.mark.e2e
@@ -34,7 +34,7 @@ class Standing:
         self.gate, self.ledger = folder / "go-on", folder / "told"
         plan = {"listener_ms": 1, "holds_at": STANDS_AT, "until": str(self.gate), "told": str(self.ledger)}
         self.node = FollowerProcess(folder, "f1", join=cluster["n1"].http)
-        self.node.program = ["-m", "node.scenarios.staged_node", json.dumps(plan)]
+        self.node.program = ["-m", "palisade.cli.scenarios.staged_node", json.dumps(plan)]
 
     def go_on(self) -> None:
         self.gate.touch()
@@ -90,7 +90,7 @@ def on_terminal(*arguments: str) -> Iterator[Terminal]:
     master, slave = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "140", "LINES": "40"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "node.cli", *arguments], stdin=slave, stdout=slave, stderr=slave, env=environment,
+        [sys.executable, "-m", "palisade.cli", *arguments], stdin=slave, stdout=slave, stderr=slave, env=environment,
         start_new_session=True,
     )  # fmt: skip
     os.close(slave)
@@ -135,7 +135,7 @@ async def test_status_everywhere_says_how_far_it_is_and_a_program_can_follow(sta
         assert code == 0, err
         assert re.search(r"f1\tfollower-node\t.*\trecovering \(replay \d+ %\)\t", out), out
     watching = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "node.cli", "recovery", "--at", standing.node.http, "--watch", "--json"),
+        *(sys.executable, "-m", "palisade.cli", "recovery", "--at", standing.node.http, "--watch", "--json"),
         stdout=subprocess.PIPE,
     )
     try:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from node.partitions.retention import end_of_day_s
-from node.partitions.shelf import file_of
+from palisade.segments.partition_store import file_of
+from palisade.segments.retention import end_of_day_s
 from tests.e2e.test_partitions import DAYS, contents, run, write_catalog, write_origin
 from tests.support.fencing_cluster import lease, serving
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until

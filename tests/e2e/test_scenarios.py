@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from catalog.demo.entries import CatalogEntry
-from node.loading import read_demo
-from node.scenarios import actor
-from node.scenarios.all import BY_NAME, SCENARIOS
-from node.scenarios.runner import run
-from node.scenarios.story import Event
-from node.supervisor.child import Child
+from palisade.catalog.demo.entries import CatalogEntry
+from palisade.cli.scenarios import actor
+from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
+from palisade.cli.scenarios.runner import run
+from palisade.cli.scenarios.story import Event
+from palisade.cli.supervisor.child import Child
+from palisade.client.bulk_load import read_demo
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 
 pytestmark = pytest.mark.e2e
@@ -79,7 +79,7 @@ async def test_the_command_prints_one_object_and_leaves_nothing() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_scenario_that_is_interrupted_leaves_no_process_and_no_folder(number: int, tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "node.cli", "scenario", "run", "replay", "--events"),
+        *(sys.executable, "-m", "palisade.cli", "scenario", "run", "replay", "--events"),
         stdout=subprocess.PIPE,
         env=os.environ | {"TMPDIR": str(tmp_path)},
     )

@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from node.client import Client
+from palisade.client import Client
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, until
 

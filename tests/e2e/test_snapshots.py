@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from node.client import Client
+from palisade.client import Client
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, until
 

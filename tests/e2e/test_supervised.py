@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from node.local_layout import Layout
-from node.supervisor.child import Child
-from node.supervisor.cluster import Cluster
-from node.supervisor.events import Event
+from palisade.cli.supervisor.child import Child
+from palisade.cli.supervisor.cluster import Cluster
+from palisade.cli.supervisor.events import Event
+from palisade.node.local_layout import Layout
 
 pytestmark = pytest.mark.e2e
 

@@ -28,7 +28,7 @@ class Up:
     def __init__(self, folder: Path, *options: str) -> None:
         self.events: list[dict[str, Any]] = []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "node.cli", "up", "--json", "--data-dir", str(folder), *options],
+            [sys.executable, "-m", "palisade.cli", "up", "--json", "--data-dir", str(folder), *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         self._watchdog = threading.Timer(WAIT_S, self.process.kill)
@@ -91,7 +91,7 @@ def up(tmp_path: Path, base_port: int) -> Iterator[Callable[..., Up]]:
 
 
 def palisade(endpoints: list[str], *arguments: str) -> Any:
-    command = [sys.executable, "-m", "node.cli", *arguments, "--json", "--endpoints", ",".join(endpoints)]
+    command = [sys.executable, "-m", "palisade.cli", *arguments, "--json", "--endpoints", ",".join(endpoints)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True)
     return json.loads(done.stdout)
 

@@ -14,12 +14,12 @@ import lmdb
 import msgpack
 import pytest
 
-from node.client import Client
+from palisade.client import Client
+from palisade.vault.opening import open_vault, read_vault
+from palisade.vault.record_check import CHECKSUMS
+from palisade.vault.tables import Table
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
-from vault.opening import open_vault, read_vault
-from vault.record_check import CHECKSUMS
-from vault.tables import Table
 
 pytestmark = pytest.mark.e2e
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import palisade
-from catalog import errors as catalog_errors
-from node.refusals import REFUSALS, error_of, refusal_of
 from palisade import errors
+from palisade.catalog import errors as catalog_errors
+from palisade.wire.error_codes import REFUSALS, error_of, refusal_of
 
 HEAVY = {"aiohttp", "asyncio", "click", "lmdb", "msgpack", "pysyncobj", "rich", "typing", "uvloop"}
 HTTP_ONLY = {"no-such-scenario", "scenario-runs", "scenarios-off", "join-rejected", "already-initialized", "join-later"}

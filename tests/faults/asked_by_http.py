@@ -9,9 +9,9 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from metastore.errors import KeyNotFound
-from metastore.requests import Range, RequestId
-from metastore.results import RangeResult
+from palisade.metastore.errors import KeyNotFound
+from palisade.metastore.requests import Range, RequestId
+from palisade.metastore.results import RangeResult
 from tests.faults.asking import Request
 from tests.sim.http_clients import form_of, kv_from, result_from
 from tests.sim.outcomes import EXPECTED, outcome_of, problem_in

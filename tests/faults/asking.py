@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn, prefix_end
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn, prefix_end
 
 Request = Put | DeleteRange | Txn | Range
 

@@ -258,7 +258,7 @@ class Ground:
         made = GroundCluster(self.network, self.folder, size, followers, **options)
         if self.plant is not None:
             for node in made.nodes:
-                node.program = ["-m", "tests.support.planted_fence", self.plant, "node.cli"]
+                node.program = ["-m", "tests.support.planted_fence", self.plant, "palisade.cli"]
         self.clusters.append(made)
         return made
 

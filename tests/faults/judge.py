@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from metastore.results import RevisionEvents
+from palisade.metastore.results import RevisionEvents
 from tests.faults.asking import STRICT
 from tests.sim.checkers import fenced_reads, leases, linearizable, of_history
 from tests.sim.checkers.exactly_once import puts_of

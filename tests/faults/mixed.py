@@ -18,16 +18,9 @@ from typing import Any
 
 import aiohttp
 
-from metastore.requests import (
-    LeaseGrant,
-    LeaseKeepAlive,
-    LeaseRevoke,
-    Put,
-    Range,
-    RequestId,
-)
-from metastore.results import RangeResult, RevisionEvents
-from node.client import Client
+from palisade.client import Client
+from palisade.metastore.requests import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, RequestId
+from palisade.metastore.results import RangeResult, RevisionEvents
 from tests.faults.asked_by_http import outcome_at
 from tests.faults.asking import Asking, Request
 from tests.faults.judge import judged, woven

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from metastore.errors import StoreCorrupt
-from metastore.store import LmdbStore
-from metastore.store_errors import StoreFailed
-from raftgroup.errors import JournalCorrupt
-from raftgroup.lmdb_journal import LmdbJournal
-from raftgroup.ports import Entry
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.store_errors import StoreFailed
+from palisade.raftgroup.errors import JournalCorrupt
+from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.raftgroup.ports import Entry
 from tests.faults.flipping import flip_bits
 from tests.support.store_writer import step
 

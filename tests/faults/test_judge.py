@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import FROM_KEY, Put, Range, WatchRequest
-from metastore.results import KeyValue, PutResult, RangeResult, RevisionEvents
+from palisade.metastore.requests import FROM_KEY, Put, Range, WatchRequest
+from palisade.metastore.results import KeyValue, PutResult, RangeResult, RevisionEvents
 from tests.faults import judge
 from tests.faults.asking import ROUND, STRICT, Asking
 from tests.faults.judge import judged, woven

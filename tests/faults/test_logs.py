@@ -7,10 +7,11 @@ import pytest
 from tests.faults.breaks import NO_ROOM
 from tests.support.node_log import faults_in
 
-INFO = "2026-11-22 21:36:08,864 INFO node.server: n1 serves http\n"
+INFO = "2026-11-22 21:36:08,864 INFO palisade.node.member: n1 serves http\n"
 FULL = (
-    "2026-11-22 21:36:08,865 ERROR node.parts: component group failed: the journal in /d/n1/raft can't be written: "
-    "mdb_txn_commit: No space left on device. Nothing acknowledged is lost: make room on the disk\n"
+    "2026-11-22 21:36:08,865 ERROR palisade.node.component_adapters: component group failed: "
+    "the journal in /d/n1/raft can't be written: mdb_txn_commit: No space left on device. "
+    "Nothing acknowledged is lost: make room on the disk\n"
 )
 TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1\nKeyError: 7\n'
 LAST = "palisade node: the journal in /d/n1/raft can't be written\n"
@@ -28,7 +29,13 @@ EXPLAINED = NO_ROOM.format(id="n1", folder="/d/n1")
         (TRACEBACK, 1),
         (FULL.replace("/d/n1/", "/d/n2/") + INFO, 1),
         (FULL.replace("No space left on device", "Permission denied"), 1),
-        (FULL.replace("node.parts: component group failed", "asyncio: Task was destroyed but it is pending!"), 1),
+        (
+            FULL.replace(
+                "palisade.node.component_adapters: component group failed",
+                "asyncio: Task was destroyed but it is pending!",
+            ),
+            1,
+        ),
     ],
 )
 def test_only_the_whole_entry_that_a_fault_explains_is_none(log: str, faults: int) -> None:

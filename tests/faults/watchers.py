@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from metastore.errors import Compacted
-from metastore.requests import WatchRequest, prefix_end
-from node.client import Client
+from palisade.client import Client
+from palisade.metastore.errors import Compacted
+from palisade.metastore.requests import WatchRequest, prefix_end
 from tests.sim.history import History
 from tests.sim.seen import Ending
 from tests.sim.streaming import AT

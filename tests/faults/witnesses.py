@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from metastore.errors import Compacted
-from metastore.results import RangeResult, RevisionEvents
-from node.client import Client, OutcomeUnknown, Unavailable
-from raftgroup.errors import RaftError
+from palisade.client import Client, OutcomeUnknown, Unavailable
+from palisade.metastore.errors import Compacted
+from palisade.metastore.results import RangeResult, RevisionEvents
+from palisade.raftgroup.errors import RaftError
 from tests.support.processes import NodeProcess
 
 EVERYTHING = b"\0"

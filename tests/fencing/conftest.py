@@ -1,4 +1,4 @@
-"""The machines decide from values alone: whatever reaches for the world from inside `fencing` raises here."""
+"""The pure core decides from values alone: clock, random source and disk raise for callers inside `fencing`."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from tests.support.no_world import forbidden
 
 @pytest.fixture(autouse=True)
 def no_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    forbidden(monkeypatch, "fencing", frozenset[str]())
+    forbidden(monkeypatch, "fencing")

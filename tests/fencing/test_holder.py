@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fencing.errors import InvariantBroken
-from fencing.holder import Holder, Lacks
-from fencing.lease import GrantVerdict
-from fencing.messages import Behind, Fenced, Grant, HolderId, Release, Stage, Staged, State, Welcome
-from fencing.staging import Mark, Odd
+from palisade.fencing.errors import InvariantBroken
+from palisade.fencing.holder_state import Holder, Lacks
+from palisade.fencing.lease import GrantVerdict
+from palisade.fencing.messages import Behind, Fenced, Grant, HolderId, Release, Stage, Staged, State, Welcome
+from palisade.fencing.stage_chain import Mark, Odd
 from tests.support.fencing_pair import T_FENCE, TIMING, Pair, rows
 
 ME = HolderId("n1", "v1", 3)

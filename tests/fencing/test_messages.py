@@ -7,7 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
-from fencing.messages import Fenced, Grant, Hello, HolderId, Join, Release, Renew, Stage, Staged, State, Welcome
+from palisade.fencing.messages import (
+    Fenced,
+    Grant,
+    Hello,
+    HolderId,
+    Join,
+    Release,
+    Renew,
+    Stage,
+    Staged,
+    State,
+    Welcome,
+)
 
 ME = HolderId("n1", "v", 1)
 WRONG: list[Callable[[], object]] = [

@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from fencing.holder import Holder
-from fencing.registry import Registry
-from fencing.release import Releases
-from fencing.timing import Timing
+from palisade.fencing.holder_state import Holder
+from palisade.fencing.registry import Registry
+from palisade.fencing.release import Releases
+from palisade.fencing.timing import Timing
 from tests.support.fencing_faults import BASES, FAULTS
 from tests.support.fencing_parts import Scope
 from tests.support.fencing_walks import search, walk

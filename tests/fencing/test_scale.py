@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from fencing.grants import Holding
-from fencing.messages import Stage
+from palisade.fencing.grants import Holding
+from palisade.fencing.messages import Stage
 from tests.support.fencing_pair import Pair
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fencing.messages import Hello, HolderId, Join, State
-from fencing.session import Session, StageRange
+from palisade.fencing.messages import Hello, HolderId, Join, State
+from palisade.fencing.session import Session, StageRange
 
 ME = HolderId("n1", "v", 1)
 

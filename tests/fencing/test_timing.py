@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencing.timing import Timing
+from palisade.fencing.timing import Timing
 
 
 def test_the_defaults_are_those_of_the_design() -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from fencing.grants import Holding
-from fencing.registry import Standing
-from fencing.release import NotGranted, Registration
-from fencing.timing import Timing
+from palisade.fencing.grants import Holding
+from palisade.fencing.registry import Standing
+from palisade.fencing.release import NotGranted, Registration
+from palisade.fencing.timing import Timing
 from tests.support.fencing_pair import Pair
 
 LONGER = Timing(fence_s=10.0, drift=0.05, margin_s=0.25)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencing.grants import Holding, Registration
-from fencing.messages import Fenced
-from fencing.verdict import Judgement, Outcome, judge, overall
+from palisade.fencing.grants import Holding, Registration
+from palisade.fencing.messages import Fenced
+from palisade.fencing.verdict import Judgement, Outcome, judge, overall
 from tests.support.fencing_pair import T_PROCEED, TIMING, Pair
 
 REVISIONS = 8

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fencing.errors import InvariantBroken, NotLeading
-from fencing.messages import Fenced, Grant, HolderId, Renew, State
-from fencing.registry import Standing
-from fencing.release import NotGranted, Registration, Releases
-from fencing.verdict import Judgement, Outcome
+from palisade.fencing.errors import InvariantBroken, NotLeading
+from palisade.fencing.messages import Fenced, Grant, HolderId, Renew, State
+from palisade.fencing.registry import Standing
+from palisade.fencing.release import NotGranted, Registration, Releases
+from palisade.fencing.verdict import Judgement, Outcome
 from tests.support.fencing_pair import T_FENCE, T_PROCEED, TIMING, Pair
 
 

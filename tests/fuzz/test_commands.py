@@ -14,14 +14,14 @@ from typing import Any
 import msgpack
 import pytest
 
-from metastore.codec import PUT_SERIES, decode_result, encode_command
-from metastore.digest import SUMS_KEY
-from metastore.errors import MetastoreError
-from metastore.limits import Limits
-from metastore.ordered_map import Table
-from metastore.requests import RequestId
-from metastore.result_codec import EACH, SERIES
-from node.stream.checks import checked
+from palisade.metastore.command_codec import PUT_SERIES, decode_result, encode_command
+from palisade.metastore.digest import SUMS_KEY
+from palisade.metastore.errors import MetastoreError
+from palisade.metastore.limits import Limits
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.requests import RequestId
+from palisade.metastore.result_codec import EACH, SERIES
+from palisade.service.write_checks import WriteChecks
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged
 from tests.support.meta_driver import Driver, Tables
 from tests.support.meta_workload import Workload
@@ -139,14 +139,14 @@ def what_it_says(driver: Driver) -> tuple[object, ...]:
 
 
 def test_what_a_node_lets_through_is_refused_for_the_state_alone(rounds: Rounds) -> None:
-    """`node.stream.checks` is asked before the log is; what it accepts, the state machine can read."""
+    """`api.stream.checks` is asked before the log is; what it accepts, the state machine can read."""
     for dice in rounds:
         workload = Workload(dice.randrange(1 << 30))
         workload.dice = dice
         driver = Driver(limits=LIMITS)
         for number in range(ENTRIES):
             workload.revision, workload.clock_ms = driver.store.revision, driver.clock_ms
-            for item in checked(number, command(workload, dice), LIMITS, None):
+            for item in WriteChecks(LIMITS).command(number, command(workload, dice)):
                 if item.refusal is None:
                     (result,) = driver.batch(item.command)
                     assert result[0] != 0 or result[1] != "invalid-request" or "malformed" not in result[2], (

@@ -24,24 +24,24 @@ from typing import Any
 import msgpack
 import pytest
 
-from metastore.backup import _FRAME, _PREFIX, MAGIC, PIECE, frame
-from metastore.errors import StoreCorrupt
-from metastore.ordered_map import Table
-from metastore.store import LmdbStore
-from metastore.store_errors import BackupInvalid, StoreFailed
-from raftgroup.errors import NodeFailed
-from raftgroup.lmdb_journal import LmdbJournal
-from raftgroup.ports import Entry
+from palisade.metastore.backup import _FRAME, _PREFIX, MAGIC, PIECE, frame
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.store_errors import BackupInvalid, StoreFailed
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.raftgroup.ports import Entry
+from palisade.vault.directory import DATA
+from palisade.vault.errors import VaultError
+from palisade.vault.fence_file import FENCE_FILE, FenceFile, map_fence
+from palisade.vault.fence_page import COPY_BYTES, FENCE_BYTES, Fence, FenceState, TornPage, pack_fence, unpack_fence
+from palisade.vault.opening import open_vault
+from palisade.vault.verification import verify_at_rest
 from tests.metastore.test_backup import backup_of, checked, filled
 from tests.support.fuzzing import Rounds, changed, damaged
 from tests.support.store_writer import step
 from tests.support.vault_feed import follow, full, items_of, state_of, write_some
-from vault.directory import DATA
-from vault.errors import VaultError
-from vault.fence_file import FENCE_FILE, FenceFile, map_fence
-from vault.fence_page import COPY_BYTES, FENCE_BYTES, Fence, FenceState, TornPage, pack_fence, unpack_fence
-from vault.opening import open_vault
-from vault.verification import verify_at_rest
 
 PAGE = 4096
 SOUND, WRONG, REFUSED, UNFORESEEN = range(4)

@@ -50,7 +50,7 @@ async def test_every_answer_is_one_that_the_document_knows(ground: Ground, kind:
     url = f"http://{node.http}"
     which = ["--exclude-path-regex", ENDLESS, "--exclude-operation-id", "postV1ScenariosName", f"{url}/openapi.json"]
     if kind == "waiting":
-        which = ["--include-path-regex", OF_A_WAITING_NODE, "--url", url, str(ROOT / "node/openapi.json")]
+        which = ["--include-path-regex", OF_A_WAITING_NODE, "--url", url, str(ROOT / "palisade/api/openapi.json")]
     configuration = tmp_path / "schemathesis.toml"
     configuration.write_text(CONFIGURATION)
     async with watched(node, ground.member, unchanged=kind == "standalone"):

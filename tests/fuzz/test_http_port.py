@@ -16,7 +16,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from node.feed import wire
+from palisade.recovery import feed_messages as wire
 from tests.support.fuzz_ground import FUZZ, Ground, say, watched
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged
 from tests.support.processes import NodeProcess

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from base.frames import FRAME_BYTES_MAX, FrameParser, encode
-from raftgroup.errors import NodeFailed
-from raftgroup.handshake import HELLO, PING, REFUSE, hello
-from raftgroup.membership import Member, MemberRole
-from raftgroup.messages import Kind, is_well_formed
-from raftgroup.snapshot_transfer import acknowledge, chunk, done
+from palisade.base.frames import FRAME_BYTES_MAX, FrameParser, encode
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.handshake import HELLO, PING, REFUSE, hello
+from palisade.raftgroup.membership import Member, MemberRole
+from palisade.raftgroup.messages import Kind, is_well_formed
+from palisade.raftgroup.snapshot_transfer import acknowledge, chunk, done
 from tests.support.fuzz_ground import Ground, say, watched
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged
 from tests.support.lone_replica import LoneReplica, storage, write

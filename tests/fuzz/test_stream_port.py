@@ -1,6 +1,6 @@
 """The port of the stream of a real member: bytes that are damaged, and frames that are whole and make no sense.
 
-Beyond tests/node/test_stream.py and tests/e2e/test_strangers.py, which have the cases somebody thought of (issue 5,
+Beyond tests/api/test_stream.py and tests/e2e/test_strangers.py, which have the cases somebody thought of (issue 5,
 "Fuzzing"; scenarios.md, "Everywhere").
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from base.frames import FRAME_BYTES_MAX, FrameParser, encode
-from fencing.messages import Behind, Fenced, Grant, Hello, HolderId, Join, Release, Renew, Stage, Staged, State
-from metastore.codec import encode_command, operation_fields
-from metastore.put_series import encode_series
-from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, LeaseGrant, Put, Range, Txn
-from node.fencing import wire
-from node.fencing.wire import pack
-from node.stream.protocol import PROTOCOL, Kind
+from palisade.base.frames import FRAME_BYTES_MAX, FrameParser, encode
+from palisade.fencing.messages import Behind, Fenced, Grant, Hello, HolderId, Join, Release, Renew, Stage, Staged, State
+from palisade.metastore.command_codec import encode_command, operation_fields
+from palisade.metastore.put_series import encode_series
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, LeaseGrant, Put, Range, Txn
+from palisade.wire import fence_messages as wire
+from palisade.wire.fence_messages import pack
+from palisade.wire.stream_frames import PROTOCOL, Kind
 from tests.support.fuzz_ground import FUZZ, Ground, say, watched
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged
 

@@ -1,5 +1,5 @@
 """The SWIM port of a real node of each kind: noise, damaged datagrams, and datagrams with a right checksum that make no
-sense (issue 5, "Fuzzing"). What decoding makes of single cases is in tests/node/swim/test_wire.py."""
+sense (issue 5, "Fuzzing"). What decoding makes of single cases is in tests/topology/swim/test_wire.py."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from node.swim import wire
-from node.swim.messages import Ack, Digest, Ping, PingRequest, Roster
-from node.swim.record import Identity, Record, State
-from node.swim.wire import Wire
+from palisade.topology.swim import wire
+from palisade.topology.swim.messages import Ack, Digest, Ping, PingRequest, Roster
+from palisade.topology.swim.record import Identity, Record, State
+from palisade.topology.swim.wire import Wire
 from tests.support.fuzz_ground import Ground, watched
 from tests.support.fuzzing import Rounds, anything, changed, damaged
 from tests.support.processes import NodeProcess

@@ -11,7 +11,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from metastore.backup import (
+from palisade.metastore.backup import (
     BROKEN,
     END,
     FORMAT_VERSION,
@@ -24,12 +24,21 @@ from metastore.backup import (
     frame,
     header_of,
 )
-from metastore.digest import control_digest
-from metastore.machine import MetaStore
-from metastore.memory_store import MemoryStore
-from metastore.requests import BeginGeneration, Compact, DeleteRange, FoundCluster, LeaseGrant, Put, Range, RequestId
-from metastore.restored import begin_restored
-from metastore.store_errors import BackupInvalid
+from palisade.metastore.digest import control_digest
+from palisade.metastore.memory_store import MemoryStore
+from palisade.metastore.requests import (
+    BeginGeneration,
+    Compact,
+    DeleteRange,
+    FoundCluster,
+    LeaseGrant,
+    Put,
+    Range,
+    RequestId,
+)
+from palisade.metastore.restore_edits import begin_restored
+from palisade.metastore.state_machine import MetaStore
+from palisade.metastore.store_errors import BackupInvalid
 from tests.support.meta_driver import Driver
 
 

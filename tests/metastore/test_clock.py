@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from base.invariant import InvariantViolated
-from metastore.requests import Put
+from palisade.base.invariant import InvariantViolated
+from palisade.metastore.requests import Put
 from tests.support.meta_driver import Driver
 
 

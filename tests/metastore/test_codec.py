@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from base.errors import by_code
-from metastore.codec import decode_command, decode_result, encode_command, encode_result
-from metastore.errors import Compacted, InvalidRequest, MetastoreError
-from metastore.requests import (
+from palisade.base.errors import by_code
+from palisade.metastore.command_codec import decode_command, decode_result, encode_command, encode_result
+from palisade.metastore.errors import Compacted, InvalidRequest, MetastoreError
+from palisade.metastore.requests import (
     BeginGeneration,
     Command,
     Compact,
@@ -38,8 +38,8 @@ from metastore.requests import (
     Txn,
     Unpin,
 )
-from metastore.result_codec import refusal
-from metastore.results import (
+from palisade.metastore.result_codec import refusal
+from palisade.metastore.results import (
     CompactResult,
     DeleteRangeResult,
     DoneResult,

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from metastore import compaction
-from metastore.block import Block
-from metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyPins
-from metastore.history import mod_of
-from metastore.limits import Limits, Retention
-from metastore.ordered_map import Table
-from metastore.put_series import encode_series
-from metastore.requests import Compact, DeleteRange, Pin, Put, Range, Txn, Unpin, WatchRequest
-from metastore.verify import Part
+from palisade.metastore import compaction
+from palisade.metastore.block import Block
+from palisade.metastore.digest_check import Part
+from palisade.metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyPins
+from palisade.metastore.history import mod_of
+from palisade.metastore.limits import Limits, Retention
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.put_series import encode_series
+from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range, Txn, Unpin, WatchRequest
 from tests.support.meta_driver import Driver, contents_of
 
 ALL = WatchRequest(b"\0", b"\0", start_revision=1)

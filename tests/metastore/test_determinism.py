@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from metastore.digest import control_digest
-from metastore.limits import Limits
-from metastore.ordered_map import Table
-from metastore.requests import Put, RequestId
+from palisade.metastore.digest import control_digest
+from palisade.metastore.limits import Limits
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.requests import Put, RequestId
 from tests.support.meta_driver import Driver
 from tests.support.meta_workload import Workload
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from base.digest import BUCKETS, SUM_MASK, bucket_of, digest_bytes, next_chain
-from metastore.digest import SUMS_KEY, BucketSums, differing_buckets, first_divergence
-from metastore.memory_map import MemoryMap
-from metastore.ordered_map import Table
-from metastore.record import LINK_BYTES, content_leaf, unpack_row
-from metastore.requests import Compact, DeleteRange, LeaseGrant, Put, Range, RequestId, Txn, WatchRequest
-from metastore.results import KeyValue
-from metastore.verify import Part, verify
+from palisade.base.digest import BUCKETS, SUM_MASK, bucket_of, digest_bytes, next_chain
+from palisade.metastore.digest import SUMS_KEY, BucketSums, differing_buckets, first_divergence
+from palisade.metastore.digest_check import Part, verify
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.record import LINK_BYTES, content_leaf, unpack_row
+from palisade.metastore.requests import Compact, DeleteRange, LeaseGrant, Put, Range, RequestId, Txn, WatchRequest
+from palisade.metastore.results import KeyValue
 from tests.support.meta_driver import Driver, contents_of, copy_of
 
 
@@ -197,8 +197,8 @@ def test_a_key_that_changes_without_its_digest_is_found(full: Driver) -> None:
 
 def plant_wrong_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leaf leaves the value out."""
-    from metastore import revision_writer
-    from metastore.record import leaf_of
+    from palisade.metastore import revision_writer
+    from palisade.metastore.record import leaf_of
 
     monkeypatch.setattr(revision_writer, "leaf_of", lambda content: leaf_of(content[:38]))
 
@@ -210,7 +210,7 @@ def plant_forgotten_subtraction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plant_reordered_chain(monkeypatch: pytest.MonkeyPatch) -> None:
     """The chain of an event does not depend on the one before it."""
-    from metastore import history
+    from palisade.metastore import history
 
     monkeypatch.setattr(history, "next_chain", lambda chain, leaf: leaf)
 

@@ -6,21 +6,12 @@ from typing import Any
 
 import pytest
 
-from metastore import exactly_once
-from metastore.codec import encode_command
-from metastore.errors import InvalidRequest, LeaseNotFound, ResultEvicted
-from metastore.limits import Limits, Retention
-from metastore.ordered_map import Table
-from metastore.requests import (
-    Command,
-    DeleteRange,
-    EvictResults,
-    LeaseGrant,
-    Put,
-    Range,
-    RequestId,
-    Txn,
-)
+from palisade.metastore import request_results as exactly_once
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.errors import InvalidRequest, LeaseNotFound, ResultEvicted
+from palisade.metastore.limits import Limits, Retention
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.requests import Command, DeleteRange, EvictResults, LeaseGrant, Put, Range, RequestId, Txn
 from tests.support.meta_driver import Driver, contents_of
 
 

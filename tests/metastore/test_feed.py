@@ -7,22 +7,31 @@ from zlib import crc32
 
 import pytest
 
-from base.digest import BUCKETS, bitmap_of, bucket_of, fingerprint_of, leaf_of, members_of, next_chain, unpack_sums
-from metastore import feed as feed_module
-from metastore.errors import Compacted, FutureRevision
-from metastore.feed import Feed
-from metastore.requests import Compact, DeleteRange, Pin, Put
+from palisade.base.digest import (
+    BUCKETS,
+    bitmap_of,
+    bucket_of,
+    fingerprint_of,
+    leaf_of,
+    members_of,
+    next_chain,
+    unpack_sums,
+)
+from palisade.metastore import change_feed as feed_module
+from palisade.metastore.change_feed import Feed
+from palisade.metastore.errors import Compacted, FutureRevision
+from palisade.metastore.requests import Compact, DeleteRange, Pin, Put
+from palisade.vault.change import HEADER, events_of, key_of
+from palisade.vault.span_sums import SUM_MASK, unpack_spans
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import compact, full, state_of, write_some
-from vault.change import HEADER, events_of, key_of
-from vault.spans import SUM_MASK, unpack_spans
 
 ALL = members_of(bitmap_of(tuple(range(BUCKETS))))
 
 
 @pytest.fixture(autouse=True)
 def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metastore.feed.ROWS_PER_SLICE", 7)
+    monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 7)
 
 
 def all_rows(
@@ -82,7 +91,7 @@ def test_a_slice_of_large_values_is_small_and_the_next_one_goes_on_behind_it(
     since: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two thousand values of a MiB in one answer are more than anybody can send, or take."""
-    monkeypatch.setattr("metastore.feed.ROWS_PER_SLICE", 2_000)
+    monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 2_000)
     driver = full([(b"k%03d" % n, bytes(300_000)) for n in range(30)])
     revision = driver.store.revision
     if since:

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from metastore import history
-from metastore.codec import encode_command
-from metastore.errors import StoreCorrupt
-from metastore.history import History
-from metastore.ordered_map import Table
-from metastore.record import JUMP_ROWS, LINK_BYTES, POINTER
-from metastore.requests import DeleteRange, Put, Range, Txn, WatchRequest
+from palisade.metastore import history
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.history import History
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.record import JUMP_ROWS, LINK_BYTES, POINTER
+from palisade.metastore.requests import DeleteRange, Put, Range, Txn, WatchRequest
 from tests.support.meta_driver import Driver
 
 ALL = WatchRequest(b"\0", b"\0", start_revision=2)

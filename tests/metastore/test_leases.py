@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.errors import LeaseExists, LeaseNotFound, LeaseTtlInvalid
-from metastore.requests import (
+from palisade.metastore.errors import LeaseExists, LeaseNotFound, LeaseTtlInvalid
+from palisade.metastore.requests import (
     Command,
     DeleteRange,
     LeaseExpire,

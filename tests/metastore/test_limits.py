@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from metastore.codec import decode_result, encode_command
-from metastore.errors import (
+from palisade.metastore.command_codec import decode_result, encode_command
+from palisade.metastore.errors import (
     InvalidRequest,
     KeyEmpty,
     KeyNotFound,
@@ -18,8 +18,8 @@ from metastore.errors import (
     TooManyOperations,
     ValueTooLarge,
 )
-from metastore.limits import Limits
-from metastore.requests import (
+from palisade.metastore.limits import Limits
+from palisade.metastore.requests import (
     Command,
     Compact,
     Compare,
@@ -36,7 +36,7 @@ from metastore.requests import (
     RequestId,
     Txn,
 )
-from metastore.validation import check_request
+from palisade.metastore.validation import check_request
 from tests.support.meta_driver import Driver
 
 LIMITS = Limits()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.digest import control_digest
-from metastore.errors import StoreCorrupt
-from metastore.lineage import LINEAGE_KEY, Lineage, decode_lineage, encode_lineage
-from metastore.machine import MetaStore
-from metastore.memory_store import MemoryStore
-from metastore.ordered_map import Table
-from metastore.requests import BeginGeneration, FoundCluster, Put
+from palisade.metastore.digest import control_digest
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.lineage import LINEAGE_KEY, Lineage, decode_lineage, encode_lineage
+from palisade.metastore.memory_store import MemoryStore
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.requests import BeginGeneration, FoundCluster, Put
+from palisade.metastore.state_machine import MetaStore
 from tests.support.meta_driver import Driver, opened_again
 
 

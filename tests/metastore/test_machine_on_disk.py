@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from base.snapshots import SnapshotMeta
-from metastore.digest import control_digest
-from metastore.limits import Limits
-from metastore.machine import MetaStore
-from metastore.requests import Put, Range, WatchRequest
-from metastore.store import LmdbStore
-from metastore.verify import verify
+from palisade.base.snapshots import SnapshotMeta
+from palisade.metastore.digest import control_digest
+from palisade.metastore.digest_check import verify
+from palisade.metastore.limits import Limits
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.requests import Put, Range, WatchRequest
+from palisade.metastore.state_machine import MetaStore
 from tests.support.meta_driver import Driver
 from tests.support.meta_workload import Workload
 

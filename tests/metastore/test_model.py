@@ -9,12 +9,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from metastore.codec import decode_result
-from metastore.errors import MetastoreError
-from metastore.record import Row
-from metastore.requests import LeaseGrant, Put, Range, RequestId, WatchRequest
-from metastore.results import RevisionEvents
-from metastore.revision_writer import RevisionWriter
+from palisade.metastore.command_codec import decode_result
+from palisade.metastore.errors import MetastoreError
+from palisade.metastore.record import Row
+from palisade.metastore.requests import LeaseGrant, Put, Range, RequestId, WatchRequest
+from palisade.metastore.results import RevisionEvents
+from palisade.metastore.revision_writer import RevisionWriter
 from tests.support.meta_driver import Driver
 from tests.support.meta_model import Model
 from tests.support.meta_workload import ENDS, KEYS, LEASES, Workload

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from metastore.ordered_map import Table
-from metastore.overlay import Layer
-from metastore.store import LmdbStore
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.write_overlay import Layer
 
 
 def written(layer: Layer, keys: list[bytes]) -> None:
@@ -23,7 +23,7 @@ def written(layer: Layer, keys: list[bytes]) -> None:
 def test_a_layer_is_in_order_between_any_two_slices_of_its_sorting(
     run_keys: int, sorted_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metastore.overlay.RUN_KEYS", run_keys)
+    monkeypatch.setattr("palisade.metastore.write_overlay.RUN_KEYS", run_keys)
     chance = random.Random(7)
     keys = [b"%04d" % number for number in range(100)]
     chance.shuffle(keys)

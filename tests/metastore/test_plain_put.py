@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from metastore.codec import PLAIN_PUT, PUT_SERIES, decode_result, encode_command, pack
-from metastore.errors import InvalidRequest
-from metastore.machine import MetaStore
-from metastore.memory_map import MemoryMap
-from metastore.ordered_map import Table
-from metastore.put_series import encode_series, is_series
-from metastore.requests import Command, DeleteRange, LeaseGrant, Put, RequestId
+from palisade.metastore.command_codec import PLAIN_PUT, PUT_SERIES, decode_result, encode_command, pack
+from palisade.metastore.errors import InvalidRequest
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.put_series import encode_series, is_series
+from palisade.metastore.requests import Command, DeleteRange, LeaseGrant, Put, RequestId
+from palisade.metastore.state_machine import MetaStore
 from tests.support.meta_driver import Driver
 
 

@@ -9,13 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metastore.codec import PUT_SERIES, decode_result, encode_command, pack
-from metastore.errors import InvalidRequest
-from metastore.exactly_once import SEQUENCE_MAX
-from metastore.limits import Limits
-from metastore.plain_put import PlainPuts
-from metastore.put_series import SERIES_PUTS_MAX, encode_series, is_series, keeps_limits, result_of, results_in, singles
-from metastore.requests import DeleteRange, LeaseGrant, Put, RequestId
+from palisade.metastore.command_codec import PUT_SERIES, decode_result, encode_command, pack
+from palisade.metastore.errors import InvalidRequest
+from palisade.metastore.limits import Limits
+from palisade.metastore.plain_put_batch import PlainPuts
+from palisade.metastore.put_series import (
+    SERIES_PUTS_MAX,
+    encode_series,
+    is_series,
+    keeps_limits,
+    result_of,
+    results_in,
+    singles,
+)
+from palisade.metastore.request_results import SEQUENCE_MAX
+from palisade.metastore.requests import DeleteRange, LeaseGrant, Put, RequestId
 from tests.metastore.test_plain_put import events, without_blocks
 from tests.support.meta_driver import Driver
 
@@ -145,7 +153,7 @@ def test_results_come_back_as_they_were(wires: list[tuple[int, int]]) -> None:
 
 def test_planted_sequences_that_do_not_count_on_are_seen(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every put of a series is remembered under the first sequence."""
-    from metastore.exactly_once import ResultBook
+    from palisade.metastore.request_results import ResultBook
 
     driver.do(Put(b"a"), RequestId("c", 1))
     monkeypatch.setattr(

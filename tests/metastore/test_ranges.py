@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import DeleteRange, Put, Range, SortOrder, SortTarget, prefix_end
-from metastore.results import RangeResult
+from palisade.metastore.requests import DeleteRange, Put, Range, SortOrder, SortTarget, prefix_end
+from palisade.metastore.results import RangeResult
 from tests.support.meta_driver import Driver
 
 ALL = (b"\0", b"\0")

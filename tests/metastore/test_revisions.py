@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.errors import FutureRevision
-from metastore.requests import DeleteRange, LeaseGrant, LeaseRevoke, Put, Range, Tick
-from metastore.results import KeyValue
+from palisade.metastore.errors import FutureRevision
+from palisade.metastore.requests import DeleteRange, LeaseGrant, LeaseRevoke, Put, Range, Tick
+from palisade.metastore.results import KeyValue
 from tests.support.meta_driver import Driver
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from metastore.store_directory import StoreDirectory
-from metastore.store_errors import StoreFailed
+from palisade.metastore.store_directory import StoreDirectory
+from palisade.metastore.store_errors import StoreFailed
 
 
 def test_a_mark_that_can_not_be_made_is_a_failure_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,15 +17,15 @@ import lmdb
 import msgpack
 import pytest
 
-from base.commit_thread import DiskThread
-from metastore.errors import StoreCorrupt
-from metastore.flush_policy import FlushPolicy
-from metastore.lmdb_file import LmdbFile
-from metastore.memory_map import MemoryMap
-from metastore.ordered_map import APPLIED_KEY, Table, encode_applied
-from metastore.record_check import CHECKSUMS
-from metastore.store import LmdbStore
-from metastore.store_errors import StoreFailed
+from palisade.base.commit_thread import DiskThread
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.flush_policy import FlushPolicy
+from palisade.metastore.lmdb_file import LmdbFile
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.ordered_map import APPLIED_KEY, Table, encode_applied
+from palisade.metastore.record_check import CHECKSUMS
+from palisade.metastore.store_errors import StoreFailed
 from tests.support.power_loss import during_commit
 from tests.support.store_writer import step
 from tests.support.waiting import until
@@ -226,7 +226,7 @@ async def test_the_map_grows_under_a_flush(tmp_path: Path) -> None:
 
 async def test_a_second_process_is_refused(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path)
-    script = "import sys; from metastore.store import LmdbStore; LmdbStore(sys.argv[1])"
+    script = "import sys; from palisade.metastore.lmdb_store import LmdbStore; LmdbStore(sys.argv[1])"
     second = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, str(tmp_path), cwd=ROOT, stderr=subprocess.PIPE
     )
@@ -304,8 +304,8 @@ def test_reading_in_full_takes_no_memory_of_its_own(tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-from metastore.lmdb_file import LmdbFile
-from metastore.ordered_map import Table
+from palisade.metastore.lmdb_file import LmdbFile
+from palisade.metastore.ordered_map import Table
 
 def private_kib():
     status = Path("/proc/self/status").read_text()

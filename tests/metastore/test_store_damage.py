@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from metastore.errors import StoreCorrupt
-from metastore.ordered_map import Table
-from metastore.store import LmdbStore
-from metastore.store_errors import StoreFailed
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.store_errors import StoreFailed
 from tests.support.store_writer import step
 
 STEPS = 1500

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from base.snapshots import SnapshotGone, SnapshotInvalid
-from metastore.ordered_map import APPLIED_KEY, Table, encode_applied
-from metastore.snapshot_source import open_source
-from metastore.snapshot_writer import COMMIT_BYTES
-from metastore.store import LmdbStore
-from metastore.store_errors import StoreFailed
+from palisade.base.snapshots import SnapshotGone, SnapshotInvalid
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.ordered_map import APPLIED_KEY, Table, encode_applied
+from palisade.metastore.snapshot_source import open_source
+from palisade.metastore.snapshot_writer import COMMIT_BYTES
+from palisade.metastore.store_errors import StoreFailed
 
 
 async def large(directory: Path, rows: int = 12_000, map_bytes: int = 1 << 30) -> LmdbStore:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.codec import decode_command, decode_result, encode_command
-from metastore.errors import InvalidRequest, StoreCorrupt, SystemConflict
-from metastore.machine import MetaStore
-from metastore.memory_map import MemoryMap
-from metastore.ordered_map import Table
-from metastore.requests import FROM_KEY, DeleteRange, Put, Range, SystemWrite, WatchRequest
+from palisade.metastore.command_codec import decode_command, decode_result, encode_command
+from palisade.metastore.errors import InvalidRequest, StoreCorrupt, SystemConflict
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.requests import FROM_KEY, DeleteRange, Put, Range, SystemWrite, WatchRequest
+from palisade.metastore.state_machine import MetaStore
 from tests.support.meta_driver import opened_again
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from metastore.errors import Compacted, DuplicateKey, FutureRevision, KeyNotFound, LeaseNotFound
-from metastore.requests import (
+from palisade.metastore.errors import Compacted, DuplicateKey, FutureRevision, KeyNotFound, LeaseNotFound
+from palisade.metastore.requests import (
     Compact,
     Compare,
     CompareResult,
@@ -18,7 +18,7 @@ from metastore.requests import (
     Range,
     Txn,
 )
-from metastore.results import DeleteRangeResult, PutResult, TxnResult
+from palisade.metastore.results import DeleteRangeResult, PutResult, TxnResult
 from tests.support.meta_driver import Driver
 
 EQUAL, GREATER, LESS, NOT_EQUAL = CompareResult
@@ -202,8 +202,8 @@ def test_a_transaction_that_breaks_down_half_way_stops_the_node(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: a refusal that comes after the first write must never look like a refusal."""
-    from base.invariant import InvariantViolated
-    from metastore.txn import Executor
+    from palisade.base.invariant import InvariantViolated
+    from palisade.metastore.txn import Executor
 
     def late(*_: Any) -> None:
         raise KeyNotFound("planted")

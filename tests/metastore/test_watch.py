@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from metastore import watch
-from metastore.errors import Compacted, FutureRevision, InvalidRequest
-from metastore.requests import Compact, DeleteRange, Put, Txn, WatchRequest
-from metastore.results import Event, KeyValue, RevisionEvents
-from metastore.watch import Watcher
+from palisade.metastore import watch
+from palisade.metastore.errors import Compacted, FutureRevision, InvalidRequest
+from palisade.metastore.requests import Compact, DeleteRange, Put, Txn, WatchRequest
+from palisade.metastore.results import Event, KeyValue, RevisionEvents
+from palisade.metastore.watch import Watcher
 from tests.support.meta_driver import Driver
 
 EVERYTHING = (b"\0", b"\0")

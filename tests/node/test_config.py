@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from base.address import Address, AddressError
-from base.errors import ConfigError
-from fencing.timing import Timing as Fences
-from node.config import FenceTimes, InitialMember, NodeConfig, Retention, StoreLimits, Timing
-from node.config_sources import load_node_config
-from node.machine import transport_limits
-from node.options import OPTIONS, read_bytes
-from raftgroup.connection import TransportLimits
+from palisade.base.address import Address, AddressError
+from palisade.base.errors import ConfigError
+from palisade.fencing.timing import Timing as Fences
+from palisade.node.config import FenceTimes, InitialMember, NodeConfig, Retention, StoreLimits, Timing
+from palisade.node.config_sources import load_node_config
+from palisade.node.host import transport_limits
+from palisade.node.options import OPTIONS, read_bytes
+from palisade.raftgroup.peer_connection import TransportLimits
 
 MINIMAL = {
     "id": "n1",

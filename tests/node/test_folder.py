@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from node.data_dir import claim_data_dir
-from node.folder import FolderError, Marker
+from palisade.node.data_dir import claim_data_dir
+from palisade.node.data_dir_marker import FolderError, Marker
 
 
 def claim(path: Path, cluster: str = "c", node: str = "n1") -> None:
@@ -39,7 +39,7 @@ def test_a_full_disk_is_a_refusal_that_leaves_no_half_a_marker(tmp_path: Path, m
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("base.durable_files.os.fsync", full)
+        patched.setattr("palisade.base.durable_files.os.fsync", full)
         with pytest.raises(FolderError, match="can't be written: No space left"):
             claim(tmp_path)
     claim(tmp_path)

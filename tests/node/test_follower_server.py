@@ -13,26 +13,26 @@ import jsonschema
 import pytest
 from aiohttp import ClientSession
 
-from node.config import NodeConfig
-from node.config_sources import load_node_config
-from node.http.follower_server import FollowerServer
-from node.http.openapi import Kind, document_of
-from node.http.scenario_host import ScenarioHost
-from node.http.server import HttpServer
-from node.http.standalone_server import standalone_server
-from node.recovery_log import ProgressLog
-from node.scenarios.all import SCENARIOS
-from node.services import NodeServices
-from node.topology.face import Topology
-from node.topology.logical_copy import LogicalCopy
-from node.topology.member import TopologyMember
-from node.topology.physical import PhysicalTopology
-from node.topology.records import NodeRecord, Role, Standing
-from node.vault_keeper import VaultKeeper
-from raftgroup.errors import Unavailable
-from recovery.report import Outcome, Phase, Progress, RecoveryReport
+from palisade.api.http.openapi_document import Kind, document_of
+from palisade.api.http.scenario_host import ScenarioHost
+from palisade.api.http.server import HttpServer
+from palisade.api.services import NodeServices
+from palisade.cli.scenarios.all import SCENARIOS
+from palisade.node.config import NodeConfig
+from palisade.node.config_sources import load_node_config
+from palisade.node.follower_server import FollowerServer
+from palisade.node.standalone_server import standalone_server
+from palisade.raftgroup.errors import Unavailable
+from palisade.recovery.progress_log import ProgressLog
+from palisade.recovery.report import Outcome, Phase, Progress, RecoveryReport
+from palisade.recovery.vault_component import VaultKeeper
+from palisade.topology.logical_copy import LogicalCopy
+from palisade.topology.member import TopologyMember
+from palisade.topology.physical import PhysicalTopology
+from palisade.topology.records import NodeRecord, Role, Standing
+from palisade.topology.topology import Topology
+from palisade.vault.opening import open_vault
 from tests.support.keeper_world import World
-from vault.opening import open_vault
 
 METHODS = {"GET", "PUT", "POST", "PATCH", "DELETE"}
 ACTIVE = NodeRecord("n1", Role.VOTER, Standing.ACTIVE, "i1", 1, 1, {"http": "127.0.0.1:7401"}, 7, "")
@@ -103,7 +103,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def served(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    monkeypatch.setattr("recovery.replay.COMMIT_S", 0.0)
+    monkeypatch.setattr("palisade.recovery.replay.COMMIT_S", 0.0)
     world = World(tmp_path / "vault")
     keeper = world.keeper()
     await keeper.start()
@@ -321,7 +321,7 @@ async def test_a_member_without_a_vault_has_nothing_to_change(http: ClientSessio
 
 
 async def test_a_member_shows_its_recovery_as_a_follower_does(served: Served) -> None:
-    """One face for every kind of node: `node/recovery_face.py`."""
+    """One face for every kind of node: `recovery/status.py`."""
     services = NodeServices(served.world.service, vault=served.keeper)
     server = HttpServer(services, "demo", "n1")
     await server.start("127.0.0.1", 0)
@@ -349,7 +349,7 @@ async def test_a_member_shows_its_recovery_as_a_follower_does(served: Served) ->
 def test_the_log_tells_of_a_recovery_that_takes_long_and_not_of_others(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     telling = ProgressLog(clock.now)
-    caplog.set_level(logging.INFO, "node.recovery_log")
+    caplog.set_level(logging.INFO, "palisade.recovery.progress_log")
     telling.began(True)
     for second in range(1, 13):
         clock.time += 1

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-import node.local
-from catalog.errors import NotCancellable
-from metastore.errors import Compacted, KeyTooLarge
-from metastore.requests import Compare, CompareResult, CompareTarget, Put
-from node.folder import FolderError
-from raftgroup.errors import RaftError, Unavailable
+import palisade.node.embedded
+from palisade.catalog.errors import NotCancellable
+from palisade.metastore.errors import Compacted, KeyTooLarge
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put
+from palisade.node.data_dir_marker import FolderError
+from palisade.raftgroup.errors import RaftError, Unavailable
 
 
 async def test_what_was_written_is_there_after_the_next_start(tmp_path: Path) -> None:
-    async with node.local.open(tmp_path / "data") as store:
+    async with palisade.node.embedded.open(tmp_path / "data") as store:
         await store.put("a", "1")
         await store.put("a", "2")
         absent = Compare(b"b", CompareTarget.VERSION, CompareResult.EQUAL, 0)
         assert (await store.txn([absent], [Put(b"b", b"1"), Put(b"c", b"1")])).succeeded
         before = await store.digest()
-    async with node.local.open(tmp_path / "data") as store:
+    async with palisade.node.embedded.open(tmp_path / "data") as store:
         assert await store.digest() == before
         found = await store.range("", prefix=True)
         old = await store.get("a", revision=2)
@@ -33,7 +33,7 @@ async def test_what_was_written_is_there_after_the_next_start(tmp_path: Path) ->
 
 
 async def test_many_puts_at_once_share_few_entries_of_the_log(tmp_path: Path) -> None:
-    async with node.local.open(tmp_path) as store:
+    async with palisade.node.embedded.open(tmp_path) as store:
         await asyncio.gather(*(store.put(f"k{number}", "v") for number in range(2000)))
         status = await store.status()
     assert (status["keys"], status["revision"], status["leader"]) == (2000, 2001, "local")
@@ -41,7 +41,7 @@ async def test_many_puts_at_once_share_few_entries_of_the_log(tmp_path: Path) ->
 
 
 async def test_a_watch_sees_what_is_written_and_ends_with_the_store(tmp_path: Path) -> None:
-    async with node.local.open(tmp_path) as store:
+    async with palisade.node.embedded.open(tmp_path) as store:
         await store.put("a", "1")
         watch = store.watch("a", start_revision=1, prev_kv=True)
         await store.delete("a")
@@ -55,7 +55,7 @@ async def test_a_watch_sees_what_is_written_and_ends_with_the_store(tmp_path: Pa
 
 
 async def test_a_cancelled_wait_loses_no_event(tmp_path: Path) -> None:
-    async with node.local.open(tmp_path) as store, store.watch("a") as watch:
+    async with palisade.node.embedded.open(tmp_path) as store, store.watch("a") as watch:
         seen: list[int] = []
         for number in range(50):
             put = asyncio.ensure_future(store.put("a", str(number)))
@@ -71,7 +71,7 @@ async def test_a_cancelled_wait_loses_no_event(tmp_path: Path) -> None:
 
 
 async def test_a_lease_runs_out(tmp_path: Path) -> None:
-    async with node.local.open(tmp_path) as store:
+    async with palisade.node.embedded.open(tmp_path) as store:
         lease = await store.lease_grant(1)
         await store.put("a", "1", lease=lease.id)
         async with store.watch("a") as watch, asyncio.timeout(10):
@@ -80,7 +80,7 @@ async def test_a_lease_runs_out(tmp_path: Path) -> None:
 
 
 async def test_refusals_are_those_of_the_client(tmp_path: Path) -> None:
-    async with node.local.open(tmp_path) as store:
+    async with palisade.node.embedded.open(tmp_path) as store:
         with pytest.raises(KeyTooLarge):
             await store.put("k" * 5000)
         for number in range(4):
@@ -93,28 +93,28 @@ async def test_refusals_are_those_of_the_client(tmp_path: Path) -> None:
 
 
 async def test_a_folder_in_use_or_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    async with node.local.open(tmp_path / "mine") as store:
+    async with palisade.node.embedded.open(tmp_path / "mine") as store:
         with pytest.raises((FolderError, RaftError)):
-            async with node.local.open(tmp_path / "mine"):
+            async with palisade.node.embedded.open(tmp_path / "mine"):
                 pass
         assert (await store.put("a", "1")).revision == 2
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("mine")
     with pytest.raises(FolderError, match="not empty"):
-        async with node.local.open(tmp_path / "other"):
+        async with palisade.node.embedded.open(tmp_path / "other"):
             pass
 
 
 async def test_the_catalog_works_without_a_cluster_and_goes_on_after_the_next_start(tmp_path: Path) -> None:
     """A drop that was begun before the store was closed is carried out when it is opened again (F9)."""
-    async with node.local.open(tmp_path) as store:
+    async with palisade.node.embedded.open(tmp_path) as store:
         await store.catalog_do("create-database", {"database": "plant"}, procedure="p1", wait_s=5)
         columns = [{"name": "value", "type": "double"}]
         await store.catalog_do("create-table", {"table": "plant.t", "columns": columns}, procedure="p2", wait_s=5)
         table = await store.catalog_object("tables", "plant.t")
         await store.put(f"{table['data']}m1/1", "x")
         await store.catalog_do("drop-table", {"table": "plant.t"}, procedure="p3", wait_s=0)
-    async with node.local.open(tmp_path) as store:
+    async with palisade.node.embedded.open(tmp_path) as store:
         dropped = await store.procedure("p3", wait_s=10)
         assert (dropped["state"], dropped["destroyed"]) == ("done", 1)
         assert await store.catalog_objects("tables") == []

@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
-from node.components.lifecycle import ComponentFailed, Phase
-from node.parts import cause_of_failure
-from raftgroup.errors import NodeFailed
+from palisade.node.component_adapters import cause_of_failure
+from palisade.raftgroup.errors import NodeFailed
+from palisade.recovery.lifecycle import ComponentFailed, Phase
 
 
 def test_the_cause_of_a_failure_keeps_its_own() -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from metastore.store import LmdbStore
-from node.data_dir import claim_data_dir
-from raftgroup.lmdb_journal import LmdbJournal
-from vault.opening import open_vault
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.node.data_dir import claim_data_dir
+from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.vault.opening import open_vault
 
 
 @pytest.fixture

@@ -10,22 +10,22 @@ from random import Random
 
 import pytest
 
-from base.errors import ConfigError
-from fencing.release import Registration, Releases
-from fencing.timing import Timing
-from metastore.backup import BackupEncoder, header_of
-from metastore.machine import MetaStore
-from metastore.memory_store import MemoryStore
-from metastore.requests import FoundCluster, LeaseGrant, Put, Range
-from metastore.store import LmdbStore
-from metastore.store_errors import BackupInvalid
-from metastore.verify import verify
-from node.backup_file import BackupFile, BackupFileError, verify_file
-from node.fencing.registry import registrations
-from node.folder import FolderError
-from node.restoring import RestoreReport, RestoreRequest, Workshop, restore
-from raftgroup.errors import DataDirectoryError
-from raftgroup.lmdb_journal import LmdbJournal
+from palisade.base.errors import ConfigError
+from palisade.fencing.release import Registration, Releases
+from palisade.fencing.timing import Timing
+from palisade.metastore.backup import BackupEncoder, header_of
+from palisade.metastore.digest_check import verify
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.memory_store import MemoryStore
+from palisade.metastore.requests import FoundCluster, LeaseGrant, Put, Range
+from palisade.metastore.state_machine import MetaStore
+from palisade.metastore.store_errors import BackupInvalid
+from palisade.node.backup_file import BackupFile, BackupFileError, verify_file
+from palisade.node.data_dir_marker import FolderError
+from palisade.node.fencing.holder_registry import registrations
+from palisade.node.restore import RestoreReport, RestoreRequest, Workshop, restore
+from palisade.raftgroup.errors import DataDirectoryError
+from palisade.raftgroup.lmdb_journal import LmdbJournal
 from tests.support.meta_driver import Driver
 
 

@@ -12,29 +12,29 @@ import pytest
 from aiohttp import ClientSession
 from click.testing import CliRunner
 
-from base.address import Address
-from base.clock import SystemClock
-from metastore.codec import encode_command
-from metastore.requests import FoundCluster, Put
-from node.cli.main import main
-from node.config import NodeConfig
-from node.config_sources import load_node_config
-from node.data_dir import claim_data_dir
-from node.feed.local import local_source
-from node.kept_report import keep_report, kept_report
-from node.recovery_view import report_lines
-from node.standalone import StandaloneNode
-from node.vault_home import VaultFolder
-from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
-from recovery.catchup import Difference
-from recovery.decide import Case
-from recovery.errors import RecoveryRefused
-from recovery.report import Outcome, RecoveryReport
-from service.key_values import KeyValues
+from palisade.base.address import Address
+from palisade.base.clock import SystemClock
+from palisade.cli.main import main
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.requests import FoundCluster, Put
+from palisade.node.config import NodeConfig
+from palisade.node.config_sources import load_node_config
+from palisade.node.data_dir import claim_data_dir
+from palisade.node.standalone import StandaloneNode
+from palisade.recovery.catchup import Difference
+from palisade.recovery.decision import Case
+from palisade.recovery.errors import RecoveryRefused
+from palisade.recovery.report import Outcome, RecoveryReport
+from palisade.recovery.report_file import keep_report, kept_report
+from palisade.recovery.report_json import report_lines
+from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultKeeper
+from palisade.recovery.vault_storage import VaultFolder
+from palisade.service.key_values import KeyValues
+from palisade.service.local_source import local_source
+from palisade.vault.errors import VaultForeign
+from palisade.vault.opening import open_vault
 from tests.support.fake_group import fake_group
 from tests.support.processes import free_port
-from vault.errors import VaultForeign
-from vault.opening import open_vault
 
 KEYS = {f"/catalog/tables/t{number}": f"columns {number}" for number in range(20)}
 

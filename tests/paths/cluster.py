@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from node.authorization.credentials import Credentials, Password, Token, header_of
+from palisade.wire.credentials import Credentials, Password, Token, header_of
 from tests.paths.trace import Trace
 from tests.support.processes import Cluster, NodeProcess, until
 

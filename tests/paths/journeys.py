@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from node.authorization.credentials import header_of
-from node.client.client import Client
+from palisade.client.client import Client
+from palisade.wire.credentials import header_of
 from tests.paths.cluster import PREFIX, STRICT_PREFIX, Disturbed, TracedCluster
 from tests.support.processes import NodeProcess
 from tests.support.raw_http import RawHttp

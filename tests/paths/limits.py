@@ -46,7 +46,13 @@ DIFFERENT_FILES = {"v3-put": 7, "strict-put": 2, "follower-put": 2, "stream-put"
 """Files that a request enters only with authorization on, or only with it off, except `AUTHORIZATION`; at the node that
 is asked, from the request to its answer. The goal is 0: authorization is a step of the same path."""
 
-AUTHORIZATION = ("*authorization*", "*catalog/keys.py", "*catalog/permissions.py", "*vault/*", "*fenced_reads.py")
+AUTHORIZATION = (
+    "*authorization*",
+    "*palisade/catalog/keys.py",
+    "*palisade/catalog/permissions.py",
+    "*vault/*",
+    "*fenced_reads.py",
+)
 """Files that authorization itself needs: it reads its rows from the vault, through the fence."""
 
 

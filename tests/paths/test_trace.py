@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from metastore import codec
-from metastore.requests import Put
+from palisade.metastore import command_codec as codec
+from palisade.metastore.requests import Put
 from tests.paths.measure import different_files
 from tests.paths.trace import Function, RequestPath, Trace, Window, path_of
 from tests.paths.traced_node import Recorder, product_path
@@ -77,7 +77,7 @@ def test_recorder_writes_functions_of_the_product_from_all_threads(tmp_path: Pat
 
 def test_product_excludes_tests_and_installed_packages() -> None:
     root = Path(__file__).resolve().parents[2]
-    assert str(product_path(codec.__file__)).endswith("metastore/codec.py")
+    assert str(product_path(codec.__file__)).endswith("metastore/command_codec.py")
     assert product_path(__file__) is None
     assert product_path(str(root / ".venv/lib/x.py")) is None
     assert product_path("/usr/lib/python3/asyncio/events.py") is None

@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from raftgroup import numbers
-from raftgroup.leader_calls import LeaderCalls
+from palisade.raftgroup import request_ids as numbers
+from palisade.raftgroup.leader_rpc import LeaderCalls
 from tests.support.onlooker import Violation
 from tests.support.raft_cluster import Cluster, settled
 

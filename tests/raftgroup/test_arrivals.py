@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftgroup.compaction import ARRIVED_S, Arrivals, LogRetention, compaction_target
+from palisade.raftgroup.log_retention import ARRIVED_S, Arrivals, LogRetention, compaction_target
 
 
 def test_the_log_waits_until_the_follower_holds_what_there_was_when_its_snapshot_arrived() -> None:

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from raftgroup.bootstrap import OTHER_STORAGE, Founding, Greeting, Introductions, judge_greeting
-from raftgroup.errors import DataDirectoryError
-from raftgroup.membership import Membership
+from palisade.raftgroup.errors import DataDirectoryError
+from palisade.raftgroup.founding import OTHER_STORAGE, Founding, Greeting, Introductions, judge_greeting
+from palisade.raftgroup.membership import Membership
 from tests.support.lone_replica import storage, voters
 
 ADDRESSES = {member: {"peer": member} for member in ("n1", "n2", "n3")}

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-import raftgroup.replica
-from raftgroup.barrier import ReadBarrier
-from raftgroup.errors import RaftError
-from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm
-from raftgroup.memory_journal import MemoryJournal
-from raftgroup.outbox import Outbox
-from raftgroup.ports import Entry
-from raftgroup.proposals import CallbackProposal
+import palisade.raftgroup.replica
+from palisade.raftgroup.durable_outbox import Outbox
+from palisade.raftgroup.errors import RaftError
+from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.message_screen import Append, Extend, Matched, Missing, StaleTerm
+from palisade.raftgroup.ports import Entry
+from palisade.raftgroup.proposals import CallbackProposal
+from palisade.raftgroup.read_barrier import ReadBarrier
 from tests.support.onlooker import Violation
 from tests.support.raft_checkers import Operation, check_linearizable
 from tests.support.raft_cluster import Cluster, Node
@@ -111,7 +111,7 @@ def unguarded(message: Append, log: Any, term: int, _commit: int) -> StaleTerm |
 
 
 def test_a_group_without_the_guard_is_seen(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raftgroup.replica, "screen_append", unguarded)
+    monkeypatch.setattr(palisade.raftgroup.replica, "screen_append", unguarded)
     assert any(breaks_in_a_storm(make_cluster(seed)) for seed in range(50))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from base.commit_thread import BUSY, Bell, BusyMeter, CommitThread
+from palisade.base.commit_thread import BUSY, Bell, BusyMeter, CommitThread
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from raftgroup.bootstrap import Greeting
-from raftgroup.contacts import Contacts
-from raftgroup.membership import Member, MemberRole, Membership
+from palisade.raftgroup.founding import Greeting
+from palisade.raftgroup.membership import Member, MemberRole, Membership
+from palisade.raftgroup.peers_to_dial import Contacts
 
 
 def member(id_: str, address: str | None) -> Member:

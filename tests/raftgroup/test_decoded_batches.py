@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-import raftgroup.batch_entries
-import raftgroup.guard
-from raftgroup.batch_entries import NO_OP, DecodedBatches, batch_in
-from raftgroup.messages import Kind
-from raftgroup.ports import Entry
+import palisade.raftgroup.command_entries
+import palisade.raftgroup.message_screen
+from palisade.raftgroup.command_entries import NO_OP, DecodedBatches, batch_in
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.ports import Entry
 from tests.support.lone_replica import LoneReplica, write
 from tests.support.register_machine import put
 
@@ -18,7 +18,7 @@ from tests.support.register_machine import put
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Every entry that is decoded, in order."""
     found: list[bytes] = []
-    for module in (raftgroup.guard, raftgroup.batch_entries):
+    for module in (palisade.raftgroup.message_screen, palisade.raftgroup.command_entries):
         monkeypatch.setattr(module, "batch_in", lambda entry: found.append(entry) or batch_in(entry))
     return found
 

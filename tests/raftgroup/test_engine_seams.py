@@ -20,11 +20,11 @@ import pytest
 from pysyncobj.journal import Journal
 from pysyncobj.transport import Transport
 
-import raftgroup
-from raftgroup.batch_entries import BATCH, MEMBERSHIP, NO_OP
-from raftgroup.engine import Engine
-from raftgroup.errors import NodeFailed
-from raftgroup.messages import Kind
+from palisade import raftgroup
+from palisade.raftgroup.command_entries import BATCH, MEMBERSHIP, NO_OP
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.library import Engine
+from palisade.raftgroup.messages import Kind
 from tests.support.lone_replica import LoneReplica
 
 RELIED_UPON = {
@@ -96,7 +96,7 @@ def test_what_the_engine_overrides_exists_in_the_library() -> None:
 
 def test_private_names_of_the_library_stay_in_one_file() -> None:
     for path in Path(raftgroup.__file__).parent.rglob("*.py"):
-        if path.name != "engine.py":
+        if path.name != "library.py":
             assert "_SyncObj__" not in path.read_text(), path
             assert "pysyncobj" not in re.findall(r"^(?:import|from) (\w+)", path.read_text(), re.MULTILINE), path
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import raftgroup.replica
-from raftgroup.guard import Append, Extend, screen_append
-from raftgroup.messages import Kind
+import palisade.raftgroup.replica
+from palisade.raftgroup.message_screen import Append, Extend, screen_append
+from palisade.raftgroup.messages import Kind
 from tests.support.bare_library import BareNode, entry
 from tests.support.lone_replica import HandClock, LoneReplica, storage
 
@@ -60,10 +60,10 @@ def test_fault_1_planted_without_the_guard_the_late_append_removes_entries(monke
         return Extend(message, truncates=True)
 
     follower = follower_with_three_entries()
-    monkeypatch.setattr(raftgroup.replica, "screen_append", unguarded)
+    monkeypatch.setattr(palisade.raftgroup.replica, "screen_append", unguarded)
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0), commit=2)
     assert follower.log == [(1, 1)]
-    monkeypatch.setattr(raftgroup.replica, "screen_append", screen_append)
+    monkeypatch.setattr(palisade.raftgroup.replica, "screen_append", screen_append)
 
 
 def test_fault_2_the_library_counts_an_acknowledgement_of_an_earlier_term() -> None:

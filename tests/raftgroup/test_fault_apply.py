@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
-from raftgroup.messages import Kind
-from raftgroup.proposals import Applied, CallbackProposal
+from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.proposals import Applied, CallbackProposal
 from tests.support.bare_library import BareNode
 from tests.support.lone_replica import HandClock
 from tests.support.raft_cluster import Cluster, Node

@@ -15,14 +15,14 @@ import lmdb
 import pytest
 from pysyncobj.journal import FileJournal
 
-from raftgroup.errors import NodeFailed
-from raftgroup.journal_file import JournalFile
-from raftgroup.lmdb_journal import LmdbJournal
-from raftgroup.membership import Member, MemberRole
-from raftgroup.messages import Kind
-from raftgroup.outbox import Outbox
-from raftgroup.ports import Entry
-from raftgroup.proposals import Applied
+from palisade.raftgroup.durable_outbox import Outbox
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.journal_file import JournalFile
+from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.raftgroup.membership import Member, MemberRole
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.ports import Entry
+from palisade.raftgroup.proposals import Applied
 from tests.support.lone_replica import LoneReplica, storage, voters
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import raftgroup.voting
-from raftgroup.messages import Kind
-from raftgroup.role import Role
+import palisade.raftgroup.voting
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.role import Role
 from tests.support.bare_library import BareNode, entry
 from tests.support.lone_replica import HandClock, LoneReplica, storage
 
@@ -103,7 +103,7 @@ def test_fault_7_a_campaign_keeps_the_promise_to_the_leader_that_was_heard_last(
 
 
 def test_fault_7_planted_without_the_promise_the_vote_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raftgroup.voting, "may_vote", lambda *_, **__: True)
+    monkeypatch.setattr(palisade.raftgroup.voting, "may_vote", lambda *_, **__: True)
     follower = following_follower()
     follower.gets("n3", Kind.REQUEST_VOTE, 9, 5, 5, False)
     follower.settle()

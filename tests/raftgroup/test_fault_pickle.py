@@ -14,9 +14,9 @@ import pytest
 from pysyncobj.poller import createPoller
 from pysyncobj.tcp_connection import TcpConnection
 
-import raftgroup
-from base.frames import FrameError, FrameParser
-from raftgroup.messages import Kind, is_well_formed
+from palisade import raftgroup
+from palisade.base.frames import FrameError, FrameParser
+from palisade.raftgroup.messages import Kind, is_well_formed
 from tests.support.lone_replica import LoneReplica
 from tests.support.raft_cluster import Cluster
 

@@ -9,10 +9,10 @@ from typing import Any
 import pysyncobj.pickle as pickle
 import pytest
 
-from raftgroup.compaction import LogRetention
-from raftgroup.errors import NodeFailed
-from raftgroup.messages import Kind
-from raftgroup.snapshot_transfer import Message
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.log_retention import LogRetention
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.snapshot_transfer import Message
 from tests.support.bare_library import BareNode, entry
 from tests.support.lone_replica import HandClock, LoneReplica
 from tests.support.raft_cluster import Cluster

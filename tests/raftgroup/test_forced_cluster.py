@@ -11,14 +11,15 @@ from random import Random
 
 import pytest
 
-from raftgroup import forced_cluster, replication
-from raftgroup.admission import Admission
-from raftgroup.errors import DataDirectoryError, MembershipRefused
-from raftgroup.forced_cluster import Survivor, force_new_cluster, survey
-from raftgroup.membership import Member, MemberRole, Membership
-from raftgroup.memory_journal import MemoryJournal
-from raftgroup.messages import Kind
-from raftgroup.storage import keep_membership, open_storage
+from palisade.raftgroup import quorum_loss as forced_cluster
+from palisade.raftgroup import replication
+from palisade.raftgroup.admission import Admission
+from palisade.raftgroup.errors import DataDirectoryError, MembershipRefused
+from palisade.raftgroup.journal_identity import keep_membership, open_storage
+from palisade.raftgroup.membership import Member, MemberRole, Membership
+from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.quorum_loss import Survivor, force_new_cluster, survey
 from tests.support.lone_replica import LoneReplica, voters
 from tests.support.raft_cluster import Cluster, Node, settled
 from tests.support.register_machine import put

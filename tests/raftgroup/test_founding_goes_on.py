@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
-from raftgroup import storage
-from raftgroup.compaction import LogRetention
-from raftgroup.membership import Member, MemberRole, Membership
-from raftgroup.memory_journal import MemoryJournal
-from raftgroup.messages import Kind
-from raftgroup.storage import keep_membership, open_storage
+from palisade.raftgroup import journal_identity as storage
+from palisade.raftgroup.journal_identity import keep_membership, open_storage
+from palisade.raftgroup.log_retention import LogRetention
+from palisade.raftgroup.membership import Member, MemberRole, Membership
+from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.messages import Kind
 from tests.support.raft_cluster import Cluster
 from tests.support.simulation import Stuck
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from base.frames import Encoder, FrameCorrupt, FrameError, FrameParser, FrameTooLarge, encode
+from palisade.base.frames import Encoder, FrameCorrupt, FrameError, FrameParser, FrameTooLarge, encode
 
 BODIES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.binary() | st.text(),

@@ -7,16 +7,16 @@ from random import Random
 
 import pytest
 
-from raftgroup.admission import Admission, own_introduction
-from raftgroup.bootstrap import Founding, Introductions
-from raftgroup.errors import DataDirectoryError
-from raftgroup.generations import UNKNOWN, judge_generation, outlived, refusing_generation
-from raftgroup.group_config import GroupConfig
-from raftgroup.membership import Membership
-from raftgroup.memory_journal import MemoryJournal
-from raftgroup.messages import Kind
-from raftgroup.ports import Entry
-from raftgroup.storage import keep_restored, open_storage
+from palisade.raftgroup.admission import Admission, own_introduction
+from palisade.raftgroup.errors import DataDirectoryError
+from palisade.raftgroup.founding import Founding, Introductions
+from palisade.raftgroup.generations import UNKNOWN, judge_generation, outlived, refusing_generation
+from palisade.raftgroup.group_config import GroupConfig
+from palisade.raftgroup.journal_identity import keep_restored, open_storage
+from palisade.raftgroup.membership import Membership
+from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.ports import Entry
 from tests.raftgroup.test_bootstrap import ADDRESSES, greeting
 from tests.support.lone_replica import LoneReplica, storage, voters
 from tests.support.raft_network import Network, SimPeers

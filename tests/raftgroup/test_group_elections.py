@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from raftgroup.errors import MembershipRefused, RaftError, Unavailable
-from raftgroup.messages import Kind
+from palisade.raftgroup.errors import MembershipRefused, RaftError, Unavailable
+from palisade.raftgroup.messages import Kind
 from tests.support.raft_cluster import Cluster, Node, settled
 from tests.support.raft_network import Weather
 
@@ -85,7 +85,7 @@ class TestElections:
     def test_planted_a_lease_that_outlives_the_pause_is_seen(
         self, make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("raftgroup.quorum_lease.QuorumLease.remaining_s", lambda *_: 100.0)
+        monkeypatch.setattr("palisade.raftgroup.quorum_lease.QuorumLease.remaining_s", lambda *_: 100.0)
         cluster = make_cluster()
         leader = settled(cluster)
         cluster.read(leader.id, "a")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from raftgroup.bootstrap import OTHER_STORAGE
-from raftgroup.errors import DataDirectoryError, MembershipRefused, OutcomeUnknown, RaftError
-from raftgroup.membership import MemberRole
-from raftgroup.role import Role
+from palisade.raftgroup.errors import DataDirectoryError, MembershipRefused, OutcomeUnknown, RaftError
+from palisade.raftgroup.founding import OTHER_STORAGE
+from palisade.raftgroup.membership import MemberRole
+from palisade.raftgroup.role import Role
 from tests.support.raft_cluster import Cluster, Node, settled
 
 MakeCluster = Callable[..., Cluster]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from raftgroup.errors import Unavailable
-from raftgroup.messages import Kind
+from palisade.raftgroup.errors import Unavailable
+from palisade.raftgroup.messages import Kind
 from tests.support.raft_cluster import Cluster, settled
 
 MakeCluster = Callable[..., Cluster]

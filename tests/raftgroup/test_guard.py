@@ -9,18 +9,11 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from raftgroup.errors import NodeFailed
-from raftgroup.guard import (
-    Append,
-    Extend,
-    Matched,
-    Missing,
-    StaleTerm,
-    screen_append,
-)
-from raftgroup.memory_journal import MemoryJournal
-from raftgroup.ports import Entry
-from raftgroup.replies import Acknowledge, Drop, Hold, Reply, Resend, StepDown, screen_reply
+from palisade.raftgroup.append_replies import Acknowledge, Drop, Hold, Reply, Resend, StepDown, screen_reply
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.message_screen import Append, Extend, Matched, Missing, StaleTerm, screen_append
+from palisade.raftgroup.ports import Entry
 
 Verdict = StaleTerm | Missing | Matched | Extend
 Screen = Callable[[Append, MemoryJournal, int, int], Verdict]

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from base.snapshots import SnapshotMeta
-from raftgroup.membership import Member, MemberRole, Membership
-from raftgroup.messages import Kind
-from raftgroup.snapshot_transfer import chunk, offer
-from raftgroup.snapshots import Snapshots
+from palisade.base.snapshots import SnapshotMeta
+from palisade.raftgroup.membership import Member, MemberRole, Membership
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.snapshot_transfer import chunk, offer
+from palisade.raftgroup.snapshots import Snapshots
 from tests.support.lone_replica import LoneReplica
 from tests.support.register_machine import put
 

@@ -18,13 +18,13 @@ from typing import Any
 import lmdb
 import pytest
 
-from raftgroup import journal_file
-from raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
-from raftgroup.journal import Changes
-from raftgroup.journal_file import JournalFile
-from raftgroup.journal_format import meta_value, pack
-from raftgroup.lmdb_journal import LmdbJournal
-from raftgroup.ports import Entry
+from palisade.raftgroup import journal_file
+from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
+from palisade.raftgroup.journal import Changes
+from palisade.raftgroup.journal_file import JournalFile
+from palisade.raftgroup.journal_format import meta_value, pack
+from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.raftgroup.ports import Entry
 from tests.support.journal_writer import command_of
 from tests.support.power_loss import during_commit
 
@@ -186,7 +186,8 @@ async def test_a_pointer_that_would_take_the_process_down_is_refused(tmp_path: P
     assert branches
     (tmp_path / "data.mdb").write_bytes(content)
     script = (
-        "import sys; from raftgroup.lmdb_journal import LmdbJournal as J; J(sys.argv[1], memory_bytes=1).slice(1, 300)"
+        "import sys; from palisade.raftgroup.lmdb_journal import LmdbJournal as J; "
+        "J(sys.argv[1], memory_bytes=1).slice(1, 300)"
     )
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, str(tmp_path), cwd=ROOT, stderr=subprocess.PIPE
@@ -233,7 +234,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 
 def test_a_directory_has_one_user_at_a_time(tmp_path: Path) -> None:
     journal = LmdbJournal(tmp_path)
-    script = "import sys; from raftgroup.lmdb_journal import LmdbJournal; LmdbJournal(sys.argv[1])"
+    script = "import sys; from palisade.raftgroup.lmdb_journal import LmdbJournal; LmdbJournal(sys.argv[1])"
     second = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raftgroup.membership import Member, MemberRole, Membership, MembershipLog
-from raftgroup.membership_entries import membership_entry, read_memberships
-from raftgroup.memory_journal import MemoryJournal
-from raftgroup.ports import Entry
+from palisade.raftgroup.membership import Member, MemberRole, Membership, MembershipLog
+from palisade.raftgroup.membership_entries import membership_entry, read_memberships
+from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.ports import Entry
 
 ENTRIES = 500
 AT_ONCE = 16

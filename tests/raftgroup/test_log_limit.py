@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base.log_rate_limit import LogLimit
+from palisade.base.log_rate_limit import LogLimit
 
 
 def test_a_few_lines_pass_at_once_and_then_one_per_period() -> None:

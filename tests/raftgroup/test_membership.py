@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftgroup.errors import MembershipRefused
-from raftgroup.membership import Member, MemberRole, Membership, MembershipLog
-from raftgroup.quorum_lease import majority
+from palisade.raftgroup.errors import MembershipRefused
+from palisade.raftgroup.membership import Member, MemberRole, Membership, MembershipLog
+from palisade.raftgroup.quorum_lease import majority
 from tests.support.lone_replica import storage, voters
 
 
@@ -145,7 +145,7 @@ class TestMembershipLog:
 
 
 def test_a_member_that_moved_keeps_its_part_and_its_storage() -> None:
-    """It is asked for like an addition, with the storage that is known (node/moving.py)."""
+    """It is asked for like an addition, with the storage that is known (palisade/topology/address_announcement.py)."""
     membership = voters("n1", "n2", "n3")
     moved = Member("n2", MemberRole.LEARNER, storage("n2"), {"peer": "elsewhere"})
     after = membership.with_member(moved)

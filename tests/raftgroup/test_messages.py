@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raftgroup.messages import NUMBER_MAX, Kind, is_well_formed
+from palisade.raftgroup.messages import NUMBER_MAX, Kind, is_well_formed
 from tests.support.lone_replica import LoneReplica
 from tests.support.raft_cluster import Cluster, settled
 

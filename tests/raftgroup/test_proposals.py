@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
-from raftgroup.forwarding import Forwarding
-from raftgroup.proposals import (
+from palisade.raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
+from palisade.raftgroup.forwarding import Forwarding
+from palisade.raftgroup.proposals import (
     BATCH_BYTES_MAX,
     BATCH_COMMANDS_MAX,
     Applied,

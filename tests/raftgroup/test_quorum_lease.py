@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftgroup.quorum_lease import QuorumLease, majority, may_vote, quorum_sent_at
+from palisade.raftgroup.quorum_lease import QuorumLease, majority, may_vote, quorum_sent_at
 
 THREE = ("n1", "n2", "n3")
 

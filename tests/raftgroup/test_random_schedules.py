@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from raftgroup.compaction import LogRetention
-from raftgroup.replica import Replica
+from palisade.raftgroup.log_retention import LogRetention
+from palisade.raftgroup.replica import Replica
 from tests.support.raft_cluster import Cluster, settled
 from tests.support.raft_nemesis import Clients, Nemesis, add_outsiders, all_vote
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from raftgroup.barrier import ReadBarrier
-from raftgroup.leader_calls import LeaderCalls
-from raftgroup.messages import Kind
+from palisade.raftgroup.leader_rpc import LeaderCalls
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.read_barrier import ReadBarrier
 from tests.support.lone_replica import LoneReplica, storage
 
 BEGAN_AFTER_S = 0.01

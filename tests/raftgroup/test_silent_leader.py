@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from raftgroup.administration import ANSWER_TIMEOUT_S
-from raftgroup.errors import OutcomeUnknown, Unavailable
-from raftgroup.group import Group
-from raftgroup.messages import Kind
+from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
+from palisade.raftgroup.group import Group
+from palisade.raftgroup.membership_changes import ANSWER_TIMEOUT_S
+from palisade.raftgroup.messages import Kind
 from tests.support.raft_cluster import Cluster, settled
 
 MakeCluster = Callable[..., Cluster]

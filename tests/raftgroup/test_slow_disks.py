@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from raftgroup import voting
-from raftgroup.election import SHORT_ATTEMPTS, election_patience_s
-from raftgroup.errors import RaftError
-from raftgroup.replica import Replica
-from raftgroup.timing import Timing
+from palisade.raftgroup import voting
+from palisade.raftgroup.errors import RaftError
+from palisade.raftgroup.prevote import SHORT_ATTEMPTS, election_patience_s
+from palisade.raftgroup.replica import Replica
+from palisade.raftgroup.timing import Timing
 from tests.support.raft_cluster import Cluster, Node, settled
 from tests.support.simulation import Stuck
 

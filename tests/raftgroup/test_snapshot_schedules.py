@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftgroup import snapshot_receiver, snapshot_sender
-from raftgroup.snapshot_receiver import Receiver
-from raftgroup.snapshot_sender import Sender
-from raftgroup.snapshot_transfer import Install, WriteChunk
+from palisade.raftgroup import snapshot_receiver, snapshot_sender
+from palisade.raftgroup.snapshot_receiver import Receiver
+from palisade.raftgroup.snapshot_sender import Sender
+from palisade.raftgroup.snapshot_transfer import Install, WriteChunk
 from tests.support.snapshot_world import Line, World
 
 STORM_S = 8.0

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from base.snapshots import SnapshotMeta
-from raftgroup.snapshot_receiver import Receiver
-from raftgroup.snapshot_sender import Outcome, Sender
-from raftgroup.snapshot_transfer import (
+from palisade.base.snapshots import SnapshotMeta
+from palisade.raftgroup.snapshot_receiver import Receiver
+from palisade.raftgroup.snapshot_sender import Outcome, Sender
+from palisade.raftgroup.snapshot_transfer import (
     AbortWriter,
     CloseReader,
     Install,

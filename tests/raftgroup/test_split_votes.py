@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from raftgroup.election import election_patience_s
-from raftgroup.messages import Kind
-from raftgroup.timing import Timing
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.prevote import election_patience_s
+from palisade.raftgroup.timing import Timing
 from tests.support.lone_replica import LoneReplica
 
 TIMING = Timing()

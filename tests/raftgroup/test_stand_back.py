@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from raftgroup.election import StandBack
+from palisade.raftgroup.prevote import StandBack
 from tests.support.raft_cluster import Cluster, settled
 from tests.support.simulation import Stuck
 

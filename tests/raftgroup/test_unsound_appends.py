@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftgroup.batch_entries import BATCH, NO_OP, batch_entry, batch_in
-from raftgroup.errors import NodeFailed
-from raftgroup.messages import Kind
-from raftgroup.ports import Entry
-from raftgroup.proposals import CallbackProposal
+from palisade.raftgroup.command_entries import BATCH, NO_OP, batch_entry, batch_in
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.ports import Entry
+from palisade.raftgroup.proposals import CallbackProposal
 from tests.support.lone_replica import LoneReplica, write
 from tests.support.raft_cluster import Cluster, settled
 

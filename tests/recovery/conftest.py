@@ -1,4 +1,4 @@
-"""The pure core decides from values alone: whatever reaches for the world from inside `recovery` raises here."""
+"""The pure core decides from values alone: clock, random source and disk raise for callers inside `recovery`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import pytest
 
 from tests.support.no_world import forbidden
 
-EDGES = frozenset[str]()
-
 
 @pytest.fixture(autouse=True)
 def no_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raises only for callers inside the pure core, so that the tools around the test go on."""
-    forbidden(monkeypatch, "recovery", EDGES)
+    forbidden(monkeypatch, "recovery")

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from base.digest import unpack_sums
-from metastore.changes import AppliedEntry, StoreListener
-from metastore.machine import MetaStore
-from metastore.memory_store import MemoryStore
-from metastore.requests import DeleteRange, LeaseGrant, LeaseRevoke, Put
-from recovery import applied_revisions
-from recovery.applied_revisions import AppliedRevisions
+from palisade.base.digest import unpack_sums
+from palisade.metastore.changes import AppliedEntry, StoreListener
+from palisade.metastore.memory_store import MemoryStore
+from palisade.metastore.requests import DeleteRange, LeaseGrant, LeaseRevoke, Put
+from palisade.metastore.state_machine import MetaStore
+from palisade.recovery import applied_revisions
+from palisade.recovery.applied_revisions import AppliedRevisions
+from palisade.vault.change import Revision
+from palisade.vault.errors import VaultDiverged
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.meta_workload import Workload
 from tests.support.vault_feed import write_some
-from vault.change import Revision
-from vault.errors import VaultDiverged
-from vault.memory_backend import MemoryBackend
-from vault.vault import Vault
 
 
 class Member(StoreListener):

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from base.digest import unpack_sums
-from metastore.machine import MetaStore
-from metastore.memory_store import MemoryStore
-from metastore.ordered_map import Table
-from metastore.requests import Put
-from metastore.store import LmdbStore
-from recovery.beside import FEW_REVISIONS, Beside, take
+from palisade.base.digest import unpack_sums
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.memory_store import MemoryStore
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.requests import Put
+from palisade.metastore.state_machine import MetaStore
+from palisade.recovery.flush_follower import FEW_REVISIONS, Beside, take
+from palisade.vault.change import Revision
+from palisade.vault.errors import VaultDiverged, VaultGap
+from palisade.vault.lmdb_tables import LmdbBackend
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.position import Position
+from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Node, Shelf, SimulatedClock, founded
 from tests.support.vault_feed import full, items_of, state_of, write_some
-from vault.change import Revision
-from vault.errors import VaultDiverged, VaultGap
-from vault.lmdb_backend import LmdbBackend
-from vault.memory_backend import MemoryBackend
-from vault.position import Position
-from vault.vault import Vault
 
 
 class Stored:

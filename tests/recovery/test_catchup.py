@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.catchup import Difference, Next, Progress, acceptable, after_round, after_snapshot, next_step
-from recovery.estimate import Rates, replay_estimate, snapshot_estimate
+from palisade.recovery.catchup import Difference, Next, Progress, acceptable, after_round, after_snapshot, next_step
+from palisade.recovery.cost_estimate import Rates, replay_estimate, snapshot_estimate
 
 
 def test_the_difference_is_small_enough_or_it_is_not() -> None:

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from recovery.errors import RecoveryRefused
+from palisade.recovery.errors import RecoveryRefused
+from palisade.vault.incoming_difference import Incoming
+from palisade.vault.vault import PLAN_DUE, Vault
 from tests.support.recovery_ground import Ground
 from tests.support.recovery_world import Crash, Node, Resources, Steps
 from tests.support.vault_feed import items_of
-from vault.incoming import Incoming
-from vault.vault import PLAN_DUE, Vault
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a snapshot has many steps."""
-    monkeypatch.setattr("metastore.feed.ROWS_PER_SLICE", 8)
-    monkeypatch.setattr("recovery.store_source.SLICES_PER_CHUNK", 1)
+    monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 8)
+    monkeypatch.setattr("palisade.recovery.store_source.SLICES_PER_CHUNK", 1)
 
 
 async def undisturbed() -> tuple[list[Any], dict[str, str], int]:
@@ -147,7 +147,7 @@ async def finds(fault: str) -> bool:
 
 
 async def test_an_eviction_that_is_only_remembered_in_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vault.incoming.PLAN_DUE", None)
+    monkeypatch.setattr("palisade.vault.incoming_difference.PLAN_DUE", None)
     finish = Incoming.finish
 
     def in_two_commits(self: Incoming, chain: bytes, theirs: list[int]) -> None:
@@ -159,7 +159,7 @@ async def test_an_eviction_that_is_only_remembered_in_memory_is_seen(monkeypatch
 
 
 async def test_a_plan_that_is_made_anew_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recovery.eviction.unpack_plan", lambda _: None)
+    monkeypatch.setattr("palisade.recovery.eviction.unpack_plan", lambda _: None)
     assert await finds("what was half done is taken for whole")
 
 
@@ -200,5 +200,5 @@ async def test_content_between_two_revisions_is_served_to_nobody() -> None:
 
 
 async def test_without_its_mark_it_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vault.incoming.RECOVERING", b"elsewhere")
+    monkeypatch.setattr("palisade.vault.incoming_difference.RECOVERING", b"elsewhere")
     await standalone_in_the_middle()

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from recovery.decide import (
+from palisade.recovery.decision import (
     Case,
     ClusterState,
     Decision,
@@ -21,7 +21,7 @@ from recovery.decide import (
     case_of,
     decide,
 )
-from vault.position import Lineage
+from palisade.vault.position import Lineage
 
 OURS, THEIRS = b"o" * 16, b"t" * 16
 LINEAGES = (None, Lineage("c", 2, "n"), Lineage("other", 2, "n"), Lineage("c", 1, "n"), Lineage("c", 3, "n"),

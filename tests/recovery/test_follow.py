@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import BeginGeneration, DeleteRange, Put
-from recovery.decide import Case, RefusalReason
-from recovery.errors import RecoveryRefused, SourceUnavailable
-from recovery.report import Outcome
+from palisade.metastore.requests import BeginGeneration, DeleteRange, Put
+from palisade.recovery.decision import Case, RefusalReason
+from palisade.recovery.errors import RecoveryRefused, SourceUnavailable
+from palisade.recovery.report import Outcome
+from palisade.vault.memory_tables import MemoryBackend
 from tests.support.recovery_world import Node, Shelf, founded
 from tests.support.vault_feed import compact, full
-from vault.memory_backend import MemoryBackend
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -109,7 +109,7 @@ async def test_a_recovery_that_is_cancelled_in_a_running_node_leaves_nothing_unt
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node was dropped from the topology meanwhile, say: the next recovery of the same process does the rest."""
-    monkeypatch.setattr("recovery.recover.DIFFERENCE_EVENTS", 3)
+    monkeypatch.setattr("palisade.recovery.recovery.DIFFERENCE_EVENTS", 3)
     running = Running()
     node, cluster = running.node, running.cluster
     await node.recover()
@@ -144,7 +144,7 @@ async def test_a_recovery_that_is_cancelled_in_a_running_node_leaves_nothing_unt
 
 
 async def test_a_node_that_recovers_often_keeps_the_newest_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recovery.follow.REPORTS_MAX", 3)
+    monkeypatch.setattr("palisade.recovery.follower.REPORTS_MAX", 3)
     node = Running().node
     await node.recover()
     for _ in range(5):

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from metastore.requests import Put
-from recovery.report import Outcome
+from palisade.metastore.requests import Put
+from palisade.recovery.report import Outcome
+from palisade.vault.errors import VaultUnusable
+from palisade.vault.tables import Changes, Table
+from palisade.vault.vault import Vault
 from tests.support.recovery_ground import Ground
 from tests.support.recovery_world import Node
 from tests.support.vault_feed import items_of
-from vault.errors import VaultUnusable
-from vault.tables import Changes, Table
-from vault.vault import Vault
 
 
 class FullDisk:
@@ -39,8 +39,8 @@ class FullDisk:
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a snapshot has many commits."""
-    monkeypatch.setattr("metastore.feed.ROWS_PER_SLICE", 8)
-    monkeypatch.setattr("recovery.store_source.SLICES_PER_CHUNK", 1)
+    monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 8)
+    monkeypatch.setattr("palisade.recovery.store_source.SLICES_PER_CHUNK", 1)
 
 
 def missed_some(ground: Ground) -> None:

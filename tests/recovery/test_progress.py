@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from metastore.requests import DeleteRange, Put
-from recovery.decide import Case
-from recovery.errors import SourceUnavailable
-from recovery.report import Counts, Outcome, Phase, Progress, Recorder
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.recovery.decision import Case
+from palisade.recovery.errors import SourceUnavailable
+from palisade.recovery.report import Counts, Outcome, Phase, Progress, Recorder
+from palisade.vault.change import Revision
 from tests.support.recovery_world import Bench, Node
-from vault.change import Revision
 
 
 def missed(bench: Bench, revisions: int) -> None:

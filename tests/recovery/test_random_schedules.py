@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import DeleteRange, Put
-from recovery.errors import SourceUnavailable
-from recovery.estimate import Rates
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.recovery.cost_estimate import Rates
+from palisade.recovery.errors import SourceUnavailable
+from palisade.vault.verification import verify
 from tests.support.recovery_world import Bench, Crash, Node, Steps
-from vault.verification import verify
 
 DEAR = Rates(replay_s=1.0, snapshot_s=0.0, advantage=1.0)
 
@@ -92,8 +92,8 @@ class Life:
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metastore.feed.ROWS_PER_SLICE", 16)
-    monkeypatch.setattr("recovery.store_source.SLICES_PER_CHUNK", 1)
+    monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 16)
+    monkeypatch.setattr("palisade.recovery.store_source.SLICES_PER_CHUNK", 1)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import Compact, DeleteRange, Put
-from recovery.chunks import chunk_of, unpack_spans
-from recovery.decide import Case, SnapshotReason
-from recovery.estimate import Rates
-from recovery.report import Outcome, Phase
+from palisade.metastore.requests import Compact, DeleteRange, Put
+from palisade.recovery.chunks import chunk_of, unpack_spans
+from palisade.recovery.cost_estimate import Rates
+from palisade.recovery.decision import Case, SnapshotReason
+from palisade.recovery.report import Outcome, Phase
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.span_sums import HEADER, Span
 from tests.support.recovery_world import Bench, Node, Shelf
 from tests.support.vault_feed import compact
-from vault.memory_backend import MemoryBackend
-from vault.spans import HEADER, Span
 
 DEAR = Rates(replay_s=1.0, snapshot_s=0.0, advantage=1.0)
 """Rates by which every replay costs more than a snapshot."""

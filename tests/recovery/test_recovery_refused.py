@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from metastore.lineage import Lineage as StoreLineage
-from metastore.requests import Compact, DeleteRange, FoundCluster, Pin, Put
-from recovery.chunks import chunk_of
-from recovery.decide import Case, RefusalReason
-from recovery.errors import ChunkDamaged, RecoveryRefused
-from recovery.estimate import Rates
-from recovery.report import Outcome
+from palisade.metastore.lineage import Lineage as StoreLineage
+from palisade.metastore.requests import Compact, DeleteRange, FoundCluster, Pin, Put
+from palisade.recovery.chunks import chunk_of
+from palisade.recovery.cost_estimate import Rates
+from palisade.recovery.decision import Case, RefusalReason
+from palisade.recovery.errors import ChunkDamaged, RecoveryRefused
+from palisade.recovery.report import Outcome
+from palisade.vault.errors import VaultDiverged
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.position import Lineage
+from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Bench, unavailable
 from tests.support.vault_feed import follow, full
-from vault.errors import VaultDiverged
-from vault.memory_backend import MemoryBackend
-from vault.position import Lineage
-from vault.vault import Vault
 
 DEAR = Rates(replay_s=1.0, snapshot_s=0.0, advantage=1.0)
 """Rates by which every replay costs more than a snapshot."""
@@ -254,8 +254,8 @@ async def test_without_a_pin_recovery_goes_on() -> None:
 
 
 async def test_a_snapshot_that_compaction_overtakes_goes_on_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metastore.feed.ROWS_PER_SLICE", 5)
-    monkeypatch.setattr("recovery.store_source.SLICES_PER_CHUNK", 1)
+    monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 5)
+    monkeypatch.setattr("palisade.recovery.store_source.SLICES_PER_CHUNK", 1)
     bench = Bench(writes=300)
     bench.compact()
     node = bench.node()

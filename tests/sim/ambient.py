@@ -22,22 +22,30 @@ from typing import Any
 
 from aiohttp import web_app
 
-from base.metrics import Metrics
-from metastore import snapshot
-from node import leader_duties, moving, vault_keeper
-from node.catalog import runner
-from node.client import session
-from node.fencing import door, grantor, link, part, registry
-from node.stream import server
-from node.topology import registrar, token
-from raftgroup import barrier, group, replication
-from recovery import beside
-from recovery.estimate import Rates
-from recovery.recover import Settings
-from service import release_waiters
+from palisade.api.stream import server
+from palisade.base.metrics import Metrics
+from palisade.client import session
+from palisade.metastore import snapshot
+from palisade.node.fencing import fencing_component as part
+from palisade.node.fencing import holder_registry as registry
+from palisade.node.fencing import leader_connection as link
+from palisade.node.fencing import lease_endpoint as door
+from palisade.node.fencing import lease_server as grantor
+from palisade.raftgroup import group, replication
+from palisade.raftgroup import read_barrier as barrier
+from palisade.recovery import flush_follower as beside
+from palisade.recovery import vault_component as vault_keeper
+from palisade.recovery.cost_estimate import Rates
+from palisade.recovery.recovery import Settings
+from palisade.service import housekeeping as leader_duties
+from palisade.service import procedure_runner as runner
+from palisade.service import release_waiters
+from palisade.topology import address_announcement as moving
+from palisade.topology import join_token as token
+from palisade.topology import registrar
+from palisade.vault import read_policies as policies
 from tests.support.raft_network import SMALL_PEER_BYTES_MAX
 from tests.support.simulation import WALL_MS
-from vault import policies
 
 WALL_S = WALL_MS // 1000
 PRODUCTION_PACES_EVERY = 17

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from metastore.requests import (
+from palisade.metastore.requests import (
     Compare,
     CompareResult,
     CompareTarget,
@@ -22,7 +22,7 @@ from metastore.requests import (
     SortTarget,
     Txn,
 )
-from metastore.results import KeyValue, RangeResult
+from palisade.metastore.results import KeyValue, RangeResult
 from tests.sim.kv_spans import rows_of
 from tests.sim.seen import Ok, Outcome, Request
 from tests.sim.world import World

@@ -1,6 +1,6 @@
 """Backups as an administrator has them: bytes, checked, and what they are of.
 
-They are made by what `/v1/backup` sends (`node/backing_up.py`), in the process of a node that may die meanwhile.
+They are made by what `/v1/backup` sends (`palisade/api/backups.py`), in the process of a node that may die meanwhile.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from metastore.backup import BackupHeader, BackupParser
-from metastore.machine import MetaStore
-from metastore.memory_map import MemoryMap
-from metastore.ordered_map import Table
-from metastore.results import RevisionEvents
-from metastore.snapshot import open_piece
-from node.backing_up import open_backup
+from palisade.api.backups import open_backup
+from palisade.metastore.backup import BackupHeader, BackupParser
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.results import RevisionEvents
+from palisade.metastore.snapshot import open_piece
+from palisade.metastore.state_machine import MetaStore
 from tests.sim.damage import spoiled
 from tests.sim.history import History
 

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from catalog.errors import CatalogError
-from metastore.requests import Put
-from service.callers import THIS_NODE
+from palisade.catalog.errors import CatalogError
+from palisade.metastore.requests import Put
+from palisade.service.callers import THIS_NODE
 from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED

@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from metastore.requests import Range, RequestId
-from metastore.results import KeyValue, RangeResult
+from palisade.metastore.requests import Range, RequestId
+from palisade.metastore.results import KeyValue, RangeResult
+from palisade.vault.change import Item
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
 from tests.sim.seen import Call, Ok, Operation, Outcome, Path, Refused, Request, Unknown, Why
 from tests.sim.sockets import SimLoop
 from tests.sim.world import World
-from vault.change import Item
 
 TIMEOUT_S = 6.0
 """A little more than the deadline of a node for a request."""

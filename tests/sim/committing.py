@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from metastore.compaction import Compactor
-from metastore.machine import MetaStore
-from metastore.requests import FROM_KEY, WatchRequest
-from metastore.results import RevisionEvents
+from palisade.metastore.compaction import Compactor
+from palisade.metastore.requests import FROM_KEY, WatchRequest
+from palisade.metastore.results import RevisionEvents
+from palisade.metastore.state_machine import MetaStore
 
 MANY = 1000
 BYTES = 1 << 24

@@ -13,16 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from metastore.errors import StoreCorrupt
-from metastore.ordered_map import Table as StoreTable
-from metastore.record_check import CHECKSUMS as STORE_CHECKSUMS
-from raftgroup import journal_format
-from raftgroup.errors import JournalCorrupt
-from raftgroup.ports import Entry
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.ordered_map import Table as StoreTable
+from palisade.metastore.record_check import CHECKSUMS as STORE_CHECKSUMS
+from palisade.raftgroup import journal_format
+from palisade.raftgroup.errors import JournalCorrupt
+from palisade.raftgroup.ports import Entry
+from palisade.vault.errors import VaultDamaged
+from palisade.vault.record_check import CHECKSUMS as VAULT_CHECKSUMS
+from palisade.vault.tables import Table as VaultTable
 from tests.sim.disk import Disk
-from vault.errors import VaultDamaged
-from vault.record_check import CHECKSUMS as VAULT_CHECKSUMS
-from vault.tables import Table as VaultTable
 
 
 class Part(enum.Enum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from recovery.decide import RefusalReason
+from palisade.recovery.decision import RefusalReason
 from tests.sim import foreign
 from tests.sim.backups import Base
 from tests.sim.clients import Client

@@ -13,21 +13,21 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from base.snapshots import SnapshotMeta
-from metastore.flush_policy import FlushPolicy
-from metastore.memory_store import Content, MemoryStore
-from metastore.ordered_map import Table
-from metastore.store_errors import StoreFailed
-from raftgroup.memory_journal import MemoryJournal
-from recovery.decide import RefusalReason
+from palisade.base.snapshots import SnapshotMeta
+from palisade.metastore.flush_policy import FlushPolicy
+from palisade.metastore.memory_store import Content, MemoryStore
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.store_errors import StoreFailed
+from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.recovery.decision import RefusalReason
+from palisade.vault.fence_page import FENCE_BYTES
+from palisade.vault.position import Lineage, unpack_lineage
+from palisade.vault.tables import Table as VaultTable
+from palisade.vault.vault import LINEAGE
 from tests.sim.incoming import Received, SimSnapshotWriter
 from tests.sim.vault_backend import SimBackend
 from tests.sim.vault_disk import Page, VaultDisk
 from tests.support.simulation import Simulation
-from vault.fence_page import FENCE_BYTES
-from vault.position import Lineage, unpack_lineage
-from vault.tables import Table as VaultTable
-from vault.vault import LINEAGE
 
 FLUSH_LOOK_S = 0.4
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from recovery.decide import RefusalReason
+from palisade.recovery.decision import RefusalReason
+from palisade.vault.position import Lineage, pack_lineage, pack_position, unpack_lineage, unpack_position
+from palisade.vault.tables import Table
+from palisade.vault.vault import LINEAGE, POSITION
 from tests.sim.node import Host
-from vault.position import Lineage, pack_lineage, pack_position, unpack_lineage, unpack_position
-from vault.tables import Table
-from vault.vault import LINEAGE, POSITION
 
 FAR = 1_000_000
 """Revisions that the cluster does not come to."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from node.topology.life import Phase
+from palisade.topology.join_state import Phase
 from tests.sim.faults import Fault
 from tests.sim.node import Host
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from metastore.requests import RequestId, WatchRequest
-from metastore.results import RangeResult, RevisionEvents
+from palisade.metastore.requests import RequestId, WatchRequest
+from palisade.metastore.results import RangeResult, RevisionEvents
 from tests.sim.seen import (
     Begun,
     Committed,

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from metastore import requests, results
+from palisade.metastore import requests, results
 from tests.sim import seen
 from tests.sim.history import History
 

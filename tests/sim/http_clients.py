@@ -13,9 +13,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from metastore.errors import KeyNotFound
-from metastore.requests import Compare, CompareResult, DeleteRange, Put, Range, RequestId, Txn
-from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
+from palisade.metastore.errors import KeyNotFound
+from palisade.metastore.requests import Compare, CompareResult, DeleteRange, Put, Range, RequestId, Txn
+from palisade.metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
 from tests.sim.asking import STRICT, Asking
 from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.node import HTTP, Host

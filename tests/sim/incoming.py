@@ -11,11 +11,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from base.snapshots import SnapshotInvalid, SnapshotMeta
-from metastore.memory_store import Content
-from metastore.ordered_map import APPLIED_KEY, Table, decode_applied
-from metastore.snapshot import Assembly
-from metastore.store_errors import StoreFailed
+from palisade.base.snapshots import SnapshotInvalid, SnapshotMeta
+from palisade.metastore.memory_store import Content
+from palisade.metastore.ordered_map import APPLIED_KEY, Table, decode_applied
+from palisade.metastore.snapshot import Assembly
+from palisade.metastore.store_errors import StoreFailed
 
 if TYPE_CHECKING:
     from tests.sim.disk import SimStore

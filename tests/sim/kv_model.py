@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import chain, combinations, product
 from typing import Any, NamedTuple
 
-from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
-from metastore.results import KeyValue, RangeResult, TxnResult
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+from palisade.metastore.results import KeyValue, RangeResult, TxnResult
 from tests.sim.kv_order import drawn_closer
 from tests.sim.kv_spans import Resolved, grouped, inside, spans_of
 from tests.sim.linearizability import Op

@@ -12,8 +12,8 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from metastore.requests import DeleteRange, Put, Txn
-from metastore.results import TxnResult
+from palisade.metastore.requests import DeleteRange, Put, Txn
+from palisade.metastore.results import TxnResult
 from tests.sim.kv_spans import Resolved, rows_of
 from tests.sim.linearizability import Op
 

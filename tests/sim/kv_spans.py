@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metastore.requests import FROM_KEY, Put, Txn
-from metastore.results import KeyValue, RangeResult, TxnResult
+from palisade.metastore.requests import FROM_KEY, Put, Txn
+from palisade.metastore.results import KeyValue, RangeResult, TxnResult
 from tests.sim.linearizability import Op
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
-from metastore.results import PutResult, TxnResult
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+from palisade.metastore.results import PutResult, TxnResult
 from tests.sim.checkers.durable import put_by
 from tests.sim.checkers.exactly_once import all_puts_of, puts_of
 from tests.sim.kv_order import written_by

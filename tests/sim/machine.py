@@ -1,4 +1,4 @@
-"""The machine of a simulated node: a `node.machine.Machine` on simulated disk, network, clock and chance."""
+"""The machine of a simulated node: a `node.host.Machine` on simulated disk, network, clock and chance."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from base.address import Address
-from metastore.requests import Range
-from metastore.store import LmdbStore
-from node.config import NodeConfig
-from node.feed.answers import FeedAnswers
-from node.feed.remote import RemoteSource
-from node.machine import Addresses, Machine, Server
-from node.shapes import range_shape
-from node.topology.initialization import Participant
-from node.topology.physical import PhysicalTopology
-from node.topology.records import NodeRecord
-from node.topology.registrar import ClusterState, Registrar
-from node.topology.remote_door import RemoteDoor
-from node.topology.verdicts import JoinRequest
-from node.vault_home import VaultHome
-from raftgroup.errors import RaftError, Unavailable
-from raftgroup.group import Group
-from raftgroup.membership import Member, MemberRole
-from raftgroup.ports import Clock, Journal, Peers
-from service.fencing_errors import ReleaseError
+from palisade.base.address import Address
+from palisade.base.http_request import NoAnswer, error_text
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.requests import Range
+from palisade.node.config import NodeConfig
+from palisade.node.host import Addresses, Machine, Server
+from palisade.raftgroup.errors import RaftError, Unavailable
+from palisade.raftgroup.group import Group
+from palisade.raftgroup.membership import Member, MemberRole
+from palisade.raftgroup.ports import Clock, Journal, Peers
+from palisade.recovery.remote_source import RemoteSource
+from palisade.recovery.vault_storage import VaultHome
+from palisade.service.feed_service import FeedAnswers
+from palisade.topology.admission_rules import JoinRequest
+from palisade.topology.initialization import Participant
+from palisade.topology.physical import PhysicalTopology
+from palisade.topology.records import NodeRecord
+from palisade.topology.registrar import ClusterState, Registrar
+from palisade.topology.remote_registrar import RemoteDoor
+from palisade.wire.fencing_errors import ReleaseError
+from palisade.wire.json_results import range_shape
 from tests.sim.disk import Disk, SimStore
 from tests.sim.vault_home import SimVaultHome
 from tests.support.raft_network import SimPeers
@@ -96,7 +97,7 @@ class SimMachine(Machine):
         return SimSource(self, addresses)
 
     async def enter(self, group: Group) -> None:
-        """As `node.joining`: ask to be added until the own log says that it is so."""
+        """As `topology.join_request`: ask to be added until the own log says that it is so."""
         if self.config.join is None:
             return
         wanted = Member(self.config.id, MemberRole.LEARNER, group.incarnation, self.config.advertised(), True)
@@ -131,7 +132,7 @@ class SimDoor(RemoteDoor):
         self._machine = machine
 
     async def _ask_one(self, address: str, method: str, path: str, body: Any) -> Any:
-        """Of all that is asked by path: what a fenced node asks for (`node.fencing.asking`)."""
+        """Of all that is asked by path: what a fenced node asks for (`service.cluster_fallback`)."""
         if (method, path) != ("POST", "/v1/range"):
             raise AssertionError(f"nobody answers {method} {path} here")
         key, end = (base64.b64decode(body.get(f"{name}_base64", "")) for name in ("key", "range_end"))
@@ -141,6 +142,8 @@ class SimDoor(RemoteDoor):
                 return range_shape(await self._machine.ask(address, lambda node: node.key_values.range(request)))
         except (RaftError, ReleaseError) as error:
             return Unavailable(str(error))
+        except (ConnectionError, TimeoutError) as error:
+            raise NoAnswer(address, error_text(error), unreachable=True) from None
 
     async def state(self) -> ClusterState:
         return await self._at(lambda registrar: registrar.state())
@@ -163,14 +166,14 @@ class SimDoor(RemoteDoor):
     async def _at(self, work: Callable[[Registrar], Awaitable[T]]) -> T:
         """Raises JoinRejected, JoinLater, Unavailable."""
         trouble = "no node of the cluster is known yet"
-        for address in sorted(self._addresses(), key=lambda each: each != self._answered):
+        for address in self._addresses.in_order():
             try:
                 async with asyncio.timeout(DOOR_S):
                     answer = await self._machine.ask(address, lambda node: work(node.registrar))
             except (ConnectionError, TimeoutError, RaftError) as error:
                 trouble = f"{address}: {error or type(error).__name__}"
                 continue
-            self._answered = address
+            self._addresses.answered(address)
             return answer
         raise Unavailable(trouble)
 
@@ -183,5 +186,8 @@ class SimSource(RemoteSource):
         self._machine = machine
 
     async def _send(self, address: str, name: str, body: bytes) -> tuple[int, bytes]:
-        async with asyncio.timeout(15.0):
-            return await self._machine.ask(address, lambda node: FeedAnswers(node.key_values).answer(name, body))
+        try:
+            async with asyncio.timeout(15.0):
+                return await self._machine.ask(address, lambda node: FeedAnswers(node.key_values).answer(name, body))
+        except (ConnectionError, TimeoutError) as error:
+            raise NoAnswer(address, error_text(error), unreachable=True) from None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from metastore.errors import MetastoreError
-from metastore.requests import Compact
-from raftgroup.errors import RaftError
-from recovery.decide import RefusalReason
-from service.fencing_errors import ReleaseError
+from palisade.metastore.errors import MetastoreError
+from palisade.metastore.requests import Compact
+from palisade.raftgroup.errors import RaftError
+from palisade.recovery.decision import RefusalReason
+from palisade.vault.errors import VaultDamaged, VaultDiverged
+from palisade.wire.fencing_errors import ReleaseError
 from tests.sim import foreign
 from tests.sim.damage import Part, damaged, is_damage
 from tests.sim.disaster import Disaster
@@ -32,7 +33,6 @@ from tests.sim.surviving import Survivors
 from tests.sim.tolerance import is_failing, is_full, is_refusal
 from tests.sim.vault_disk import Killed
 from tests.sim.world import World
-from vault.errors import VaultDamaged, VaultDiverged
 
 RESTART_S = 0.5
 """How soon a node that stopped itself is started again by whoever looks after it."""

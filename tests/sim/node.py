@@ -1,4 +1,4 @@
-"""One simulated machine and the node on it: each start is the production wiring of `node.server` or `node.follower`."""
+"""One simulated machine and the node on it: each start is the production wiring of `node.member` or `node.follower`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from base.address import Address
-from node.config import InitialMember, NodeConfig
-from node.follower import FollowerNode
-from node.server import Node
+from palisade.base.address import Address
+from palisade.node.config import InitialMember, NodeConfig
+from palisade.node.follower import FollowerNode
+from palisade.node.member import Node
+from palisade.vault.fence_page import NO_FENCE
+from palisade.vault.vault import Vault
 from tests.sim.disk import Disk
 from tests.sim.machine import SimMachine
 from tests.sim.sockets import SimLoop
 from tests.support.simulation import Process
-from vault.fence_page import NO_FENCE
-from vault.vault import Vault
 
 if TYPE_CHECKING:
-    from raftgroup.group import Group
-    from recovery.decide import RefusalReason
-    from recovery.report import RecoveryReport
+    from palisade.raftgroup.group import Group
+    from palisade.recovery.decision import RefusalReason
+    from palisade.recovery.report import RecoveryReport
     from tests.sim.readers import ReaderBeside
     from tests.sim.world import World
 
@@ -166,7 +166,7 @@ class Host:
         return process
 
     async def _life(self, machine: SimMachine, process: Process) -> None:
-        """As `node.running`: start, wait until told, and stop in any case."""
+        """As `node.run`: start, wait until told, and stop in any case."""
         node: Any = None
         told = self._told
         try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from metastore.errors import Compacted, MetastoreError
-from node.refusals import error_of
-from raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
-from service.fencing_errors import ReadPending, ReleasePending
+from palisade.metastore.errors import Compacted, MetastoreError
+from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
+from palisade.vault.errors import Denied, Fenced, Pending, ReadRefused, VaultError
+from palisade.wire.error_codes import error_of
+from palisade.wire.fencing_errors import ReadPending, ReleasePending
 from tests.sim.seen import Outcome, Refused, Unknown, Why
-from vault.errors import Denied, Fenced, Pending, ReadRefused, VaultError
 
 REFUSALS: tuple[tuple[type[Exception], Why], ...] = (
     (Unavailable, Why.UNAVAILABLE),

@@ -14,8 +14,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
-from node.client.client import Client as StreamClient
+from palisade.client.client import Client as StreamClient
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+from palisade.vault.reader import VaultReader
 from tests.sim.clients import Client, way_to
 from tests.sim.http_clients import HttpClient
 from tests.sim.node import Host
@@ -24,7 +25,6 @@ from tests.sim.seen import PROBER, Ok, Outcome, Path, Refused, Request, Why
 from tests.sim.streaming import Streamer, StreamWatcher, connected
 from tests.sim.watching import Watcher
 from tests.sim.workload import Workload
-from vault.reader import VaultReader
 
 KEY = b"s/probe"
 PAUSE_S = 0.2

@@ -12,8 +12,11 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from metastore.requests import Range, prefix_end
-from metastore.results import KeyValue, RangeResult
+from palisade.metastore.requests import Range, prefix_end
+from palisade.metastore.results import KeyValue, RangeResult
+from palisade.vault.change import Item
+from palisade.vault.reader import VaultReader
+from palisade.vault.vault import Vault
 from tests.sim.asking import EVENTUAL, STRICT
 from tests.sim.checkers.durable import acknowledged
 from tests.sim.clients import result_of
@@ -24,9 +27,6 @@ from tests.sim.schedule import TIMER_S_MIN, FastProcess
 from tests.sim.seen import Committed, Ok, Outcome, Path, Refused, Why
 from tests.sim.vault_disk import Killed
 from tests.sim.world import World
-from vault.change import Item
-from vault.reader import VaultReader
-from vault.vault import Vault
 
 WAIT_S = 0.05
 WAITED = 0.15

@@ -1,7 +1,7 @@
 """Disaster and restore: all members are lost, and a new cluster is made of a backup, as docs/cli.md says.
 
-The data of each member is built by `node/restored_data.py`, on a new disk; a damaged copy of the backup is tried first
-in some cases, and has to be refused. What is left of before is said in `disaster.py`.
+`node/restore_data_dir.py` builds the data of each member on a new disk. In some cases a damaged copy of the backup is
+tried first and must be refused. `disaster.py` describes what remains of the old cluster.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from metastore.backup import BackupCheck
-from metastore.store_errors import BackupInvalid
-from node.restored_data import begin_log, generation_after, restore_store
+from palisade.metastore.backup import BackupCheck
+from palisade.metastore.store_errors import BackupInvalid
+from palisade.node.restore_data_dir import begin_log, generation_after, restore_store
 from tests.sim.backups import CLUSTER, Backup, damaged_copy, taking
 from tests.sim.checkers.durable import acknowledged
 from tests.sim.clients import TIMEOUT_S

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from metastore.requests import Range
+from palisade.metastore.requests import Range
 from tests.sim.ambient import ambient
 from tests.sim.backups import Base
 from tests.sim.checkers.beyond_the_bound import EXCUSED

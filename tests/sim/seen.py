@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from metastore.requests import (
+from palisade.metastore.requests import (
     Compact,
     DeleteRange,
     LeaseGrant,
@@ -23,7 +23,7 @@ from metastore.requests import (
     Txn,
     WatchRequest,
 )
-from metastore.results import RangeResult, RevisionEvents
+from palisade.metastore.results import RangeResult, RevisionEvents
 
 PROBER = "prober"
 """What the names of clients begin with that ask when all is well again (`probes.py`)."""

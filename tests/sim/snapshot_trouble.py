@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from raftgroup.messages import Kind
-from raftgroup.snapshot_transfer import Message
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.snapshot_transfer import Message
 from tests.sim.world import World
 
 PIECES_MAX = 3

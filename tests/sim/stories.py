@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from metastore.requests import Put, Range, WatchRequest
-from metastore.results import Event, KeyValue, PutResult, RangeResult, RevisionEvents
+from palisade.metastore.requests import Put, Range, WatchRequest
+from palisade.metastore.results import Event, KeyValue, PutResult, RangeResult, RevisionEvents
 from tests.sim.history import History
 from tests.sim.seen import Ok, Path
 

@@ -1,4 +1,4 @@
-"""Clients of the stream port: `node.client` as it is, over simulated sockets, with its own retries, moves and watches.
+"""Clients of the stream port: `client` as it is, over simulated sockets, with its own retries, moves and watches.
 
 What they ask for is recorded as one operation each, however often the client sent it: that it has one effect, and the
 answer of that one, is what its request ids are for (M3). A client is not of any one node; the history says "stream".
@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from metastore.errors import Compacted
-from metastore.requests import DeleteRange, Put, Range, Txn, WatchRequest
-from node.client.client import Client as StreamClient
-from node.client.watch import HistoryBroken
-from raftgroup.errors import RaftError
+from palisade.client.client import Client as StreamClient
+from palisade.client.watch import HistoryBroken
+from palisade.metastore.errors import Compacted
+from palisade.metastore.requests import DeleteRange, Put, Range, Txn, WatchRequest
+from palisade.raftgroup.errors import RaftError
 from tests.sim.asking import Asking
 from tests.sim.clients import Client
 from tests.sim.node import STREAM, Host

@@ -1,6 +1,6 @@
 """A majority is lost for ever, and one that survived goes on alone: `palisade recover-quorum`, as docs/cli.md says.
 
-What becomes of its log is `node/lone_survivor.py`; its vault is put aside. The others have new disks, and join it.
+What becomes of its log is `node/survivor_store.py`; its vault is put aside. The others have new disks, and join it.
 Mostly the administrator takes the survivor that holds most, as the documentation says; another one loses more, and
 must lose nothing of what it has.
 """
@@ -11,11 +11,11 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING
 
-from metastore.machine import MetaStore
-from metastore.results import RevisionEvents
-from node.lone_survivor import NO_TIME, Break, foresee, go_on_alone
-from raftgroup.batch_entries import batch_in
-from raftgroup.errors import DataDirectoryError, MembershipRefused
+from palisade.metastore.results import RevisionEvents
+from palisade.metastore.state_machine import MetaStore
+from palisade.node.survivor_store import NO_TIME, Break, foresee, go_on_alone
+from palisade.raftgroup.command_entries import batch_in
+from palisade.raftgroup.errors import DataDirectoryError, MembershipRefused
 from tests.sim.backups import Base, Survivor
 from tests.sim.committing import Committing
 from tests.sim.disaster import SHORTEST_S, Disaster

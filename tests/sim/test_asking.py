@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from metastore.limits import Limits
-from metastore.requests import CompareTarget, Put, Range, Txn
-from metastore.results import KeyValue, PutResult, RangeResult
-from metastore.validation import check_request
+from palisade.metastore.limits import Limits
+from palisade.metastore.requests import CompareTarget, Put, Range, Txn
+from palisade.metastore.results import KeyValue, PutResult, RangeResult
+from palisade.metastore.validation import check_request
 from tests.sim.asking import Asking
 from tests.sim.coverage.groups import PARTS, parts_of
 from tests.sim.kv_spans import spans_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.requests import Put, Range
-from metastore.results import PutResult, RangeResult
+from palisade.metastore.requests import Put, Range
+from palisade.metastore.results import PutResult, RangeResult
 from tests.sim.checkers import linearizable
 from tests.sim.checkers.beyond_the_bound import EXCUSED, writes_of
 from tests.sim.faults import SCENARIOS, Fault, Kind

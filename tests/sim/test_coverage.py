@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import pytest
 
-import catalog.procedures
-import fencing.messages
-import node.swim.record
-import node.topology.life
-import raftgroup.role
+import palisade.catalog.procedures
+import palisade.fencing.messages
+import palisade.raftgroup.role
+import palisade.topology.join_state
+import palisade.topology.swim.record
 import tests.sim.faults
-from recovery.decide import RefusalReason
+from palisade.recovery.decision import RefusalReason
 from tests.sim.__main__ import Report, parsed
 from tests.sim.coverage import groups
 from tests.sim.coverage.exempt import EXEMPT, SELDOM
@@ -71,21 +71,23 @@ def test_a_narrow_type_has_the_rows_that_it_can_have() -> None:
 def test_a_new_fault_or_reason_is_a_new_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is typed a second time: a member that is added to an enum is expected from then on."""
     more = enum.Enum("Kind", {**{kind.name: kind.value for kind in tests.sim.faults.Kind}, "SUNSPOTS": "sunspots"})
-    why = enum.Enum("State", {**{each.name: each.value for each in fencing.messages.State}, "HALF_OPEN": "half"})
+    why = enum.Enum(
+        "State", {**{each.name: each.value for each in palisade.fencing.messages.State}, "HALF_OPEN": "half"}
+    )
     assert "fault: sunspots" not in expected()
     monkeypatch.setattr(tests.sim.faults, "Kind", more)
-    monkeypatch.setattr(fencing.messages, "State", why)
+    monkeypatch.setattr(palisade.fencing.messages, "State", why)
     assert {"fault: sunspots", "holder state: half-open"} <= expected().keys()
 
 
 @pytest.mark.parametrize(
     ("table", "states"),
     [
-        (groups.holder_changes, fencing.messages.State),
-        (groups.role_changes, raftgroup.role.Role),
-        (groups.life_changes, node.topology.life.Phase),
-        (groups.swim_changes, node.swim.record.State),
-        (lambda: catalog.procedures.NEXT, catalog.procedures.State),
+        (groups.holder_changes, palisade.fencing.messages.State),
+        (groups.role_changes, palisade.raftgroup.role.Role),
+        (groups.life_changes, palisade.topology.join_state.Phase),
+        (groups.swim_changes, palisade.topology.swim.record.State),
+        (lambda: palisade.catalog.procedures.NEXT, palisade.catalog.procedures.State),
     ],
 )
 def test_a_table_of_changes_knows_every_state(table: groups.Table, states: type[enum.Enum]) -> None:

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from base.checksums import RowChecksums
-from metastore.errors import StoreCorrupt
-from metastore.ordered_map import Table
-from raftgroup.errors import JournalCorrupt
-from raftgroup.ports import Entry
+from palisade.base.checksums import RowChecksums
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.ordered_map import Table
+from palisade.raftgroup.errors import JournalCorrupt
+from palisade.raftgroup.ports import Entry
+from palisade.vault.errors import VaultDamaged
+from palisade.vault.tables import Table as VaultTable
 from tests.sim.damage import Part, damaged, is_damage
 from tests.sim.disk import Disk
 from tests.support.simulation import Simulation
-from vault.errors import VaultDamaged
-from vault.tables import Table as VaultTable
 
 REFUSALS = {Part.JOURNAL: JournalCorrupt, Part.STORE: StoreCorrupt, Part.VAULT: VaultDamaged}
 

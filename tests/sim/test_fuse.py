@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from raftgroup.memory_journal import MemoryJournal
-from raftgroup.ports import Entry
+from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.ports import Entry
 from tests.sim.fuse import light_fuse, put_out
 from tests.sim.schedule import FastLoop, FastSimulation
 from tests.support.simulation import Process

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.errors import Compacted, LeaseNotFound
-from metastore.requests import Compare, CompareResult, CompareTarget, Put, Range, RequestId, Txn, WatchRequest
-from metastore.results import Event, KeyValue, PutResult, RangeResult, RevisionEvents, TxnResult
-from raftgroup.errors import NotLeader, OutcomeUnknown
-from service.fencing_errors import ReleasePending
+from palisade.metastore.errors import Compacted, LeaseNotFound
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put, Range, RequestId, Txn, WatchRequest
+from palisade.metastore.results import Event, KeyValue, PutResult, RangeResult, RevisionEvents, TxnResult
+from palisade.raftgroup.errors import NotLeader, OutcomeUnknown
+from palisade.vault.errors import Fenced
+from palisade.wire.fencing_errors import ReleasePending
 from tests.sim.history import History, NotBegun
 from tests.sim.history_file import dump, load
 from tests.sim.outcomes import outcome_of
 from tests.sim.seen import Call, Ending, Moment, Ok, Path, Refused, Unknown, Why
-from vault.errors import Fenced
 
 KV = KeyValue(b"a", b"\xff1", 2, 2, 1, 0)
 

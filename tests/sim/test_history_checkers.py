@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.requests import (
+from palisade.metastore.requests import (
     Compare,
     CompareResult,
     CompareTarget,
@@ -15,7 +15,7 @@ from metastore.requests import (
     Txn,
     WatchRequest,
 )
-from metastore.results import (
+from palisade.metastore.results import (
     DeleteRangeResult,
     Event,
     KeyValue,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import (
+from palisade.api.http.v1_json_requests import delete_from, put_from, range_from, txn_from
+from palisade.metastore.requests import (
     Compare,
     CompareResult,
     CompareTarget,
@@ -19,9 +20,8 @@ from metastore.requests import (
     SortTarget,
     Txn,
 )
-from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
-from node import shapes
-from node.http.v1_forms import delete_from, put_from, range_from, txn_from
+from palisade.metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
+from palisade.wire import json_results as shapes
 from tests.sim.http_clients import fenced_question, form_of, question, result_from
 from tests.sim.run import run_seed
 from tests.sim.world import Settings

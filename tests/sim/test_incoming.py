@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from base.snapshots import SnapshotMeta
-from metastore.memory_store import MemoryStore
-from metastore.ordered_map import APPLIED_KEY, Table, encode_applied
-from metastore.store_errors import StoreFailed
+from palisade.base.snapshots import SnapshotMeta
+from palisade.metastore.memory_store import MemoryStore
+from palisade.metastore.ordered_map import APPLIED_KEY, Table, encode_applied
+from palisade.metastore.store_errors import StoreFailed
 from tests.sim.disk import Disk, SimStore
 from tests.sim.schedule import FastSimulation
 
@@ -28,7 +28,7 @@ async def pieces_of_a_store() -> tuple[SnapshotMeta, list[bytes]]:
 
 class Ground:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seed: int = 1) -> None:
-        monkeypatch.setattr("metastore.snapshot.PIECE_BYTES", 20)
+        monkeypatch.setattr("palisade.metastore.snapshot.PIECE_BYTES", 20)
         self.simulation = FastSimulation(seed)
         self.disk = Disk(self.simulation, "n1")
         self.process = self.simulation.process("n1")

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metastore.errors import MetastoreError
-from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
-from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
+from palisade.metastore.errors import MetastoreError
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+from palisade.metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
 from tests.sim.executed import executed
 from tests.sim.kv_model import KeyValues, Undecided
 from tests.sim.kv_spans import Resolved, grouped, rows_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke, Range
-from metastore.results import DeleteRangeResult, LeaseResult, RangeResult
+from palisade.metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke, Range
+from palisade.metastore.results import DeleteRangeResult, LeaseResult, RangeResult
 from tests.sim.checkers.leases import check, of_clients
 from tests.sim.seen import Ok, Path, Unknown
 from tests.sim.stories import A, B, Broken, E, Story

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
-from metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+from palisade.metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
 from tests.sim.kv_model import KeyValues
 from tests.sim.kv_spans import Resolved
 from tests.sim.linearizability import Op, Verdict, check

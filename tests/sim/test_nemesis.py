@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from node.config import Retention
-from recovery.decide import RefusalReason
+from palisade.node.config import Retention
+from palisade.recovery.decision import RefusalReason
 from tests.sim.ambient import ambient
 from tests.sim.checkers.bounded_wait import BoundedWait, Leading
 from tests.sim.checkers.procedures import Procedures
@@ -78,7 +78,7 @@ def test_a_machine_whose_node_is_down_may_lose_its_power_too() -> None:
 
 
 def test_a_member_that_is_left_behind_dies_when_a_snapshot_has_become_its_store() -> None:
-    """Its next start makes the log fit (`raftgroup.storage.realigned`)."""
+    """Its next start makes the log fit (`raftgroup.journal_identity.realigned`)."""
     settings = Settings(retention=Retention(3600, 100_000, 5))
     outcome = run_seed(3, "calm", (Fault(5.0, Kind.LEFT_BEHIND, "n2", "n1", 9.0),), settings)
     assert not outcome.violation, outcome.violation

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
+from palisade.vault.errors import Fenced
+from palisade.vault.fence_page import FENCE_BYTES, FencePage
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.vault import Vault
 from tests.sim.readers import STEPS, Ambiguous, Step, Steps, reader_of, told_by
 from tests.sim.schedule import FastLoop, FastProcess
 from tests.sim.stories import A, Story
 from tests.sim.vault_disk import Killed
 from tests.sim.world import Settings, World
-from vault.errors import Fenced
-from vault.fence_page import FENCE_BYTES, FencePage
-from vault.memory_backend import MemoryBackend
-from vault.vault import Vault
 
 BOOT = b"thisboot"
 SERVED_S = 3.0

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.decide import ClusterState, Decision, Options, RefusalReason, Replay, Snapshot, SnapshotReason, VaultState
+from palisade.recovery.decision import (
+    ClusterState,
+    Decision,
+    Options,
+    RefusalReason,
+    Replay,
+    Snapshot,
+    SnapshotReason,
+    VaultState,
+)
 from tests.sim.checkers.recovery_decision import RecoveryDecision
 from tests.sim.world import Settings, World
 

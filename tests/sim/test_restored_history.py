@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from metastore.requests import Put
-from metastore.results import KeyValue, PutResult
+from palisade.metastore.requests import Put
+from palisade.metastore.results import KeyValue, PutResult
 from tests.sim.backups import damaged_copy
 from tests.sim.checkers.of_history import CHECKS
 from tests.sim.history import History

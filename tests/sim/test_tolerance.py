@@ -6,14 +6,14 @@ import errno
 
 import pytest
 
-from metastore.store_errors import StoreFailed
-from node.components.lifecycle import ComponentFailed, Phase
-from node.topology.errors import NodeRefused
-from raftgroup.errors import NodeFailed
-from recovery.decide import RefusalReason, Refuse
-from recovery.errors import RecoveryRefused
+from palisade.metastore.store_errors import StoreFailed
+from palisade.raftgroup.errors import NodeFailed
+from palisade.recovery.decision import RefusalReason, Refuse
+from palisade.recovery.errors import RecoveryRefused
+from palisade.recovery.lifecycle import ComponentFailed, Phase
+from palisade.vault.errors import VaultUnusable
+from palisade.wire.topology_errors import NodeRefused
 from tests.sim.tolerance import is_failing, is_full, is_refusal
-from vault.errors import VaultUnusable
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 FAILS = OSError(errno.EIO, "Input/output error")

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from palisade.vault.errors import VaultDamaged, VaultUnusable
+from palisade.vault.fence_page import FenceState
+from palisade.vault.tables import Table
+from palisade.vault.vault import Vault
 from tests.sim.disk import FSYNC_S, Disk
 from tests.sim.schedule import FastLoop, FastSimulation
 from tests.sim.vault_disk import Found, Killed, Loss, Trouble
 from tests.sim.vault_home import SimVaultHome
 from tests.support.vault_feed import follow, full, items_of
-from vault.errors import VaultDamaged, VaultUnusable
-from vault.fence_page import FenceState
-from vault.tables import Table
-from vault.vault import Vault
 
 WRITES = 12
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 
-from metastore.store_errors import StoreFailed
-from node.components.lifecycle import ComponentFailed
-from node.topology.errors import NodeRefused
-from raftgroup.errors import NodeFailed
-from recovery.decide import RefusalReason
-from recovery.errors import RecoveryRefused
-from vault.errors import VaultError
+from palisade.metastore.store_errors import StoreFailed
+from palisade.raftgroup.errors import NodeFailed
+from palisade.recovery.decision import RefusalReason
+from palisade.recovery.errors import RecoveryRefused
+from palisade.recovery.lifecycle import ComponentFailed
+from palisade.vault.errors import VaultError
+from palisade.wire.topology_errors import NodeRefused
 
 AT_THE_DOOR = (RefusalReason.FOREIGN_CLUSTER,)
 """For these the cluster itself may not take a node."""

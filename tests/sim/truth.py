@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from metastore.requests import Range
-from metastore.results import Event, KeyValue, RevisionEvents
+from palisade.metastore.requests import Range
+from palisade.metastore.results import Event, KeyValue, RevisionEvents
 from tests.sim.history import History
 from tests.sim.kv_spans import inside
 from tests.sim.seen import Committed, Restored

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+from palisade.vault.errors import RESET, VaultDamaged
+from palisade.vault.fence_page import FencePage
+from palisade.vault.memory_tables import Content, MemoryBackend, MemoryTransaction
+from palisade.vault.tables import Changes, Pause, Table
 from tests.sim.vault_disk import Loss, Trouble
-from vault.errors import RESET, VaultDamaged
-from vault.fence_page import FencePage
-from vault.memory_backend import Content, MemoryBackend, MemoryTransaction
-from vault.tables import Changes, Pause, Table
 
 if TYPE_CHECKING:
     from tests.sim.disk import Disk

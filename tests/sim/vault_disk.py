@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from palisade.vault.errors import VaultUnusable
 from tests.sim.schedule import FastProcess
-from vault.errors import VaultUnusable
 
 if TYPE_CHECKING:
     from tests.sim.disk import Disk

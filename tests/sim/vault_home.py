@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from palisade.vault.errors import VaultDamaged
+from palisade.vault.fence_page import FencePage
+from palisade.vault.vault import Vault
+from palisade.vault.verification import verify
 from tests.sim.vault_disk import Found
-from vault.errors import VaultDamaged
-from vault.fence_page import FencePage
-from vault.vault import Vault
-from vault.verification import verify
 
 if TYPE_CHECKING:
     from tests.sim.disk import Disk
 
 
 class SimVaultHome:
-    """A `node.vault_home.VaultHome`: the vault of one start of a node."""
+    """A `recovery.vault_storage.VaultHome`: the vault of one start of a node."""
 
     def __init__(self, disk: Disk, now: Callable[[], float]) -> None:
         self._disk, self._now = disk, now

@@ -10,15 +10,15 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from metastore.requests import Compact, Put
-from node.topology.errors import JoinLater, JoinRejected
-from node.topology.records import PROTOCOL_VERSION, Role
-from node.topology.verdicts import JoinRequest
+from palisade.metastore.requests import Compact, Put
+from palisade.topology.admission_rules import JoinRequest
+from palisade.topology.records import PROTOCOL_VERSION, Role
+from palisade.vault.regions import Mode, Policy, Region
+from palisade.vault.snapshot_reads import Origin
+from palisade.wire.topology_errors import JoinLater, JoinRejected
 from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED
-from vault.reading import Origin
-from vault.regions import Mode, Policy, Region
 
 DEFAULTED = Region("x", b"x/", Mode.STRICT, Policy.SAFE_DEFAULT, b"none")
 KEY = b"x/a"

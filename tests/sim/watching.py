@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from metastore.errors import Compacted
-from metastore.requests import WatchRequest
-from service.watches import Progress, Watching
+from palisade.metastore.errors import Compacted
+from palisade.metastore.requests import WatchRequest
+from palisade.service.watches import Progress, Watching
 from tests.sim.clients import Client
 from tests.sim.node import Host
 from tests.sim.seen import Ending

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, Txn
-from service.callers import THIS_NODE
+from palisade.metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, Txn
+from palisade.service.callers import THIS_NODE
+from palisade.vault.regions import Mode, Region, pack_region, region_key
 from tests.sim.asking import OWNED, STRICT, Asking
 from tests.sim.backups import Base
 from tests.sim.cataloguing import Cataloguer
@@ -23,7 +24,6 @@ from tests.sim.visitors import DEFAULTED, Visitor
 from tests.sim.watching import Watcher, some
 from tests.sim.world import World
 from tests.support.simulation import Process
-from vault.regions import Mode, Region, pack_region, region_key
 
 SLOW_S, SLOW_EVERY_S = 3.0, 4.0
 FENCED = (*STRICT, OWNED[1])

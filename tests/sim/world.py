@@ -12,10 +12,12 @@ from hashlib import blake2b
 from random import Random
 from typing import Any, TypeVar
 
-from metastore.lineage import FIRST_GENERATION
-from metastore.machine import MetaStore
-from metastore.results import RevisionEvents
-from node.config import FenceTimes, Retention, Timing
+from palisade.metastore.lineage import FIRST_GENERATION
+from palisade.metastore.results import RevisionEvents
+from palisade.metastore.state_machine import MetaStore
+from palisade.node.config import FenceTimes, Retention, Timing
+from palisade.vault.regions import Policy
+from palisade.vault.vault import Vault
 from tests.sim.backups import Base
 from tests.sim.committing import Committing
 from tests.sim.history import History
@@ -26,8 +28,6 @@ from tests.sim.seen import Answer, Call
 from tests.support.onlooker import Onlooker, Violation
 from tests.support.raft_network import QUEUED_BYTES_MAX, SMALL_PEER_BYTES_MAX, Weather
 from tests.support.simulation import Process
-from vault.regions import Policy
-from vault.vault import Vault
 
 T = TypeVar("T")
 LINES_MAX = 400

@@ -12,20 +12,20 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from catalog import keys
-from catalog.engine import Engine
-from catalog.errors import DamagedRow
-from catalog.kinds.all import KINDS, kind_named
-from catalog.passwords import sealed
-from catalog.ports import ReleaseRefused
-from catalog.procedure_record import from_bytes
-from catalog.procedures import NEXT, Procedure, State
-from metastore.codec import decode_result, encode_command
-from metastore.limits import Limits
-from metastore.machine import MetaStore
-from metastore.memory_map import MemoryMap
-from metastore.requests import Command, DeleteRange, Put, Range, Txn, prefix_end
-from metastore.results import KeyValue, RangeResult, TxnResult
+from palisade.catalog import keys
+from palisade.catalog.engine import Engine
+from palisade.catalog.errors import DamagedRow
+from palisade.catalog.kinds.all import KINDS, kind_named
+from palisade.catalog.passwords import sealed
+from palisade.catalog.ports import ReleaseRefused
+from palisade.catalog.procedure_record import from_bytes
+from palisade.catalog.procedures import NEXT, Procedure, State
+from palisade.metastore.command_codec import decode_result, encode_command
+from palisade.metastore.limits import Limits
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.requests import Command, DeleteRange, Put, Range, Txn, prefix_end
+from palisade.metastore.results import KeyValue, RangeResult, TxnResult
+from palisade.metastore.state_machine import MetaStore
 
 SALT = bytes(range(16))
 DATA = keys.DATA.encode()

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from metastore.codec import encode_command
-from metastore.limits import Limits
-from metastore.requests import FoundCluster
-from node.catalog.face import Catalog
-from node.http.server import HttpServer
-from node.services import NodeServices
-from node.stream.server import StreamServer
-from raftgroup.membership import Member, MemberRole, Membership
-from service.key_values import KeyValues
+from palisade.api.http.server import HttpServer
+from palisade.api.services import NodeServices
+from palisade.api.stream.server import StreamServer
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.limits import Limits
+from palisade.metastore.requests import FoundCluster
+from palisade.raftgroup.membership import Member, MemberRole, Membership
+from palisade.service.catalog import Catalog
+from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
 
 

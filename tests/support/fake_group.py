@@ -1,7 +1,7 @@
 """A group of one that needs no disk and no network: what is submitted in one turn of the loop is applied in the next.
 
-It has the face of `raftgroup.group.Group` (service/ports.py), and can be made to lose its leader or its majority,
-so that the APIs above it can be tested without a cluster. Time is handed in.
+It has the interface of `raftgroup.group.Group` (palisade/service/ports.py) and can lose its leader or its majority, so
+that the APIs above it can be tested without a cluster. Time is handed in.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from metastore.limits import Limits
-from metastore.machine import MetaStore
-from metastore.memory_map import MemoryMap
-from raftgroup.errors import MembershipRefused, OutcomeUnknown, Unavailable
-from raftgroup.membership import Member, MemberRole, Membership
-from raftgroup.proposals import Applied, AwaitedProposal, Proposal, end_applied
-from raftgroup.role import Role
-from raftgroup.status import GroupStatus, MemberStatus
+from palisade.metastore.limits import Limits
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.state_machine import MetaStore
+from palisade.raftgroup.errors import MembershipRefused, OutcomeUnknown, Unavailable
+from palisade.raftgroup.membership import Member, MemberRole, Membership
+from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal, end_applied
+from palisade.raftgroup.role import Role
+from palisade.raftgroup.status import GroupStatus, MemberStatus
 
 TERM = 2
 

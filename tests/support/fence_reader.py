@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from vault.errors import Fenced, Pending, VaultError
-from vault.reader import VaultReader
+from palisade.vault.errors import Fenced, Pending, VaultError
+from palisade.vault.reader import VaultReader
 
 PAUSE_S = 0.0005
 NOTHING = 0

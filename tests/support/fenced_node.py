@@ -14,12 +14,12 @@ import sys
 import time
 from pathlib import Path
 
-from metastore.requests import Put
+from palisade.metastore.requests import Put
+from palisade.vault.fence_file import clock_ns
+from palisade.vault.opening import open_vault
 from tests.support.fenced_world import staged_of
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full
-from vault.fence_file import clock_ns
-from vault.opening import open_vault
 
 KEY = b"palisade/counter"
 PAUSE_S = 0.0005

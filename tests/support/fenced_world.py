@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from metastore.requests import DeleteRange, Put
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.vault import snapshot_reads as reading
+from palisade.vault.change import item_of
+from palisade.vault.errors import ReadRefused
+from palisade.vault.fence_page import FENCE_BYTES, SEQUENCE_WORD, FencePage, FenceState
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.pending import Staged
+from palisade.vault.reader import VaultReader
+from palisade.vault.tables import Backend
+from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full, revision_at
-from vault import reading
-from vault.change import item_of
-from vault.errors import ReadRefused
-from vault.fence_page import FENCE_BYTES, SEQUENCE_WORD, FencePage, FenceState
-from vault.memory_backend import MemoryBackend
-from vault.pending import Staged
-from vault.reader import VaultReader
-from vault.tables import Backend
-from vault.vault import Vault
 
 BOOT = b"thisboot"
 LEASE_NS = 30

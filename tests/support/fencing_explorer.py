@@ -5,7 +5,7 @@ Two things keep it small, and neither hides a stale answer:
 - Everybody reads after each step. A read changes nothing but what is known to have been shown, and the more was shown,
   and the earlier, the more is stale.
 - Messages are not taken away when they arrive: each may arrive again, at any time, and one that never arrives is lost.
-  Left out is what nobody could take any more, by the rules of `fencing/lease.py`: a grant that has run out, was
+  Omitted is what no holder could accept, by the rules of `palisade/fencing/lease.py`: a grant that has run out, was
   promised away, or is shorter than the lease; a renewal that could only get such a one; a release of what is released.
   Were these rules broken, less would be left out by right: so `test_exhaustive.py` finds faults of the model in here as
   well. The walks leave out nothing.
@@ -20,8 +20,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fencing.messages import Grant, Release, Renew
-from fencing.timing import Timing
+from palisade.fencing.messages import Grant, Release, Renew
+from palisade.fencing.timing import Timing
 from tests.support.fencing_faults import FAULTS
 from tests.support.fencing_freeze import clone, freeze
 from tests.support.fencing_parts import Message, Scope, Stale

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from fencing.grants import Holding, Registration
-from fencing.holder import Holder, Lacks
-from fencing.lease import GrantVerdict, Lease
-from fencing.messages import Fenced, Grant, Hello, HolderId, Renew, Stage, State
-from fencing.registry import Registry, Standing
-from fencing.release import NotGranted, Releases
-from fencing.staging import Mark, Odd, Staging
-from fencing.timing import Timing
+from palisade.fencing.grants import Holding, Registration
+from palisade.fencing.holder_state import Holder, Lacks
+from palisade.fencing.lease import GrantVerdict, Lease
+from palisade.fencing.messages import Fenced, Grant, Hello, HolderId, Renew, Stage, State
+from palisade.fencing.registry import Registry, Standing
+from palisade.fencing.release import NotGranted, Releases
+from palisade.fencing.stage_chain import Mark, Odd, Staging
+from palisade.fencing.timing import Timing
 from tests.support.fencing_parts import TIMING, Scope
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencing.holder import Holder
-from fencing.lease import NEVER
-from fencing.messages import State
+from palisade.fencing.holder_state import Holder
+from palisade.fencing.lease import NEVER
+from palisade.fencing.messages import State
 from tests.support.fencing_parts import Parts, Process, Vault
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fencing.holder import Holder
-from fencing.messages import Grant, Hello, HolderId, Release, Row, Stage, Staged, State, Welcome
-from fencing.registry import registration_of
-from fencing.release import Registration, Releases
-from fencing.session import Session
-from fencing.staging import Mark
-from fencing.timing import Timing
+from palisade.fencing.holder_state import Holder
+from palisade.fencing.messages import Grant, Hello, HolderId, Release, Row, Stage, Staged, State, Welcome
+from palisade.fencing.registry import registration_of
+from palisade.fencing.release import Registration, Releases
+from palisade.fencing.session import Session
+from palisade.fencing.stage_chain import Mark
+from palisade.fencing.timing import Timing
 
 TIMING = Timing()
 T_FENCE = TIMING.fence_s

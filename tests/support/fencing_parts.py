@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencing.holder import Holder
-from fencing.lease import NEVER
-from fencing.messages import Hello, HolderId, State
-from fencing.registry import Registry
-from fencing.release import Registration, Releases
-from fencing.session import Session
-from fencing.staging import Mark
-from fencing.timing import Timing
+from palisade.fencing.holder_state import Holder
+from palisade.fencing.lease import NEVER
+from palisade.fencing.messages import Hello, HolderId, State
+from palisade.fencing.registry import Registry
+from palisade.fencing.release import Registration, Releases
+from palisade.fencing.session import Session
+from palisade.fencing.stage_chain import Mark
+from palisade.fencing.timing import Timing
 
 MESSAGES_MAX = 8
 TIMING = Timing(fence_s=2.0, drift=0.0, margin_s=0.0)

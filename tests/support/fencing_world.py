@@ -16,10 +16,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencing.messages import Behind, Fenced, Grant, Hello, HolderId, Join, Release, Renew, Stage, Staged, State, Welcome
-from fencing.registry import Registry, Standing, registration_of
-from fencing.release import Registration
-from fencing.staging import Mark
+from palisade.fencing.messages import (
+    Behind,
+    Fenced,
+    Grant,
+    Hello,
+    HolderId,
+    Join,
+    Release,
+    Renew,
+    Stage,
+    Staged,
+    State,
+    Welcome,
+)
+from palisade.fencing.registry import Registry, Standing, registration_of
+from palisade.fencing.release import Registration
+from palisade.fencing.stage_chain import Mark
 from tests.support.fencing_holders import HolderMoves
 from tests.support.fencing_parts import Leader, Message, Scope, Vault
 

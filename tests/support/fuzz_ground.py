@@ -17,7 +17,7 @@ from typing import Any
 
 import aiohttp
 
-from node.client import Client
+from palisade.client import Client
 from tests.support.hostile import private_bytes
 from tests.support.node_log import faults_in
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until

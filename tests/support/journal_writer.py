@@ -9,8 +9,8 @@ import asyncio
 import random
 import sys
 
-from raftgroup.lmdb_journal import LmdbJournal
-from raftgroup.ports import Entry
+from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.raftgroup.ports import Entry
 
 
 def command_of(index: int, term: int) -> bytes:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from base.clock import SystemClock
-from metastore.codec import encode_command
-from metastore.requests import FoundCluster, Put
-from node.components.lifecycle import Component, Lifecycle, Part
-from node.components.listeners import Listeners, Told
-from node.feed.local import local_source
-from node.vault_home import VaultFolder
-from node.vault_keeper import OnVault, RecoveryClock, VaultKeeper
-from recovery.catchup import Difference
-from service.key_values import KeyValues
+from palisade.base.clock import SystemClock
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.requests import FoundCluster, Put
+from palisade.recovery.catchup import Difference
+from palisade.recovery.lifecycle import Component, Lifecycle, Part
+from palisade.recovery.listeners import Listeners, Told
+from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultKeeper
+from palisade.recovery.vault_storage import VaultFolder
+from palisade.service.key_values import KeyValues
+from palisade.service.local_source import local_source
 from tests.support.fake_group import FakeGroup, fake_group
 
 

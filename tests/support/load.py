@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any
 
-from node.client import Client, OutcomeUnknown, Unavailable
-from service.fencing_errors import ReleasePending
+from palisade.client import Client, OutcomeUnknown, Unavailable
+from palisade.wire.fencing_errors import ReleasePending
 from tests.support.processes import until
 
 PREFIX = "load/"

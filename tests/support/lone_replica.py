@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from raftgroup.batch_entries import BATCH
-from raftgroup.errors import RaftError
-from raftgroup.membership import Member, MemberRole, Membership
-from raftgroup.memory_journal import MemoryJournal
-from raftgroup.messages import Kind
-from raftgroup.proposals import Applied, Proposal
-from raftgroup.replica import Identity, Replica
-from raftgroup.timing import Timing
+from palisade.raftgroup.command_entries import BATCH
+from palisade.raftgroup.errors import RaftError
+from palisade.raftgroup.membership import Identity, Member, MemberRole, Membership
+from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.proposals import Applied, CallbackProposal
+from palisade.raftgroup.replica import Replica
+from palisade.raftgroup.timing import Timing
 from tests.support.register_machine import RegisterMachine
 
 
@@ -145,7 +145,7 @@ class LoneReplica:
     def proposes(self, *commands: bytes) -> list[Applied | RaftError]:
         """Returns the list that its end is put into."""
         ends: list[Applied | RaftError] = []
-        self.replica.propose([Proposal(commands, math.inf, ends.append)])
+        self.replica.propose([CallbackProposal(commands, ends.append, math.inf)])
         self.tick()
         return ends
 

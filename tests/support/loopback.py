@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from base.frames import FrameParser, encode
-from raftgroup.connection import TransportLimits
-from raftgroup.handshake import HELLO, hello
-from raftgroup.transport import TcpPeers
+from palisade.base.frames import FrameParser, encode
+from palisade.raftgroup.handshake import HELLO, hello
+from palisade.raftgroup.peer_connection import TransportLimits
+from palisade.raftgroup.tcp_transport import TcpPeers
 from tests.support.recorder import PATIENCE_S, Recorder
 
 KIND = 20

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from metastore.codec import decode_result, encode_command
-from metastore.limits import Limits, Retention
-from metastore.machine import MetaStore
-from metastore.memory_map import MemoryMap
-from metastore.ordered_map import APPLIED_KEY, NoOwner, Table
-from metastore.requests import Command, RequestId
-from metastore.results import KeyValue
-from metastore.state import CLOCK_KEY
-from metastore.verify import Divergence, verify
+from palisade.metastore.command_codec import decode_result, encode_command
+from palisade.metastore.digest_check import Divergence, verify
+from palisade.metastore.limits import Limits, Retention
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.ordered_map import APPLIED_KEY, NoOwner, Table
+from palisade.metastore.requests import Command, RequestId
+from palisade.metastore.results import KeyValue
+from palisade.metastore.state import CLOCK_KEY
+from palisade.metastore.state_machine import MetaStore
 
 Tables = dict[Table, dict[bytes, bytes]]
 

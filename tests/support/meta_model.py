@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from metastore.errors import (
+from palisade.metastore.errors import (
     Compacted,
     DuplicateKey,
     FutureRevision,
@@ -19,7 +19,7 @@ from metastore.errors import (
     MetastoreError,
     ResultEvicted,
 )
-from metastore.requests import (
+from palisade.metastore.requests import (
     Compact,
     Compare,
     CompareResult,
@@ -42,7 +42,7 @@ from metastore.requests import (
     Unpin,
     WatchRequest,
 )
-from metastore.results import (
+from palisade.metastore.results import (
     CompactResult,
     DeleteRangeResult,
     DoneResult,

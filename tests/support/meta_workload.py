@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from metastore.codec import encode_command
-from metastore.requests import (
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.requests import (
     Command,
     Compact,
     Compare,

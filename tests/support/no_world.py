@@ -1,4 +1,7 @@
-"""Makes clock, random source, socket and disk raise for the modules of one package, but for its edges."""
+"""Makes clock, random source and disk raise for the pure modules of one room.
+
+Which modules may reach the world is said in one place, `tests/tidy/edges.txt`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,15 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+EDGES = Path(__file__).resolve().parents[1] / "tidy/edges.txt"
 WORLD = [
     *[(time, name) for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "sleep")],
     *[(random, name) for name in ("random", "randrange", "randint", "choice", "shuffle", "getrandbits")],
@@ -25,16 +32,33 @@ class WorldReached(AssertionError):
     """A decision looked at a clock, a random source or a disk."""
 
 
-def forbidden(monkeypatch: pytest.MonkeyPatch, package: str, edges: Collection[str]) -> None:
+def forbidden(monkeypatch: pytest.MonkeyPatch, room: str) -> None:
+    """Raises only for callers inside the pure modules of `room`, so that the tools around a test go on."""
     for module, name in WORLD:
-        monkeypatch.setattr(module, name, _guarded(package, edges, f"{module.__name__}.{name}", getattr(module, name)))
+        monkeypatch.setattr(module, name, _guarded(room, f"{module.__name__}.{name}", getattr(module, name)))
 
 
-def _guarded(package: str, edges: Collection[str], name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(room: str, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    inside = f"palisade.{room}."
+
     def guard(*args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1).f_globals.get("__name__", "")
-        if caller.split(".")[0] == package and caller not in edges:
+        if caller.startswith(inside) and not is_edge(caller):
             raise WorldReached(f"{caller} calls {name}")
         return original(*args, **kwargs)
 
     return guard
+
+
+@cache
+def is_edge(module: str) -> bool:
+    """`module` is a dotted name below `palisade`."""
+    path = module.replace(".", "/") + ".py"
+    return any(fnmatch(each, pattern) for pattern in edges() for each in (path, path.removeprefix("palisade/")))
+
+
+@cache
+def edges() -> tuple[str, ...]:
+    """The patterns of the files that may reach the world."""
+    lines = EDGES.read_text(encoding="utf-8").splitlines()
+    return tuple(line.split()[0] for line in lines if line.strip() and not line.startswith("#"))

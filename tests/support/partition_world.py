@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable
 
-from node.partitions.names import Wanted
-from node.partitions.shelf import version_of
-from node.partitions.sources import Source, SourceFailed
+from palisade.segments.names import Wanted
+from palisade.segments.partition_store import version_of
+from palisade.segments.sources import Source, SourceFailed
+from palisade.vault.vault import Vault
 from tests.support.recovery_world import Steps
-from vault.vault import Vault
 
 
 class Files:
@@ -23,7 +23,7 @@ class Files:
 
 
 class SimulatedDisk:
-    """A `node.partitions.shelf.Disk`, each change a step; an interrupted write leaves half a file."""
+    """A `segments.partition_store.Disk`, each change a step; an interrupted write leaves half a file."""
 
     def __init__(self, files: Files, steps: Steps | None = None) -> None:
         self.files, self.steps = files, steps or Steps()

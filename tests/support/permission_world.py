@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from catalog import keys
-from catalog.permissions import Grant, Subject
-from metastore.requests import DeleteRange, Put
-from node.authorization.authorizer import Authorizer
-from node.authorization.credentials import Password, header_of, node_proof
-from node.authorization.errors import PermissionsUnknown
-from node.authorization.rights import Row
-from node.authorization.rows import NotNow, StoreRows
-from service.key_values import KeyValues
+from palisade.catalog import keys
+from palisade.catalog.permissions import Grant, Subject
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.service.authorization.authorizer import Authorizer
+from palisade.service.authorization.rights import Row
+from palisade.service.authorization.rows import NotNow, StoreRows
+from palisade.service.key_values import KeyValues
+from palisade.wire.auth_errors import PermissionsUnknown
+from palisade.wire.credentials import Password, header_of, node_proof
 
 JOIN_TOKEN = "a join token"
 PROOF = node_proof(JOIN_TOKEN)

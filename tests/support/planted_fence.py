@@ -14,19 +14,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import fencing.registry
-import raftgroup.engine
-from fencing.lease import GrantVerdict, Lease
-from fencing.messages import Grant, Stage
-from fencing.release import Releases
-from node.fencing.holder import VaultHolder
-from node.stream.watches import Pump
-from service.strict_responses import StrictResponses
+import palisade.fencing.registry
+import palisade.raftgroup.library
+from palisade.api.stream.watches import Pump
+from palisade.fencing.lease import GrantVerdict, Lease
+from palisade.fencing.messages import Grant, Stage
+from palisade.fencing.release import Releases
+from palisade.node.fencing.lease_client import VaultHolder
+from palisade.service.strict_responses import StrictResponses
 
 
 def release_without_stage() -> None:
     """The leader waits for nobody."""
-    registry: Any = fencing.registry.Registry
+    registry: Any = palisade.fencing.registry.Registry
     registry.safe_up_to = lambda self, now, latest: latest
     registry.blocks = lambda self, revision, now, latest: False
 
@@ -69,7 +69,7 @@ def lease_from_receipt() -> None:
 
 def deaf_leader() -> None:
     """A leader does not give up by itself when it hears of no majority: only its quorum lease tells it."""
-    engine: Any = raftgroup.engine
+    engine: Any = palisade.raftgroup.library
     made = engine._configuration
 
     def patient(timing: Any) -> Any:

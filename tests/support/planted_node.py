@@ -10,27 +10,27 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import recovery.recover
-from node.partitions.disk import FolderDisk
-from node.partitions.shelf import INCOMING
-from recovery.decide import Case, Join, Snapshot, SnapshotReason
-from recovery.recover import Recovery
+import palisade.recovery.recovery
+from palisade.recovery.decision import Case, Join, Snapshot, SnapshotReason
+from palisade.recovery.recovery import Recovery
+from palisade.segments.disk import FolderDisk
+from palisade.segments.partition_store import INCOMING
 
 
 def always_join() -> None:
-    recovery.recover.decide = lambda *_: Join(Case.A)
+    palisade.recovery.recovery.decide = lambda *_: Join(Case.A)
 
 
 def always_snapshot() -> None:
     """At the first look, where the table would say something else."""
-    decide = recovery.recover.decide
+    decide = palisade.recovery.recovery.decide
     looked: list[bool] = []
 
     def planted(*arguments: Any) -> Any:
         looked.append(True)
         return Snapshot(SnapshotReason.COST) if len(looked) == 1 else decide(*arguments)
 
-    recovery.recover.decide = planted
+    palisade.recovery.recovery.decide = planted
 
 
 def difference_untold() -> None:

@@ -1,4 +1,4 @@
-"""Processes that run `python -m node.cli` with the program imported already: forked from one that did so once.
+"""Processes that run `python -m palisade.cli` with the program imported already: forked from one that did so once.
 
 Importing the program costs a second of CPU, more than most tests need for all that they look at. What runs is the same:
 the arguments, the environment, the folder, the log, and a process id and a session of its own. What differs: `/proc`
@@ -27,8 +27,15 @@ from typing import Any
 
 from tests.faults import kernel
 
-PROGRAM = "node.cli"
-MODULES = ("node.cli.main", "node.running", "node.follower", "node.server", "node.client", "node.cli.session")
+PROGRAM = "palisade.cli"
+MODULES = (
+    "palisade.cli.main",
+    "palisade.node.run",
+    "palisade.node.follower",
+    "palisade.node.member",
+    "palisade.client",
+    "palisade.cli.session",
+)
 REQUEST_BYTES_MAX = 1 << 17
 
 

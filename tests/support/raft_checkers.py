@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgpack
 
-from raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
-from raftgroup.proposals import Applied
+from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
+from palisade.raftgroup.proposals import Applied
 from tests.support.onlooker import Onlooker, Violation
 from tests.support.raft_rules import RULES
 from tests.support.raft_rules.log_matching import LogMatching

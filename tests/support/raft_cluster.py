@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from raftgroup.compaction import LogRetention
-from raftgroup.errors import NodeFailed
-from raftgroup.group import Group
-from raftgroup.group_config import GroupConfig
-from raftgroup.membership import Member, MemberRole
-from raftgroup.memory_journal import MemoryJournal
-from raftgroup.timing import Timing
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.group import Group
+from palisade.raftgroup.group_config import GroupConfig
+from palisade.raftgroup.log_retention import LogRetention
+from palisade.raftgroup.membership import Member, MemberRole
+from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.timing import Timing
 from tests.support.raft_checkers import Checkers
 from tests.support.raft_network import Network, SimPeers
 from tests.support.register_machine import RegisterMachine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from raftgroup.errors import RaftError
+from palisade.raftgroup.errors import RaftError
 from tests.support.raft_cluster import Cluster, Node
 from tests.support.raft_network import Weather
 

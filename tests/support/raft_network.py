@@ -3,7 +3,7 @@
 A connection delivers in order, as TCP does, unless `reorder` says otherwise: the group must survive that too, since
 a message of a broken connection may be read after one of the next connection. A blocked direction swallows what is
 sent; after a while the connection breaks, as it does when keepalives stay away. Who does not read, or is slow to, lets
-grow what is under way to it; beyond a bound its sender gives the connection up, as `raftgroup/connection.py` does.
+grow what is under way to it; beyond a bound its sender gives the connection up, as `raftgroup/peer_connection.py` does.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 import msgpack
 
-from raftgroup.connection import TransportLimits
-from raftgroup.messages import Kind
-from raftgroup.ports import Receiver
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.peer_connection import TransportLimits
+from palisade.raftgroup.ports import Receiver
 from tests.support.simulation import Process, Simulation
 
 QUEUED_BYTES_MAX = TransportLimits().queued_bytes_max

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from node.client import Client, OutcomeUnknown, Unavailable
+from palisade.client import Client, OutcomeUnknown, Unavailable
 
 KEY = b"counter"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from metastore.requests import DeleteRange, Put
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.vault.memory_tables import MemoryBackend
 from tests.support.recovery_world import Node, Shelf, Steps, founded
 from tests.support.vault_feed import compact, full
-from vault.memory_backend import MemoryBackend
 
 
 class Ground:

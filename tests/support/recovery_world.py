@@ -10,20 +10,20 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from metastore.requests import Command, DeleteRange, FoundCluster, Put
-from recovery.catchup import Difference
-from recovery.errors import SourceUnavailable
-from recovery.follow import Follower
-from recovery.ports import RevisionSource
-from recovery.recover import Settings, World
-from recovery.report import RecoveryReport
-from recovery.store_source import StoreSource
+from palisade.metastore.requests import Command, DeleteRange, FoundCluster, Put
+from palisade.recovery.catchup import Difference
+from palisade.recovery.errors import SourceUnavailable
+from palisade.recovery.follower import Follower
+from palisade.recovery.ports import RevisionSource
+from palisade.recovery.recovery import Settings, World
+from palisade.recovery.report import RecoveryReport
+from palisade.recovery.store_source import StoreSource
+from palisade.vault.change import Event, Item, Revision, events_of
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.tables import Backend, Changes, Table
+from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import compact, full, items_of, state_of, write_some
-from vault.change import Event, Item, Revision, events_of
-from vault.memory_backend import MemoryBackend
-from vault.tables import Backend, Changes, Table
-from vault.vault import Vault
 
 PREFIX = b"/assigned/"
 """Below it the vault says which partition belongs here, and in which version."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 
-from base.snapshots import SnapshotInvalid, SnapshotMeta
+from palisade.base.snapshots import SnapshotInvalid, SnapshotMeta
 
 Observer = Callable[[int, int, tuple[bytes, ...]], None]
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from catalog.ttl import TtlRule
-from metastore.requests import DeleteRange, Put
-from node.components.listeners import Listeners
-from node.partitions.fenced_rules import FencedRules, unfenced_rules
-from node.partitions.holder import PartitionHolder
-from node.partitions.names import TRASH
-from node.partitions.retention import Chosen, Rules
-from node.partitions.retention_worker import Pace, RetentionWorker
-from node.partitions.shelf import Shelf, file_of
+from palisade.catalog.ttl import TtlRule
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.recovery.listeners import Listeners
+from palisade.segments.fenced_rules import FencedRules, unfenced_rules
+from palisade.segments.holder import PartitionHolder
+from palisade.segments.names import TRASH
+from palisade.segments.partition_store import Shelf, file_of
+from palisade.segments.retention import Chosen, Rules
+from palisade.segments.retention_worker import Pace, RetentionWorker
 from tests.support.fenced_world import LEASE_NS, Violation, World
 from tests.support.partition_world import Files, SimulatedDisk, Stock
 

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import metastore.store
-import raftgroup.lmdb_journal
-from base.commit_thread import DiskThread
-from node.cli.main import main
-from raftgroup.journal import Changes
-from raftgroup.journal_file import JournalFile
+import palisade.metastore.lmdb_store
+import palisade.raftgroup.lmdb_journal
+from palisade.base.commit_thread import DiskThread
+from palisade.cli.main import main
+from palisade.raftgroup.journal import Changes
+from palisade.raftgroup.journal_file import JournalFile
 
 SECONDS_FILE = Path(sys.argv[1])
 
@@ -49,7 +49,7 @@ def plant(module: Any, name: str, slow: type) -> None:
 
 
 if __name__ == "__main__":
-    plant(raftgroup.lmdb_journal, "JournalFile", SlowJournalFile)
-    plant(metastore.store, "DiskThread", SlowDiskThread)
+    plant(palisade.raftgroup.lmdb_journal, "JournalFile", SlowJournalFile)
+    plant(palisade.metastore.lmdb_store, "DiskThread", SlowDiskThread)
     sys.argv = ["palisade", *sys.argv[2:]]
     main()

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgpack
 
-from base.snapshots import SnapshotMeta
-from raftgroup.snapshot_receiver import Receiver
-from raftgroup.snapshot_sender import Outcome, Sender
-from raftgroup.snapshot_transfer import (
+from palisade.base.snapshots import SnapshotMeta
+from palisade.raftgroup.snapshot_receiver import Receiver
+from palisade.raftgroup.snapshot_sender import Outcome, Sender
+from palisade.raftgroup.snapshot_transfer import (
     AbortWriter,
     CloseReader,
     Install,

@@ -11,8 +11,8 @@ import random
 import sys
 from typing import Any
 
-from metastore.ordered_map import APPLIED_KEY, Table, encode_applied
-from metastore.store import LmdbStore
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.ordered_map import APPLIED_KEY, Table, encode_applied
 
 KEYS = 500
 TABLES = (Table.REVISION, Table.KEY, Table.LEASE)

@@ -12,11 +12,11 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from node.swim.messages import Message
-from node.swim.protocol import Change, Swim
-from node.swim.record import Record, State
-from node.swim.timing import SwimTiming
-from node.swim.wire import RUMOUR_BYTES_MAX, Stranger, Wire, record_bytes
+from palisade.topology.swim.messages import Message
+from palisade.topology.swim.protocol import Change, Swim
+from palisade.topology.swim.record import Record, State
+from palisade.topology.swim.timing import SwimTiming
+from palisade.topology.swim.wire import RUMOUR_BYTES_MAX, Stranger, Wire, record_bytes
 
 
 @dataclass

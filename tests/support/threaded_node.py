@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from node.catalog.face import Catalog
-from node.client.loop_thread import LoopThread
-from node.service import Service
-from node.stream.server import StreamServer
+from palisade.api.services import NodeServices
+from palisade.api.stream.server import StreamServer
+from palisade.client.loop_thread import LoopThread
+from palisade.service.catalog import Catalog
+from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.waiting import until
 
@@ -35,10 +36,10 @@ class ThreadedNode:
         self._started.wait(10)
 
     async def _start(self) -> None:
-        service = Service(self.group, self.group.store, deadline_s=2.0)
-        service.catalog = Catalog(service, "n1")
-        self._running = asyncio.create_task(service.catalog.runner.run())
-        self._server = StreamServer(service, "demo")
+        service = KeyValues(self.group, self.group.store, deadline_s=2.0)
+        catalog = Catalog(service, "n1")
+        self._running = asyncio.create_task(catalog.runner.run())
+        self._server = StreamServer(NodeServices(service, catalog=catalog), "demo")
         await self._server.start("127.0.0.1", 0)
         self.address = f"127.0.0.1:{self._server.port}"
         self._started.set()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from metastore.limits import Limits, Retention
-from metastore.record import LINK_BYTES
-from metastore.requests import Command, Compact, DeleteRange, Put, Range, Txn
+from palisade.metastore.limits import Limits, Retention
+from palisade.metastore.record import LINK_BYTES
+from palisade.metastore.requests import Command, Compact, DeleteRange, Put, Range, Txn
+from palisade.vault.change import Revision
+from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
-from vault.change import Revision
-from vault.vault import Vault
 
 
 def revision_at(driver: Driver, number: int) -> Revision:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from fencing.messages import Elsewhere, Refused
-from fencing.timing import Timing
-from node.fencing.grantor import Connection
-from node.fencing.link import Link
-from node.fencing.wire import pack, unpack
-from raftgroup.errors import Unavailable
-from raftgroup.membership import Membership
-from raftgroup.proposals import Applied, AwaitedProposal, Proposal
+from palisade.fencing.messages import Elsewhere, Refused
+from palisade.fencing.timing import Timing
+from palisade.node.fencing.leader_connection import Link
+from palisade.node.fencing.lease_server import Connection
+from palisade.raftgroup.errors import Unavailable
+from palisade.raftgroup.membership import Membership
+from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal
+from palisade.wire.fence_messages import pack, unpack
 
 if TYPE_CHECKING:
     from tests.support.wired_world import Cluster, Node

@@ -15,18 +15,18 @@ import time
 from bisect import bisect_right
 from typing import Any
 
-from metastore.requests import Command, DeleteRange, Put, Range, Txn
-from raftgroup.errors import RaftError, Unavailable
-from service import strict_changes as strict_log
-from service.callers import THIS_NODE
-from service.fencing_errors import ReleaseError
+from palisade.metastore.requests import Command, DeleteRange, Put, Range, Txn
+from palisade.raftgroup.errors import RaftError, Unavailable
+from palisade.service import strict_changes as strict_log
+from palisade.service.callers import THIS_NODE
+from palisade.vault.change import item_of, key_of
+from palisade.vault.errors import ReadRefused
+from palisade.vault.reader import VaultReader
+from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
+from palisade.wire.fencing_errors import ReleaseError
 from tests.support.simulation import Process
 from tests.support.wired_parts import DEADLINE_S, TIMING, Entry
 from tests.support.wired_world import Cluster, Node
-from vault.change import item_of, key_of
-from vault.errors import ReadRefused
-from vault.reader import VaultReader
-from vault.regions import Mode, Policy, Region, pack_region, region_key
 
 KEYS = (b"t/a", b"t/b", b"s/a", b"s/b", b"e/a")
 TOGGLED = region_key("s")

@@ -15,26 +15,29 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from metastore.changes import AppliedEntry, StoreListener
-from metastore.codec import decode_result, encode_command
-from metastore.limits import Limits
-from metastore.machine import MetaStore
-from metastore.memory_store import MemoryStore
-from metastore.ordered_map import Table
-from metastore.requests import FoundCluster
-from node.feed.local import _unavailable
-from node.fencing.member import MemberFencing, strict_answers
-from raftgroup.errors import OutcomeUnknown
-from raftgroup.membership import Member, MemberRole, Membership
-from raftgroup.proposals import Applied
-from recovery.beside import Beside
-from recovery.catchup import Difference
-from recovery.follow import Follower
-from recovery.ports import NoResources
-from recovery.recover import Settings
-from recovery.recover import World as RecoveryWorld
-from recovery.store_source import StoreSource
-from service.key_values import KeyValues
+from palisade.metastore.changes import AppliedEntry, StoreListener
+from palisade.metastore.command_codec import decode_result, encode_command
+from palisade.metastore.limits import Limits
+from palisade.metastore.memory_store import MemoryStore
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.requests import FoundCluster
+from palisade.metastore.state_machine import MetaStore
+from palisade.node.fencing.member_fencing import MemberFencing, strict_answers
+from palisade.raftgroup.errors import OutcomeUnknown
+from palisade.raftgroup.membership import Member, MemberRole, Membership
+from palisade.raftgroup.proposals import Applied
+from palisade.recovery.catchup import Difference
+from palisade.recovery.flush_follower import Beside
+from palisade.recovery.follower import Follower
+from palisade.recovery.ports import NoResources
+from palisade.recovery.recovery import Settings
+from palisade.recovery.recovery import World as RecoveryWorld
+from palisade.recovery.store_source import StoreSource
+from palisade.service.key_values import KeyValues
+from palisade.service.local_source import _unavailable
+from palisade.vault.fence_page import FENCE_BYTES, FencePage
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.vault import Vault
 from tests.support.meta_driver import opened_again
 from tests.support.simulation import Process, Simulation
 from tests.support.wired_parts import (
@@ -50,9 +53,6 @@ from tests.support.wired_parts import (
     Visit,
     Wire,
 )
-from vault.fence_page import FENCE_BYTES, FencePage
-from vault.memory_backend import MemoryBackend
-from vault.vault import Vault
 
 
 class Node:

@@ -1,4 +1,4 @@
-"""Every error of the product derives from one root, with a stable code and a retry flag (`base/errors.py`)."""
+"""Every error of the product derives from one root, with a stable code and a retry flag (`palisade/base/errors.py`)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import importlib
 import re
 from collections.abc import Iterator
 
-from base.errors import PalisadeError
+from palisade.base.errors import PalisadeError
 
 from .conftest import Source
 
 CONTROL_FLOW = {
-    "catalog/engine.py Pending", "catalog/plan.py NeedsRange", "catalog/plan.py NeedsRow",
-    "catalog/procedures.py IllegalStep",
-    "node/authorization/rows.py NotNow", "node/cli/backup.py BrokenOff", "node/cli/http_ask.py NoAnswer",
-    "node/cli/http_ask.py Refused", "node/scenarios/stage.py DidNotHold", "node/swim/wire.py Dropped",
-    "node/vault_opening.py Unwanted", "vault/fence_page.py TornPage",
+    "palisade/catalog/engine.py Pending", "palisade/catalog/plan.py NeedsRange", "palisade/catalog/plan.py NeedsRow",
+    "palisade/catalog/procedures.py IllegalStep",
+    "palisade/cli/backup.py BrokenOff", "palisade/cli/http_request.py NoAnswer", "palisade/cli/http_request.py Refused",
+    "palisade/cli/scenarios/stage.py DidNotHold", "palisade/service/authorization/rows.py NotNow",
+    "palisade/topology/swim/wire.py Dropped",
+    "raftgroup/message_screen.py UnsoundAppend", "recovery/vault_opening.py Unwanted", "vault/fence_page.py TornPage",
 }  # fmt: skip
 """Exceptions that never leave their room: they steer it, or end one command."""
 BUILT_IN = {"Exception", "OSError", "RuntimeError", "LookupError", "KeyError"}
@@ -39,13 +40,14 @@ def tree(kind: type[PalisadeError]) -> Iterator[type[PalisadeError]]:
 
 def test_errors_have_one_root(production: list[Source]) -> None:
     found = {name for source in production for name in roots(source)}
-    assert found - CONTROL_FLOW == {"base/errors.py PalisadeError"}
+    assert found - CONTROL_FLOW == {"palisade/base/errors.py PalisadeError"}
 
 
 def test_error_codes_are_kebab_case_and_retry_is_a_boolean(production: list[Source]) -> None:
     for source in production:
         if "Error" in source.text and source.path.endswith("errors.py"):
-            importlib.import_module(source.path.removesuffix(".py").replace("/", "."))
+            path = source.path if source.path.startswith("palisade/") else f"palisade/{source.path}"
+            importlib.import_module(path.removesuffix(".py").replace("/", "."))
     kinds = list(tree(PalisadeError))
     assert len(kinds) > 60
     for kind in kinds:

@@ -10,18 +10,18 @@ import lmdb
 import msgpack
 import pytest
 
+from palisade.vault.directory import DATA, UNSYNCED, VaultDirectory
+from palisade.vault.errors import VaultDamaged, VaultError, VaultForeign, VaultNewer, VaultUnusable
+from palisade.vault.inspection import export_rows, summary_of
+from palisade.vault.lmdb_tables import LmdbBackend
+from palisade.vault.opening import open_vault, read_vault
+from palisade.vault.position import unpack_position
+from palisade.vault.record_check import CHECKSUMS
+from palisade.vault.tables import Table
+from palisade.vault.vault import POSITION, Vault
+from palisade.vault.verification import verify, verify_at_rest
 from tests.support.power_loss import PAGE_BYTES, during_commit
 from tests.support.vault_feed import follow, full, items_of, write_some
-from vault.directory import DATA, UNSYNCED, VaultDirectory
-from vault.errors import VaultDamaged, VaultError, VaultForeign, VaultNewer, VaultUnusable
-from vault.inspection import export_rows, summary_of
-from vault.lmdb_backend import LmdbBackend
-from vault.opening import open_vault, read_vault
-from vault.position import unpack_position
-from vault.record_check import CHECKSUMS
-from vault.tables import Table
-from vault.vault import POSITION, Vault
-from vault.verification import verify, verify_at_rest
 
 REMEDY = "palisade vault reset"
 

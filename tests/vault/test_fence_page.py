@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.vault_feed import follow, full
-from vault import lmdb_backend
-from vault.errors import VaultForeign, VaultNewer, VaultUnusable
-from vault.fence_file import FENCE_FILE, FenceFile, boot_mark, clock_ns, map_fence
-from vault.fence_page import (
+from palisade.vault import lmdb_tables as lmdb_backend
+from palisade.vault.errors import VaultForeign, VaultNewer, VaultUnusable
+from palisade.vault.fence_file import FENCE_FILE, FenceFile, boot_mark, clock_ns, map_fence
+from palisade.vault.fence_page import (
     COPY_BYTES,
     FENCE_BYTES,
     FIELDS,
@@ -25,8 +24,9 @@ from vault.fence_page import (
     pack_fence,
     unpack_fence,
 )
-from vault.lmdb_backend import LmdbBackend
-from vault.opening import open_vault
+from palisade.vault.lmdb_tables import LmdbBackend
+from palisade.vault.opening import open_vault
+from tests.support.vault_feed import follow, full
 
 BOOT = b"thisboot"
 ACTIVE = Fence(FenceState.ACTIVE, 1000, 3, 41, 40, 7, 2, 5, BOOT, 9)

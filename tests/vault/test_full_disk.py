@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from palisade.vault.change import HEADER
+from palisade.vault.directory import DATA, VaultDirectory
+from palisade.vault.errors import VaultUnusable
+from palisade.vault.incoming_difference import Incoming
+from palisade.vault.opening import open_vault
+from palisade.vault.verification import verify_at_rest
 from tests.support.vault_feed import follow, full, items_of
-from vault.change import HEADER
-from vault.directory import DATA, VaultDirectory
-from vault.errors import VaultUnusable
-from vault.incoming import Incoming
-from vault.opening import open_vault
-from vault.verification import verify_at_rest
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def test_a_vault_that_can_not_be_closed_in_good_order_is_let_go_of_and_says_so(
 
     with monkeypatch.context() as patch:
         if fails == "the fence page":
-            patch.setattr("vault.fence_file.os.pwrite", raises)
+            patch.setattr("palisade.vault.fence_file.os.pwrite", raises)
         else:
             patch.setattr(VaultDirectory, "sync", raises)
         with pytest.raises(VaultUnusable, match="Input/output error"):

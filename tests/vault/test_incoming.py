@@ -6,19 +6,19 @@ import random
 
 import pytest
 
-from base.digest import unpack_sums
-from metastore.history import is_tombstone
-from metastore.ordered_map import Table
-from metastore.record import LINK_BYTES
-from metastore.requests import DeleteRange, Put
+from palisade.base.digest import unpack_sums
+from palisade.metastore.history import is_tombstone
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.record import LINK_BYTES
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.vault.change import Event, Item
+from palisade.vault.errors import VaultDiverged, VaultGap, VaultRecovering
+from palisade.vault.incoming_difference import Incoming
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.position import Recovering, Segment, begun, merged, pack_recovering, unpack_recovering
+from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full, items_of, state_of, write_some
-from vault.change import Event, Item
-from vault.errors import VaultDiverged, VaultGap, VaultRecovering
-from vault.incoming import Incoming
-from vault.memory_backend import MemoryBackend
-from vault.position import Recovering, Segment, begun, merged, pack_recovering, unpack_recovering
-from vault.vault import Vault
 
 
 def rows_of(driver: Driver) -> list[tuple[bytes, bytes]]:

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import msgpack
 
-from base.digest import content_of, unpack_sums
+from palisade.base.digest import content_of, unpack_sums
+from palisade.vault.directory import DATA, UNSYNCED
+from palisade.vault.errors import VaultDamaged
+from palisade.vault.incoming_difference import Incoming
+from palisade.vault.opening import open_vault
+from palisade.vault.tables import Table
+from palisade.vault.vault import POSITION
+from palisade.vault.verification import verify
 from tests.support.power_loss import PAGE_BYTES
 from tests.support.vault_feed import follow, full, items_of, revision_at
-from vault.directory import DATA, UNSYNCED
-from vault.errors import VaultDamaged
-from vault.incoming import Incoming
-from vault.opening import open_vault
-from vault.tables import Table
-from vault.vault import POSITION
-from vault.verification import verify
 
 HEADS = 2
 OLDER_MAX = 3

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import DeleteRange, Put
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.vault.change import Item
+from palisade.vault.directory import DATA, VaultDirectory
+from palisade.vault.errors import Denied, Fenced, NotReached, Pending, VaultDamaged, VaultForeign, VaultUnusable
+from palisade.vault.fence_file import FENCE_FILE, clock_ns
+from palisade.vault.fence_page import FENCE_BYTES, FencePage, FenceState
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.opening import open_vault
+from palisade.vault.reader import VaultReader
+from palisade.vault.regions import INFINITE_TTL, Mode, Policy, Region, pack_region, region_key
+from palisade.vault.snapshot_reads import Rows
+from palisade.vault.vault import Vault
 from tests.support.fenced_world import rows_for_ever, staged_of
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full, write_some
-from vault.change import Item
-from vault.directory import DATA, VaultDirectory
-from vault.errors import Denied, Fenced, NotReached, Pending, VaultDamaged, VaultForeign, VaultUnusable
-from vault.fence_file import FENCE_FILE, clock_ns
-from vault.fence_page import FENCE_BYTES, FencePage, FenceState
-from vault.memory_backend import MemoryBackend
-from vault.opening import open_vault
-from vault.reader import VaultReader
-from vault.reading import Rows
-from vault.regions import INFINITE_TTL, Mode, Policy, Region, pack_region, region_key
-from vault.vault import Vault
 
 LONG = b"/s/" + b"x" * 500
 DENY, TTL = b"palisade/catalog/permissions/alice", b"palisade/catalog/ttl/db"

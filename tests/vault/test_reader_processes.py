@@ -13,18 +13,18 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from palisade.vault import lmdb_tables as lmdb_backend
+from palisade.vault.directory import VaultDirectory
+from palisade.vault.errors import Fenced, Pending, VaultUnusable
+from palisade.vault.fence_file import clock_ns
+from palisade.vault.lmdb_format import open_tables
+from palisade.vault.lmdb_tables import COMMITS_PER_READER_CHECK, LmdbBackend
+from palisade.vault.opening import open_vault
+from palisade.vault.reader import VaultReader
+from palisade.vault.tables import Table
+from palisade.vault.vault import POSITION
 from tests.support.fenced_node import KEY
 from tests.support.vault_feed import follow, full
-from vault import lmdb_backend
-from vault.directory import VaultDirectory
-from vault.errors import Fenced, Pending, VaultUnusable
-from vault.fence_file import clock_ns
-from vault.lmdb_backend import COMMITS_PER_READER_CHECK, LmdbBackend
-from vault.lmdb_format import open_tables
-from vault.opening import open_vault
-from vault.reader import VaultReader
-from vault.tables import Table
-from vault.vault import POSITION
 
 LEASE_MS = 300
 ROOT = Path(__file__).parents[2]

@@ -6,13 +6,13 @@ import gc
 
 import pytest
 
-from metastore.requests import Put
+from palisade.metastore.requests import Put
+from palisade.vault.errors import Fenced, VaultUnusable
+from palisade.vault.fence_file import clock_ns
+from palisade.vault.lmdb_tables import READERS_MAX
+from palisade.vault.reader import VaultReader
 from tests.support.vault_feed import follow
 from tests.vault.test_reader import Node, served
-from vault.errors import Fenced, VaultUnusable
-from vault.fence_file import clock_ns
-from vault.lmdb_backend import READERS_MAX
-from vault.reader import VaultReader
 
 __all__ = ["served"]
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from vault.regions import (
+from palisade.vault.regions import (
     BUILT_IN,
     INFINITE_TTL,
     OTHER,

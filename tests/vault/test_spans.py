@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vault.spans import KEYS_PER_SPAN, SUM_MASK, Span, last_in, pack_spans, surplus, unpack_spans
+from palisade.vault.span_sums import KEYS_PER_SPAN, SUM_MASK, Span, last_in, pack_spans, surplus, unpack_spans
 
 KEYS = [b"flights/%06d" % number for number in range(1000)]
 

@@ -10,25 +10,25 @@ import lmdb
 import msgpack
 import pytest
 
-from base.digest import unpack_sums
-from metastore.requests import DeleteRange, Put
+from palisade.base.digest import unpack_sums
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.vault.change import item_of
+from palisade.vault.errors import VaultDamaged, VaultDiverged, VaultError, VaultUngated
+from palisade.vault.fence_page import FENCE_BYTES, FencePage, FenceState
+from palisade.vault.incoming_difference import Incoming
+from palisade.vault.inspection import export_rows, summary_of
+from palisade.vault.lmdb_tables import LmdbBackend
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.opening import open_vault, read_vault
+from palisade.vault.pending import Pending, Staged, check_pending, pack_all
+from palisade.vault.position import Position
+from palisade.vault.record_check import CHECKSUMS
+from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
+from palisade.vault.tables import Backend, Table
+from palisade.vault.vault import Vault
+from palisade.vault.verification import verify, verify_at_rest
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full, items_of, revision_at
-from vault.change import item_of
-from vault.errors import VaultDamaged, VaultDiverged, VaultError, VaultUngated
-from vault.fence_page import FENCE_BYTES, FencePage, FenceState
-from vault.incoming import Incoming
-from vault.inspection import export_rows, summary_of
-from vault.lmdb_backend import LmdbBackend
-from vault.memory_backend import MemoryBackend
-from vault.opening import open_vault, read_vault
-from vault.pending import Pending, Staged, check_pending, pack_all
-from vault.position import Position
-from vault.record_check import CHECKSUMS
-from vault.regions import Mode, Policy, Region, pack_region, region_key
-from vault.tables import Backend, Table
-from vault.vault import Vault
-from vault.verification import verify, verify_at_rest
 
 LONG = b"/long/" + b"x" * 600
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from base.digest import unpack_sums
-from metastore.requests import DeleteRange, Put
+from palisade.base.digest import unpack_sums
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.vault.change import Item, Revision, events_of
+from palisade.vault.errors import VaultDiverged, VaultForeign, VaultGap
+from palisade.vault.lmdb_tables import LmdbBackend
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.position import Lineage
+from palisade.vault.tables import Backend
+from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full, items_of, revision_at, revisions, state_of, write_some
-from vault.change import Item, Revision, events_of
-from vault.errors import VaultDiverged, VaultForeign, VaultGap
-from vault.lmdb_backend import LmdbBackend
-from vault.memory_backend import MemoryBackend
-from vault.position import Lineage
-from vault.tables import Backend
-from vault.vault import Vault
 
 BACKENDS = ("memory", "lmdb")
 

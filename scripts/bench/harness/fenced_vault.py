@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vault.change import HEADER, Revision
-from vault.fence_file import clock_ns
-from vault.opening import open_vault
-from vault.reader import VaultReader
+from palisade.vault.change import HEADER, Revision
+from palisade.vault.fence_file import clock_ns
+from palisade.vault.opening import open_vault
+from palisade.vault.reader import VaultReader
 
 BATCH = 10_000
 VALUE = b"x" * 100

@@ -13,8 +13,8 @@ from harness.recoveries import PERCENT, STRIDE
 from harness.stream import VALUE
 from harness.system import NODES
 from harness.wrk import LoadFailed
-from node.client import Client
-from recovery.decide import Case
+from palisade.client import Client
+from palisade.recovery.decision import Case
 
 PREFIX = b"flights/2013/"
 SETTLE_S = 5.0

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from base.version import VERSION
 from harness.process import Process
 from harness.system import NODES, System, free_base_port
-from node.code_root import CODE_ROOT
-from node.local_layout import LOOPBACK, PEER_OFFSET, STREAM_OFFSET, SWIM_OFFSET, Layout
-from node.supervisor.cluster import arguments
+from palisade.base.code_root import CODE_ROOT
+from palisade.base.version import VERSION
+from palisade.cli.supervisor.cluster import arguments
+from palisade.node.local_layout import LOOPBACK, PEER_OFFSET, STREAM_OFFSET, SWIM_OFFSET, Layout
 
 
 class Palisade(System):
@@ -20,7 +20,7 @@ class Palisade(System):
     name = "palisade"
     version = VERSION
 
-    def __init__(self, folder: Path, program: tuple[str, ...] = (sys.executable, "-P", "-m", "node.cli")) -> None:
+    def __init__(self, folder: Path, program: tuple[str, ...] = (sys.executable, "-P", "-m", "palisade.cli")) -> None:
         super().__init__(folder)
         numbers = range(1, NODES + 1)
         base = free_base_port([offset + number for offset in (0, PEER_OFFSET, STREAM_OFFSET) for number in numbers])

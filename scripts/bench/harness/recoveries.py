@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.replica import Recovered, Replica, recover
 from harness.wrk import LoadFailed
-from recovery.decide import Case
+from palisade.recovery.decision import Case
 
 STRIDE = 7_919
 """A prime: the keys that change lie all over the store, and each of them changes once."""

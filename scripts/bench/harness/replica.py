@@ -14,24 +14,24 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from base.clock import SystemClock
 from harness.stream import VALUE
 from harness.wrk import LoadFailed
-from metastore.codec import decode_result, encode_command
-from metastore.machine import MetaStore
-from metastore.requests import Command, Compact, FoundCluster, Put
-from metastore.store import LmdbStore
-from node.components.lifecycle import Component, Lifecycle, Part
-from node.components.listeners import Told
-from node.vault_keeper import BATCHES_PER_COMMIT, ComponentPort, RecoveryClock
-from recovery.catchup import Difference
-from recovery.estimate import Rates
-from recovery.follow import Follower
-from recovery.ports import NoResources
-from recovery.recover import Settings, World
-from recovery.report import RecoveryReport
-from recovery.store_source import StoreSource
-from vault.opening import open_vault
+from palisade.base.clock import SystemClock
+from palisade.metastore.command_codec import decode_result, encode_command
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.requests import Command, Compact, FoundCluster, Put
+from palisade.metastore.state_machine import MetaStore
+from palisade.recovery.catchup import Difference
+from palisade.recovery.cost_estimate import Rates
+from palisade.recovery.follower import Follower
+from palisade.recovery.lifecycle import Component, Lifecycle, Part
+from palisade.recovery.listeners import Told
+from palisade.recovery.ports import NoResources
+from palisade.recovery.recovery import Settings, World
+from palisade.recovery.report import RecoveryReport
+from palisade.recovery.store_source import StoreSource
+from palisade.recovery.vault_component import BATCHES_PER_COMMIT, ComponentPort, RecoveryClock
+from palisade.vault.opening import open_vault
 
 PREFIX = b"flights/2013/"
 NODE = "n9"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from node.client import Client
+from palisade.client import Client
 
 VALUE = b"v" * 100
 TIMEOUT_S = 30.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import (
+from palisade.metastore.requests import (
     Compact,
     Compare,
     CompareResult,
@@ -18,7 +18,7 @@ from metastore.requests import (
     Range,
     Txn,
 )
-from service.strict_commands import is_strict, writes_own
+from palisade.service.strict_commands import is_strict, writes_own
 
 PREFIXES = (b"palisade/", b"s/")
 COMPARE = Compare(b"s/a", CompareTarget.VERSION, CompareResult.EQUAL, 0)

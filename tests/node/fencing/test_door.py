@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from base.frames import encode
-from fencing.messages import Join, Stage
-from node.fencing import door
-from node.fencing.door import Door
-from node.fencing.grantor import Connection
-from node.fencing.wire import FromHolder, pack
-from node.stream.protocol import PROTOCOL, Kind
-from node.stream.server import StreamServer
+from palisade.api.stream.server import StreamServer
+from palisade.base.frames import encode
+from palisade.fencing.messages import Join, Stage
+from palisade.node.fencing import lease_endpoint as door
+from palisade.node.fencing.lease_endpoint import Door
+from palisade.node.fencing.lease_server import Connection
+from palisade.wire.fence_messages import FromHolder, pack
+from palisade.wire.stream_frames import PROTOCOL, Kind
 from tests.support.waiting import until
 
 KEPT_BYTES_MAX = 256 * 1024

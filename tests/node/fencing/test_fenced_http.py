@@ -16,25 +16,25 @@ import pytest
 from aiohttp import ClientSession, ClientTimeout
 from click.testing import CliRunner, Result
 
-from metastore.requests import DeleteRange, Put
-from node.cli.main import main
-from node.fencing.asking import asks_a_member, asks_own_cluster
-from node.fencing.fenced_reads import FencedReads
-from node.http.server import HttpServer
-from node.services import NodeServices
-from raftgroup.errors import Unavailable
-from service.key_values import KeyValues
+from palisade.api.http.server import HttpServer
+from palisade.api.services import NodeServices
+from palisade.cli.main import main
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.raftgroup.errors import Unavailable
+from palisade.service.cluster_fallback import asks_a_member, asks_own_cluster
+from palisade.service.fenced_reads import FencedReads
+from palisade.service.key_values import KeyValues
+from palisade.vault.change import Item
+from palisade.vault.errors import Fenced
+from palisade.vault.fence_page import FENCE_BYTES, FencePage
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.regions import INFINITE_TTL, Mode, Policy, Region, pack_region, region_key
+from palisade.vault.snapshot_reads import Rows
+from palisade.vault.vault import Vault
 from tests.support.fake_group import FakeGroup
 from tests.support.fenced_world import staged_of
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full
-from vault.change import Item
-from vault.errors import Fenced
-from vault.fence_page import FENCE_BYTES, FencePage
-from vault.memory_backend import MemoryBackend
-from vault.reading import Rows
-from vault.regions import INFINITE_TTL, Mode, Policy, Region, pack_region, region_key
-from vault.vault import Vault
 
 REGIONS = (
     Region("s", b"/s/", Mode.STRICT, Policy.FAIL_CLOSED),

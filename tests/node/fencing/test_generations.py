@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from fencing.messages import UNKNOWN, Hello, HolderId, Refused, Renew, State, Welcome
-from fencing.registry import registration_of
-from fencing.timing import Timing
-from node.fencing.grantor import Connection, Grantor
-from node.fencing.holder import VaultHolder
-from node.fencing.link import RETRY_S, Link
+from palisade.fencing.messages import UNKNOWN, Hello, HolderId, Refused, Renew, State, Welcome
+from palisade.fencing.registry import registration_of
+from palisade.fencing.timing import Timing
+from palisade.node.fencing.leader_connection import RETRY_S, Link
+from palisade.node.fencing.lease_client import VaultHolder
+from palisade.node.fencing.lease_server import Connection, Grantor
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.position import Lineage
+from palisade.vault.vault import Vault
 from tests.support.waiting import until
-from vault.memory_backend import MemoryBackend
-from vault.position import Lineage
-from vault.vault import Vault
 
 TIMING = Timing()
 HELLO = Hello(HolderId("f1", "v", 3), True, TIMING.fence_s, State.ACTIVE, 2, True, 100, 100, TIMING.proceed_s())

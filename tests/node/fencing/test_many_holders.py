@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from fencing.messages import Hello, HolderId, Join, Renew, Row, Staged, State
-from fencing.release import Registration
-from fencing.timing import Timing
-from node.fencing.grantor import Connection, Grantor
-from node.fencing.wire import Frames, FromLeader
-from service.strict_changes import Batch
+from palisade.fencing.messages import Hello, HolderId, Join, Renew, Row, Staged, State
+from palisade.fencing.release import Registration
+from palisade.fencing.timing import Timing
+from palisade.node.fencing.lease_server import Connection, Grantor
+from palisade.service.strict_changes import Batch
+from palisade.wire.fence_messages import Frames, FromLeader
 
 TIMING = Timing()
 FENCE_S, PROCEED_S = TIMING.fence_s, TIMING.proceed_s()

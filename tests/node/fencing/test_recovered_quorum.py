@@ -12,19 +12,19 @@ from dataclasses import replace
 
 import pytest
 
-import node.lone_survivor
-from fencing.timing import Timing
-from metastore.requests import Put, SystemWrite
-from node.fencing import member
-from node.lone_survivor import told_of_the_break
-from service.callers import THIS_NODE
+import palisade.node.survivor_store
+from palisade.fencing.timing import Timing
+from palisade.metastore.requests import Put, SystemWrite
+from palisade.node.fencing import member_fencing as member
+from palisade.node.survivor_store import told_of_the_break
+from palisade.service.callers import THIS_NODE
+from palisade.vault.errors import ReadRefused
+from palisade.vault.fence_page import FENCE_BYTES
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.reader import VaultReader
 from tests.support import wired_world
 from tests.support.wired_parts import Entry
 from tests.support.wired_world import Cluster
-from vault.errors import ReadRefused
-from vault.fence_page import FENCE_BYTES
-from vault.memory_backend import MemoryBackend
-from vault.reader import VaultReader
 
 Patch = pytest.MonkeyPatch
 KEY = b"palisade/test"
@@ -112,7 +112,7 @@ def test_a_write_of_the_survivor_waits_until_nobody_shows_what_it_replaces(recov
 def test_without_the_record_an_old_value_is_read_behind_it(recovered: Recovered, monkeypatch: Patch) -> None:
     """What the one above is for."""
     nobody = SystemWrite((), (("nobody", b""),))
-    monkeypatch.setattr(node.lone_survivor, "waiting_for_former", lambda records, generation: nobody)
+    monkeypatch.setattr(palisade.node.survivor_store, "waiting_for_former", lambda records, generation: nobody)
     lost = recovered()
     lost.write("n2", b"new")
     assert lost.read_at_n3() == b"old"

@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 
-from fencing.messages import State
-from metastore.requests import Put
-from node.fencing.part import HolderPart
-from node.fencing.view import fencing_view
+from palisade.fencing.messages import State
+from palisade.metastore.requests import Put
+from palisade.node.fencing.fencing_component import HolderPart
+from palisade.node.fencing.view import fencing_view
 from tests.node.fencing.test_visibility import Shown
 from tests.support.wired_parts import TIMING
 from tests.support.wired_world import Node

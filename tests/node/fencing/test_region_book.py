@@ -9,15 +9,15 @@ import pytest
 from aiohttp import ClientSession
 from click.testing import CliRunner, Result
 
-from metastore.errors import InvalidRequest, KeyNotFound
-from node.cli.main import main
-from node.client import Client
-from node.fencing.region_book import FencedRegions, RegionBook
-from node.stream.server import StreamServer
-from service.key_values import KeyValues
+from palisade.api.stream.server import StreamServer
+from palisade.cli.main import main
+from palisade.client import Client
+from palisade.metastore.errors import InvalidRequest, KeyNotFound
+from palisade.service.key_values import KeyValues
+from palisade.service.regions import FencedRegions, RegionBook
+from palisade.vault.errors import Fenced
+from palisade.vault.regions import Mode, Policy, Region, pack_region
 from tests.node.fencing.test_fenced_http import Node
-from vault.errors import Fenced
-from vault.regions import Mode, Policy, Region, pack_region
 
 CONFIG = Region("config", b"/config/", Mode.STRICT, Policy.SAFE_DEFAULT, b"none")
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from fencing.messages import Hello, HolderId, State
-from fencing.release import Standing
-from fencing.timing import Timing
-from metastore.limits import Limits
-from metastore.machine import MetaStore
-from metastore.memory_map import MemoryMap
-from node.fencing import registry
-from node.fencing.grantor import Grantor
-from node.fencing.region_book import regions_of
-from node.fencing.registry import PREFIX, Registry
-from service.strict_changes import StrictLog
+from palisade.fencing.messages import Hello, HolderId, State
+from palisade.fencing.release import Standing
+from palisade.fencing.timing import Timing
+from palisade.metastore.limits import Limits
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.state_machine import MetaStore
+from palisade.node.fencing import holder_registry as registry
+from palisade.node.fencing.holder_registry import PREFIX, Registry
+from palisade.node.fencing.lease_server import Grantor
+from palisade.service.regions import regions_of
+from palisade.service.strict_changes import StrictLog
 from tests.support.fake_group import FakeClock, FakeGroup
 
 

@@ -9,28 +9,28 @@ from typing import Any
 
 import pytest
 
-from base.metrics import Metrics
-from metastore.changes import AppliedEntry, StoreListener
-from metastore.codec import encode_command
-from metastore.errors import ResultEvicted
-from metastore.limits import Limits
-from metastore.machine import MetaStore
-from metastore.memory_map import MemoryMap
-from metastore.requests import Put
-from metastore.result_codec import EACH, PUT, refusal
-from node.fencing.region_book import regions_of
-from raftgroup.proposals import Applied
-from service.callers import EVERYBODY
-from service.fencing_errors import ReleasePending
-from service.own_lease import OwnLease
-from service.pending_frame import PendingFrame
-from service.pending_write import Outcome, PendingWrite
-from service.release_waiters import Released
-from service.strict_changes import StrictLog
-from service.strict_responses import StrictResponses
-from service.write_checks import CheckedWrite, WriteChecks
+from palisade.base.metrics import Metrics
+from palisade.metastore.changes import AppliedEntry, StoreListener
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.errors import ResultEvicted
+from palisade.metastore.limits import Limits
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.requests import Put
+from palisade.metastore.result_codec import EACH, PUT, refusal
+from palisade.metastore.state_machine import MetaStore
+from palisade.raftgroup.proposals import Applied
+from palisade.service.callers import EVERYBODY
+from palisade.service.own_lease import OwnLease
+from palisade.service.pending_frame import PendingFrame
+from palisade.service.pending_write import Outcome, PendingWrite
+from palisade.service.regions import regions_of
+from palisade.service.release_waiters import Released
+from palisade.service.strict_changes import StrictLog
+from palisade.service.strict_responses import StrictResponses
+from palisade.service.write_checks import CheckedWrite, WriteChecks
+from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
+from palisade.wire.fencing_errors import ReleasePending
 from tests.support.waiting import until
-from vault.regions import Mode, Policy, Region, pack_region, region_key
 
 MAKES_STRICT = Put(region_key("s"), pack_region(Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED)))
 BEFORE, REGION, WRITE = 2, 3, 4

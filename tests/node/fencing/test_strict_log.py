@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import pytest
 
-from fencing.messages import Grant, HolderId, Renew, Row, State
-from fencing.release import Registration, Releases
-from fencing.timing import Timing
-from metastore.changes import AppliedEntry, StoreListener
-from metastore.limits import Limits
-from metastore.machine import MetaStore
-from metastore.memory_map import MemoryMap
-from metastore.requests import Command, Compact, DeleteRange, LeaseGrant, LeaseRevoke, Put, Txn
-from node.fencing.region_book import regions_of
-from service import strict_changes as strict_log
-from service.strict_changes import Batch, StrictLog
+from palisade.fencing.messages import Grant, HolderId, Renew, Row, State
+from palisade.fencing.release import Registration, Releases
+from palisade.fencing.timing import Timing
+from palisade.metastore.changes import AppliedEntry, StoreListener
+from palisade.metastore.limits import Limits
+from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.requests import Command, Compact, DeleteRange, LeaseGrant, LeaseRevoke, Put, Txn
+from palisade.metastore.state_machine import MetaStore
+from palisade.service import strict_changes as strict_log
+from palisade.service.regions import regions_of
+from palisade.service.strict_changes import Batch, StrictLog
+from palisade.vault.change import item_of
+from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
 from tests.support.fake_group import FakeGroup
-from vault.change import item_of
-from vault.regions import Mode, Policy, Region, pack_region, region_key
 
 STRICT = Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED)
 
@@ -41,7 +41,7 @@ class World(StoreListener):
         self.batches.append(self.log.applied(changes.keys, changes.before, changes.revision))
 
     def do(self, *commands: Command) -> Batch:
-        from metastore.codec import encode_command
+        from palisade.metastore.command_codec import encode_command
 
         self.group.apply([encode_command(command) for command in commands])
         return self.batches[-1]

@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
-from base.clock import SystemClock
-from vault import fence_file
-from vault.fence_page import FENCE_BYTES, FencePage
+from palisade.base.clock import SystemClock
+from palisade.vault import fence_file
+from palisade.vault.fence_page import FENCE_BYTES, FencePage
 
 BOOT = b"thisboot"
 HOURS_S = 8 * 3600.0

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from metastore.requests import Put
-from node.cli.fencing import holder_row
-from node.fencing.short_view import short_view
-from node.fencing.view import fencing_view
-from node.http.fencing_families import fencing_families
-from node.status_view import cell, row_of, waits_of
+from palisade.api.fencing_status_line import short_view
+from palisade.cli.fencing import holder_row
+from palisade.metastore.requests import Put
+from palisade.node.fencing.metric_families import fencing_families
+from palisade.node.fencing.view import fencing_view
+from palisade.service.status import cell, row_of, waits_of
+from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
 from tests.support.wired_parts import TIMING
 from tests.support.wired_walk import Walk
 from tests.support.wired_world import Node
-from vault.regions import Mode, Policy, Region, pack_region, region_key
 
 PROCEED_MS = int(TIMING.proceed_s() * 1000)
 

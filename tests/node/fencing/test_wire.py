@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from fencing.messages import (
+from palisade.fencing.messages import (
     Behind,
     Elsewhere,
     Fenced,
@@ -24,7 +24,7 @@ from fencing.messages import (
     State,
     Welcome,
 )
-from node.fencing.wire import BadMessage, Frames, Message, pack, unpack
+from palisade.wire.fence_messages import BadMessage, Frames, Message, pack, unpack
 
 MESSAGES: list[Message] = [
     Hello(HolderId("n1", "v", 3), True, 3.0, State.ACTIVE, 2, True, 17, 20, 3.31),

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from node.fencing.gate import VaultGate
-from node.fencing.grantor import Grantor
-from node.fencing.holder import VaultHolder
-from service.release_waiters import Released
-from service.strict_changes import Batch, StrictLog
-from service.strict_responses import StrictResponses
+from palisade.node.fencing.lease_client import VaultHolder
+from palisade.node.fencing.lease_server import Grantor
+from palisade.node.fencing.vault_gate import VaultGate
+from palisade.service.release_waiters import Released
+from palisade.service.strict_changes import Batch, StrictLog
+from palisade.service.strict_responses import StrictResponses
+from palisade.vault.pending import Staged
+from palisade.vault.staging import Staging
 from tests.support.wired_walk import walk
-from vault.pending import Staged
-from vault.staging import Staging
 
 Patch = pytest.MonkeyPatch
 

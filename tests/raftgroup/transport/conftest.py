@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from raftgroup.transport import TcpPeers
+from palisade.raftgroup.tcp_transport import TcpPeers
 from tests.support.loopback import (
     LOOPBACK,
     QUICK,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from base.frames import encode
-from raftgroup.connection import TransportLimits
-from raftgroup.handshake import HELLO, PING, PONG
+from palisade.base.frames import encode
+from palisade.raftgroup.handshake import HELLO, PING, PONG
+from palisade.raftgroup.peer_connection import TransportLimits
 from tests.support.loopback import (
     HASTY,
     IGNORE_POLICY_WARNING,

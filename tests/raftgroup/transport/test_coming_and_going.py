@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from raftgroup.connection import TransportLimits
-from raftgroup.transport import CannotListen, TcpPeers
+from palisade.raftgroup.peer_connection import TransportLimits
+from palisade.raftgroup.tcp_transport import CannotListen, TcpPeers
 from tests.support.loopback import (
     IGNORE_POLICY_WARNING,
     KIND,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from base.frames import encode
-from raftgroup.connection import TransportLimits
-from raftgroup.handshake import HELLO, PING, PROTOCOL_VERSION, REFUSE
+from palisade.base.frames import encode
+from palisade.raftgroup.handshake import HELLO, PING, PROTOCOL_VERSION, REFUSE
+from palisade.raftgroup.peer_connection import TransportLimits
 from tests.support.loopback import (
     HASTY,
     IGNORE_POLICY_WARNING,

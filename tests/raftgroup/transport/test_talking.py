@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from raftgroup.connection import TransportLimits
-from raftgroup.handshake import PING
+from palisade.raftgroup.handshake import PING
+from palisade.raftgroup.peer_connection import TransportLimits
 from tests.support.loopback import (
     IGNORE_POLICY_WARNING,
     KIND,

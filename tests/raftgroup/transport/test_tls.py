@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from base.frames import encode
+from palisade.base.frames import encode
 from tests.support.loopback import IGNORE_POLICY_WARNING, KIND, Start, connect, greeting_of, introduce, stranger_at
 
 pytestmark = IGNORE_POLICY_WARNING

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from metastore.requests import DeleteRange, Put, Txn
-from metastore.results import DeleteRangeResult, PutResult, TxnResult
+from palisade.metastore.requests import DeleteRange, Put, Txn
+from palisade.metastore.results import DeleteRangeResult, PutResult, TxnResult
 from tests.sim.checkers.exactly_once import all_puts_of
 from tests.sim.history import History
 from tests.sim.kv_spans import inside, spans_of

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from node.fencing import door
-from node.stream.connection import StreamConnection
-from node.stream.protocol import Kind
+from palisade.api.stream.connection import StreamConnection
+from palisade.node.fencing import lease_endpoint as door
+from palisade.wire.stream_frames import Kind
 from tests.sim.sockets import Transport
 from tests.sim.world import Checker, World
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from node.config import FenceTimes
+from palisade.node.config import FenceTimes
 from tests.sim.backups import Base
 from tests.sim.node import Host
 from tests.sim.schedule import FastProcess

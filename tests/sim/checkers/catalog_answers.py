@@ -7,10 +7,10 @@ before. A refusal is what the record failed with, or what there was no record fo
 
 from __future__ import annotations
 
-from catalog import errors, keys
-from catalog.procedure_record import from_bytes
-from catalog.procedures import Procedure, State
-from metastore.results import RevisionEvents
+from palisade.catalog import errors, keys
+from palisade.catalog.procedure_record import from_bytes
+from palisade.catalog.procedures import Procedure, State
+from palisade.metastore.results import RevisionEvents
 from tests.sim.backups import Base
 from tests.sim.node import Host
 from tests.sim.seen import CANCEL, LOOK, Answer, Call

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from catalog import keys
-from catalog.procedure_record import from_bytes
-from catalog.procedures import Procedure, State
-from metastore.results import RevisionEvents
+from palisade.catalog import keys
+from palisade.catalog.procedure_record import from_bytes
+from palisade.catalog.procedures import Procedure, State
+from palisade.metastore.results import RevisionEvents
 from tests.sim.backups import Base
 from tests.sim.world import Checker, World
 

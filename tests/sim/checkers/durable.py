@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from metastore.requests import DeleteRange, Put, Range, Txn
-from metastore.results import DeleteRangeResult, PutResult, RangeResult, TxnResult
+from palisade.metastore.requests import DeleteRange, Put, Range, Txn
+from palisade.metastore.results import DeleteRangeResult, PutResult, RangeResult, TxnResult
 from tests.sim.history import History
 from tests.sim.seen import Final, Operation, Unknown
 from tests.sim.truth import Truth

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from metastore.digest import SUMS_KEY
-from metastore.history import is_tombstone, mod_of
-from metastore.machine import MetaStore
-from metastore.ordered_map import Table
-from metastore.record import POINTER
+from palisade.metastore.digest import SUMS_KEY
+from palisade.metastore.history import is_tombstone, mod_of
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.record import POINTER
+from palisade.metastore.state_machine import MetaStore
 from tests.sim.node import Host
 from tests.sim.world import Checker, World
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from metastore.requests import Put, Txn
-from metastore.results import KeyValue
+from palisade.metastore.requests import Put, Txn
+from palisade.metastore.results import KeyValue
 from tests.sim.checkers.durable import put_by, writes_of
 from tests.sim.history import History
 from tests.sim.seen import Ok, Operation

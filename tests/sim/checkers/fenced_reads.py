@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
-from metastore.requests import Range
+from palisade.metastore.requests import Range
 from tests.sim.checkers.durable import revisions_of
 from tests.sim.history import History
 from tests.sim.kv_spans import inside

@@ -7,14 +7,14 @@ each key that was released. A vault may be served that has applied the change, o
 
 from __future__ import annotations
 
-from base.long_keys import stored_key
-from metastore.results import RevisionEvents
+from palisade.base.long_keys import stored_key
+from palisade.metastore.results import RevisionEvents
+from palisade.vault.fence_page import COPY_BYTES, unpack_fence
+from palisade.vault.pending import revision_of
+from palisade.vault.tables import Table
+from palisade.vault.vault import POSITION, unpack_position
 from tests.sim.node import Host
 from tests.sim.world import Checker, World
-from vault.fence_page import COPY_BYTES, unpack_fence
-from vault.pending import revision_of
-from vault.tables import Table
-from vault.vault import POSITION, unpack_position
 
 STRICT = (b"s/", b"palisade/")
 KEPT = 200

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke, Range, Txn
-from metastore.results import RangeResult
+from palisade.metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke, Range, Txn
+from palisade.metastore.results import RangeResult
 from tests.sim.checkers.durable import deletes
 from tests.sim.checkers.exactly_once import by_request
 from tests.sim.history import History

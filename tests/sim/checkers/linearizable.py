@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from metastore.requests import DeleteRange, Put, Range, Txn
-from metastore.results import RangeResult, TxnResult
+from palisade.metastore.requests import DeleteRange, Put, Range, Txn
+from palisade.metastore.results import RangeResult, TxnResult
 from tests.sim.checkers.exactly_once import by_request
 from tests.sim.history import History
 from tests.sim.kv_model import Entry, KeyValues, Undecided

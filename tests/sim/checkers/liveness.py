@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from catalog import keys
-from metastore.requests import Range, prefix_end
+from palisade.catalog import keys
+from palisade.metastore.requests import Range, prefix_end
 from tests.sim.probes import Probes
 from tests.sim.workload import Workload
 from tests.sim.world import World

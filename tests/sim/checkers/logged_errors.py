@@ -16,7 +16,7 @@ from tests.sim.schedule import FastLoop
 from tests.sim.tolerance import is_failing, is_full
 from tests.sim.world import Checker
 
-ENDS_NODES = "node.parts"
+ENDS_NODES = "palisade.node.component_adapters"
 """It logs which component has failed, and hands on why."""
 
 

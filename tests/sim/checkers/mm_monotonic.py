@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from metastore.ordered_map import APPLIED_KEY, Table, decode_applied
+from palisade.metastore.ordered_map import APPLIED_KEY, Table, decode_applied
 from tests.sim.disk import Disk
 from tests.sim.node import Host
 from tests.sim.world import Checker, World

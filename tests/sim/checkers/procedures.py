@@ -1,16 +1,16 @@
 """Procedures of the catalog end in exactly one of their allowed states, by allowed steps, behind PROCEED (F8, F9).
 
-Seen in what is committed: each record goes on as the table in `catalog/procedures.py` says, an open one holds a lock
+Judged by what is committed: each record follows the table in `palisade/catalog/procedures.py`, an open one holds a lock
 and an ended one none, nothing goes on from PREPARED before that change was released, permissions are not taken back;
 and when everything is quiet none is open.
 """
 
 from __future__ import annotations
 
-from catalog import keys
-from catalog.procedure_record import from_bytes
-from catalog.procedures import ENDED, NEXT, Procedure, State
-from metastore.results import Event, RevisionEvents
+from palisade.catalog import keys
+from palisade.catalog.procedure_record import from_bytes
+from palisade.catalog.procedures import ENDED, NEXT, Procedure, State
+from palisade.metastore.results import Event, RevisionEvents
 from tests.sim.backups import Base
 from tests.sim.node import Host
 from tests.sim.world import Checker, World

@@ -13,9 +13,19 @@ from typing import Any
 
 import pytest
 
-import recovery.follow
-import recovery.recover
-from recovery.decide import ClusterState, Decision, Join, Options, RefusalReason, Refuse, Replay, Snapshot, VaultState
+import palisade.recovery.follower
+import palisade.recovery.recovery
+from palisade.recovery.decision import (
+    ClusterState,
+    Decision,
+    Join,
+    Options,
+    RefusalReason,
+    Refuse,
+    Replay,
+    Snapshot,
+    VaultState,
+)
 from tests.sim.world import Checker
 
 
@@ -25,7 +35,7 @@ class RecoveryDecision(Checker):
     @contextmanager
     def looking(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            for module in (recovery.recover, recovery.follow):
+            for module in (palisade.recovery.recovery, palisade.recovery.follower):
                 patch.setattr(module, "decide", self._observed(module.decide))  # type: ignore[attr-defined]
             yield
 

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-import recovery.follow
-import recovery.recover
-from base.digest import DIGEST_BYTES
-from node.feed.remote import RemoteSource
-from recovery.decide import VaultState
-from recovery.ports import SourceState
-from recovery.store_source import StoreSource
+import palisade.recovery.follower
+import palisade.recovery.recovery
+from palisade.base.digest import DIGEST_BYTES
+from palisade.recovery.decision import VaultState
+from palisade.recovery.ports import SourceState
+from palisade.recovery.remote_source import RemoteSource
+from palisade.recovery.store_source import StoreSource
+from palisade.vault.position import unpack_position
+from palisade.vault.tables import Table
+from palisade.vault.vault import POSITION
 from tests.sim.checkers.durable import acknowledged
 from tests.sim.node import Host
 from tests.sim.world import Checker, World
-from vault.position import unpack_position
-from vault.tables import Table
-from vault.vault import POSITION
 
 
 class RecoveryInputs(Checker):
@@ -42,7 +42,7 @@ class RecoveryInputs(Checker):
         with pytest.MonkeyPatch.context() as patch:
             for source in (StoreSource, RemoteSource):
                 patch.setattr(source, "state", self._told(source.state))
-            for module in (recovery.recover, recovery.follow):
+            for module in (palisade.recovery.recovery, palisade.recovery.follower):
                 patch.setattr(module, "decide", self._decided(module.decide))  # type: ignore[attr-defined]
             yield
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from metastore.lease import LEASE_ID, LEASE_VALUE
-from metastore.lineage import LINEAGE_KEY
-from metastore.machine import MetaStore
-from metastore.ordered_map import OrderedMap, Table
-from metastore.requests import Range
-from metastore.state import State
-from node.fencing.former_holders import record_name
+from palisade.metastore.lease import LEASE_ID, LEASE_VALUE
+from palisade.metastore.lineage import LINEAGE_KEY
+from palisade.metastore.ordered_map import OrderedMap, Table
+from palisade.metastore.requests import Range
+from palisade.metastore.state import State
+from palisade.metastore.state_machine import MetaStore
+from palisade.node.fencing.inherited_leases import record_name
 from tests.sim.backups import Backup, Base, content_of
 from tests.sim.history import History
 from tests.sim.node import Host

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from metastore.requests import Range, SortOrder, SortTarget
-from metastore.results import KeyValue, RangeResult
+from palisade.metastore.requests import Range, SortOrder, SortTarget
+from palisade.metastore.results import KeyValue, RangeResult
 from tests.sim.history import History
 from tests.sim.kv_spans import rows_of
 from tests.sim.seen import FENCED, Operation

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metastore.ordered_map import OrderedMap, Table
-from metastore.state import State
-from node.fencing.former_holders import record_name
+from palisade.metastore.ordered_map import OrderedMap, Table
+from palisade.metastore.state import State
+from palisade.node.fencing.inherited_leases import record_name
 from tests.sim.backups import Base, Survivor
 from tests.sim.checkers.restored import leases_of, numbers_of, rows_of
 from tests.sim.node import Host

@@ -9,12 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from base.digest import DIGEST_BYTES
-from metastore.results import KeyValue, RevisionEvents
+from palisade.base.digest import DIGEST_BYTES
+from palisade.metastore.results import KeyValue, RevisionEvents
+from palisade.vault.vault import Vault
 from tests.sim.backups import Base
 from tests.sim.node import Host
 from tests.sim.world import Checker, World
-from vault.vault import Vault
 
 
 class Vaults(Checker):

@@ -5,11 +5,11 @@ It is how a client reads from a vault what it, or somebody who told it the revis
 
 from __future__ import annotations
 
-from metastore.results import RevisionEvents
+from palisade.metastore.results import RevisionEvents
+from palisade.vault.change import Item
 from tests.sim.backups import Base
 from tests.sim.node import Host
 from tests.sim.world import Checker, World
-from vault.change import Item
 
 
 class WaitedReads(Checker):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from metastore.requests import WatchRequest
-from metastore.results import Event, RevisionEvents
+from palisade.metastore.requests import WatchRequest
+from palisade.metastore.results import Event, RevisionEvents
 from tests.sim.history import History
 from tests.sim.kv_spans import inside
 from tests.sim.seen import (

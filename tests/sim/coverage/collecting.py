@@ -12,50 +12,50 @@ from typing import Any
 
 import pytest
 
-import fencing.release
-import metastore.txn
-import node.topology.registrar
-import raftgroup.replica
-import raftgroup.replies
-import raftgroup.snapshot_receiver
-import recovery.follow
-import recovery.recover
-import vault.reader
-from fencing.holder import Holder
-from fencing.release import Releases
-from metastore.codec import decode_command, unpack
-from metastore.put_series import is_series
-from metastore.requests import Put
-from node.fencing.door import Door
-from node.http.front import Connection as HttpConnection
-from node.stream.connection import StreamConnection
-from node.swim.roster import Roster
-from node.topology.member import TopologyMember
-from raftgroup.membership import Membership
-from raftgroup.snapshot_sender import Sender
-from recovery.recover import Recovery
-from recovery.report import RecoveryReport
+import palisade.fencing.release
+import palisade.metastore.txn
+import palisade.raftgroup.append_replies
+import palisade.raftgroup.replica
+import palisade.raftgroup.snapshot_receiver
+import palisade.recovery.follower
+import palisade.recovery.recovery
+import palisade.topology.registrar
+import palisade.vault.reader
+from palisade.api.http.fast_path import Connection as HttpConnection
+from palisade.api.stream.connection import StreamConnection
+from palisade.fencing.holder_state import Holder
+from palisade.fencing.release import Releases
+from palisade.metastore.command_codec import decode_command, unpack
+from palisade.metastore.put_series import is_series
+from palisade.metastore.requests import Put
+from palisade.node.fencing.lease_endpoint import Door
+from palisade.raftgroup.membership import Membership
+from palisade.raftgroup.snapshot_sender import Sender
+from palisade.recovery.recovery import Recovery
+from palisade.recovery.report import RecoveryReport
+from palisade.topology.member import TopologyMember
+from palisade.topology.swim.roster import Roster
+from palisade.vault.errors import ReadRefused
+from palisade.vault.snapshot_reads import Origin
 from tests.sim.coverage import groups
 from tests.sim.coverage.naming import name_of
 from tests.sim.node import Host
 from tests.sim.seen import PROBER, Ok, Refused, Unknown, WatchAsked, WatchEnded
 from tests.sim.world import Checker, World
 from tests.support.raft_network import SimPeers
-from vault.errors import ReadRefused
-from vault.reading import Origin
 
 ANSWERS: tuple[tuple[str, Any, str], ...] = (
     ("holder is offered a grant", Holder, "on_grant"),
     ("holder is sent a stage", Holder, "on_stage"),
     ("leader is asked for a lease", Releases, "renew"),
     ("leader hears hello", Releases, "hello"),
-    ("append is received", raftgroup.replica, "screen_append"),
-    ("append is answered", raftgroup.replies, "screen_reply"),
-    ("recovery decision", recovery.follow, "decide"),
-    ("recovery next", recovery.recover, "next_step"),
-    ("topology verdict", node.topology.registrar, "judge_join"),
-    ("topology verdict", node.topology.registrar, "judge_recovered"),
-    ("topology verdict", node.topology.registrar, "judge_leave"),
+    ("append is received", palisade.raftgroup.replica, "screen_append"),
+    ("append is answered", palisade.raftgroup.append_replies, "screen_reply"),
+    ("recovery decision", palisade.recovery.follower, "decide"),
+    ("recovery next", palisade.recovery.recovery, "next_step"),
+    ("topology verdict", palisade.topology.registrar, "judge_join"),
+    ("topology verdict", palisade.topology.registrar, "judge_recovered"),
+    ("topology verdict", palisade.topology.registrar, "judge_leave"),
 )
 """(group, where, what): each answer is a row."""
 
@@ -79,9 +79,9 @@ class Coverage(Checker):
             self._watch_fences(patch)
             self._watch_raft(patch)
             self._watch_pressure(patch)
-            patch.setattr(metastore.txn, "holds", self._compared(metastore.txn.holds))
+            patch.setattr(palisade.metastore.txn, "holds", self._compared(palisade.metastore.txn.holds))
             patch.setattr(Recovery, "_accept", self._before(Recovery._accept, self._decided))
-            patch.setattr(vault.reader, "read_one", self._read(vault.reader.read_one))
+            patch.setattr(palisade.vault.reader, "read_one", self._read(palisade.vault.reader.read_one))
             self._overhear()
             yield
 
@@ -159,7 +159,7 @@ class Coverage(Checker):
 
     def _watch_fences(self, patch: pytest.MonkeyPatch) -> None:
         activate, finish = Holder.activate, Releases._finish
-        judge, verdict = fencing.release.judge, Releases.verdict
+        judge, verdict = palisade.fencing.release.judge, Releases.verdict
 
         def activated(holder: Holder, now: float, lv: int) -> Any:
             lacks = activate(holder, now, lv)
@@ -184,7 +184,7 @@ class Coverage(Checker):
 
         patch.setattr(Holder, "activate", activated)
         patch.setattr(Releases, "_finish", finished)
-        patch.setattr(fencing.release, "judge", judged)
+        patch.setattr(palisade.fencing.release, "judge", judged)
         patch.setattr(Releases, "verdict", decided)
 
     def _read(self, read_one: Callable[..., Any]) -> Callable[..., Any]:
@@ -219,9 +219,9 @@ class Coverage(Checker):
     # The group
 
     def _watch_raft(self, patch: pytest.MonkeyPatch) -> None:
-        refuse = raftgroup.snapshot_receiver.refuse
+        refuse = palisade.raftgroup.snapshot_receiver.refuse
         patch.setattr(Sender, "_end", self._before(Sender._end, self._sent))
-        patch.setattr(raftgroup.snapshot_receiver, "refuse", self._before(refuse, self._refused))
+        patch.setattr(palisade.raftgroup.snapshot_receiver, "refuse", self._before(refuse, self._refused))
         for name in groups.memberships():
             patch.setattr(Membership, name, self._returned("membership", name, getattr(Membership, name)))
 

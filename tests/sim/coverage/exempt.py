@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 STANDALONE = "a node without a cluster has nobody to be simulated with; tests/recovery goes through the whole table"
-ONLY_RECOVERING = "nobody asks for it but while RECOVERING, when its listeners are done (node/fencing/holder.py)"
+ONLY_RECOVERING = "nobody asks for it but while RECOVERING, when its listeners are done (node/fencing/lease_client.py)"
 OVERTAKEN = "takes writes faster than a replay for three rounds; tests/recovery (catchup, random schedules)"
 
-ANSWERS_ITSELF = "who does not lead answers Elsewhere before it comes to that (node/fencing/grantor.py)"
+ANSWERS_ITSELF = "who does not lead answers Elsewhere before it comes to that (node/fencing/lease_server.py)"
 
 EXEMPT: dict[str, str] = {
     "holder is not activated: already": ONLY_RECOVERING,

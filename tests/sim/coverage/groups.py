@@ -13,36 +13,36 @@ from dataclasses import dataclass
 from inspect import isfunction, signature
 from typing import Any, get_args
 
-import catalog.kinds.all
-import catalog.procedures
-import fencing.holder
-import fencing.lease
-import fencing.messages
-import fencing.registry
-import fencing.release
-import fencing.staging
-import fencing.verdict
-import metastore.requests
-import node.swim.record
-import node.topology.life
-import node.topology.verdicts
-import raftgroup.guard
-import raftgroup.membership
-import raftgroup.messages
-import raftgroup.replies
-import raftgroup.role
-import raftgroup.snapshot_sender
-import raftgroup.snapshot_transfer
-import recovery.catchup
-import recovery.decide
-import recovery.report
+import palisade.catalog.kinds.all
+import palisade.catalog.procedures
+import palisade.fencing.holder_state
+import palisade.fencing.lease
+import palisade.fencing.messages
+import palisade.fencing.registry
+import palisade.fencing.release
+import palisade.fencing.stage_chain
+import palisade.fencing.verdict
+import palisade.metastore.requests
+import palisade.raftgroup.append_replies
+import palisade.raftgroup.membership
+import palisade.raftgroup.message_screen
+import palisade.raftgroup.messages
+import palisade.raftgroup.role
+import palisade.raftgroup.snapshot_sender
+import palisade.raftgroup.snapshot_transfer
+import palisade.recovery.catchup
+import palisade.recovery.decision
+import palisade.recovery.report
+import palisade.topology.admission_rules
+import palisade.topology.join_state
+import palisade.topology.swim.record
+import palisade.vault.errors
+import palisade.vault.regions
+import palisade.vault.snapshot_reads
 import tests.sim.damage
 import tests.sim.faults
 import tests.sim.readers
 import tests.sim.vault_disk
-import vault.errors
-import vault.reading
-import vault.regions
 from tests.sim import seen
 from tests.sim.checkers.beyond_the_bound import EXCUSED
 from tests.sim.coverage.naming import answers_of, name_of, names_of
@@ -60,7 +60,7 @@ class Group:
 
 
 def holder_changes() -> Changes:
-    state = fencing.messages.State
+    state = palisade.fencing.messages.State
     return {
         state.FENCED: (state.RECOVERING, state.STOPPED),
         state.RECOVERING: (state.ACTIVE, state.FENCED, state.STOPPED),
@@ -71,7 +71,7 @@ def holder_changes() -> Changes:
 
 def role_changes() -> Changes:
     """Of one start of a node."""
-    role = raftgroup.role.Role
+    role = palisade.raftgroup.role.Role
     return {
         role.LEARNER: (role.FOLLOWER, role.REMOVED),
         role.FOLLOWER: (role.CANDIDATE, role.LEADER, role.REMOVED),
@@ -82,7 +82,7 @@ def role_changes() -> Changes:
 
 
 def life_changes() -> Changes:
-    phase = node.topology.life.Phase
+    phase = palisade.topology.join_state.Phase
     return {
         phase.SEEKING: (phase.JOINING,),
         phase.JOINING: (phase.RECOVERING, phase.REJECTED),
@@ -95,7 +95,7 @@ def life_changes() -> Changes:
 
 def swim_changes() -> Changes:
     """Of what one node knows of another; of itself, too."""
-    state = node.swim.record.State
+    state = palisade.topology.swim.record.State
     return {
         state.ALIVE: (state.SUSPECT, state.LEFT),
         state.SUSPECT: (state.ALIVE, state.DEAD, state.LEFT),
@@ -110,7 +110,7 @@ def compared(target: Any, result: Any, *, held: bool) -> str:
 
 def _compares() -> list[str]:
     """Nothing is less than 0 and no bytes are less than none, but for what is not there these are never asked."""
-    of = metastore.requests
+    of = palisade.metastore.requests
     return [
         compared(target, result, held=held)
         for target in of.CompareTarget
@@ -120,15 +120,15 @@ def _compares() -> list[str]:
 
 
 PARTS: Mapping[str, Callable[[Any], bool]] = {
-    "limit": lambda request: isinstance(request, metastore.requests.Range) and request.limit > 0,
-    "keys only": lambda request: isinstance(request, metastore.requests.Range) and request.keys_only,
-    "count only": lambda request: isinstance(request, metastore.requests.Range) and request.count_only,
-    "order": lambda request: isinstance(request, metastore.requests.Range) and bool(request.sort_order),
+    "limit": lambda request: isinstance(request, palisade.metastore.requests.Range) and request.limit > 0,
+    "keys only": lambda request: isinstance(request, palisade.metastore.requests.Range) and request.keys_only,
+    "count only": lambda request: isinstance(request, palisade.metastore.requests.Range) and request.count_only,
+    "order": lambda request: isinstance(request, palisade.metastore.requests.Range) and bool(request.sort_order),
     "delete of a range": lambda request: (
-        isinstance(request, metastore.requests.DeleteRange) and bool(request.range_end)
+        isinstance(request, palisade.metastore.requests.DeleteRange) and bool(request.range_end)
     ),
-    "delete in a transaction": lambda request: _holds(request, metastore.requests.DeleteRange),
-    "transaction in a transaction": lambda request: _holds(request, metastore.requests.Txn),
+    "delete in a transaction": lambda request: _holds(request, palisade.metastore.requests.DeleteRange),
+    "transaction in a transaction": lambda request: _holds(request, palisade.metastore.requests.Txn),
     "kept value": lambda request: _keeps(request, "ignore_value"),
     "kept lease": lambda request: _keeps(request, "ignore_lease"),
 }
@@ -140,7 +140,7 @@ def parts_of(request: Any) -> list[str]:
 
 
 def _steps(request: Any) -> list[Any]:
-    return [*request.success, *request.failure] if isinstance(request, metastore.requests.Txn) else []
+    return [*request.success, *request.failure] if isinstance(request, palisade.metastore.requests.Txn) else []
 
 
 def _holds(request: Any, kind: type) -> bool:
@@ -163,19 +163,19 @@ def change(before: Any, now: Any) -> str:
 
 
 def _recoveries() -> list[str]:
-    of = recovery.decide
+    of = palisade.recovery.decision
     return names_of(of.Decision, narrow={of.Join: (of.Case.A, of.Case.STANDALONE)})
 
 
 def memberships() -> list[str]:
     """The functions that make another membership out of one."""
-    of = raftgroup.membership.Membership
+    of = palisade.raftgroup.membership.Membership
     methods = [name for name, each in vars(of).items() if isfunction(each) and not name.startswith("_")]
     return [name for name in methods if signature(vars(of)[name]).return_annotation == of.__name__]
 
 
 def message_kinds() -> list[Any]:
-    return list(raftgroup.messages.Kind)
+    return list(palisade.raftgroup.messages.Kind)
 
 
 PRESSED = (
@@ -195,18 +195,25 @@ def _requests() -> list[str]:
         f"{name_of(kind)} {end}"
         for kind in get_args(seen.Request)
         for end in ends
-        if not (kind is metastore.requests.Range and end == name_of(seen.Unknown))
+        if not (kind is palisade.metastore.requests.Range and end == name_of(seen.Unknown))
     ]
 
 
 def _reads() -> list[str]:
     """Whose word it was, or why there was none."""
-    return names_of(vault.reading.Origin, vault.errors.Fenced, vault.errors.Pending, vault.errors.Denied)
+    return names_of(
+        palisade.vault.snapshot_reads.Origin,
+        palisade.vault.errors.Fenced,
+        palisade.vault.errors.Pending,
+        palisade.vault.errors.Denied,
+    )
 
 
 GROUPS = (
     Group("fault", lambda: names_of(tests.sim.faults.Kind), "have a scenario of faults.py draw it"),
-    Group("stopped while", lambda: names_of(node.topology.life.Phase), "stop nodes in every phase of their life"),
+    Group(
+        "stopped while", lambda: names_of(palisade.topology.join_state.Phase), "stop nodes in every phase of their life"
+    ),
     Group(
         "lost one way",
         lambda: ["answers", "questions", "anything of nodes"],
@@ -220,58 +227,90 @@ GROUPS = (
     ),
     Group("vault of another boot", lambda: names_of(tests.sim.vault_disk.Found), "losses of power"),
     Group("damage refused", lambda: names_of(tests.sim.damage.Part), "have faults.py draw damage in some scenario"),
-    Group("holder state", lambda: names_of(fencing.messages.State), "a start, a pause, a stop in good order"),
+    Group("holder state", lambda: names_of(palisade.fencing.messages.State), "a start, a pause, a stop in good order"),
     Group("holder change", changes(holder_changes), "pauses, cuts and stops while a node serves or recovers"),
-    Group("holder is not activated", lambda: names_of(fencing.holder.Lacks), "cut or pause it while it recovers"),
     Group(
-        "holder is offered a grant", lambda: names_of(fencing.lease.GrantVerdict), "delay, repeat and reorder grants"
+        "holder is not activated",
+        lambda: names_of(palisade.fencing.holder_state.Lacks),
+        "cut or pause it while it recovers",
     ),
-    Group("holder is sent a stage", lambda: names_of(answers_of(fencing.holder.Holder.on_stage)), "cut its link"),
+    Group(
+        "holder is offered a grant",
+        lambda: names_of(palisade.fencing.lease.GrantVerdict),
+        "delay, repeat and reorder grants",
+    ),
+    Group(
+        "holder is sent a stage",
+        lambda: names_of(answers_of(palisade.fencing.holder_state.Holder.on_stage)),
+        "cut its link",
+    ),
     Group(
         "leader is asked for a lease",
-        lambda: names_of(answers_of(fencing.release.Releases.renew)),
+        lambda: names_of(answers_of(palisade.fencing.release.Releases.renew)),
         "cut the leader off",
     ),
-    Group("leader hears hello", lambda: names_of(fencing.registry.Standing), "starts, wipes, elections"),
-    Group("verdict on a holder", lambda: names_of(fencing.verdict.Judgement), "strict writes while a holder is silent"),
-    Group("verdict on a revision", lambda: names_of(fencing.verdict.Outcome), "strict writes while a holder is silent"),
+    Group("leader hears hello", lambda: names_of(palisade.fencing.registry.Standing), "starts, wipes, elections"),
+    Group(
+        "verdict on a holder",
+        lambda: names_of(palisade.fencing.verdict.Judgement),
+        "strict writes while a holder is silent",
+    ),
+    Group(
+        "verdict on a revision",
+        lambda: names_of(palisade.fencing.verdict.Outcome),
+        "strict writes while a holder is silent",
+    ),
     Group("released", lambda: ["acknowledged", "by fence"], "strict writes while a holder is silent"),
     Group("fenced read", _reads, "reads at nodes that are cut off"),
-    Group("policy of a region", lambda: names_of(vault.regions.Policy), "reads of its region at nodes that are fenced"),
-    Group("raft role", lambda: names_of(raftgroup.role.Role), "elections, wipes, removals"),
+    Group(
+        "policy of a region",
+        lambda: names_of(palisade.vault.regions.Policy),
+        "reads of its region at nodes that are fenced",
+    ),
+    Group("raft role", lambda: names_of(palisade.raftgroup.role.Role), "elections, wipes, removals"),
     Group("raft role change", changes(role_changes), "elections, wipes, removals"),
-    Group("raft message", lambda: names_of(raftgroup.messages.Kind), "elections, hand-overs, snapshots"),
+    Group("raft message", lambda: names_of(palisade.raftgroup.messages.Kind), "elections, hand-overs, snapshots"),
     Group(
         "append is received",
-        lambda: names_of(answers_of(raftgroup.guard.screen_append)),
+        lambda: names_of(answers_of(palisade.raftgroup.message_screen.screen_append)),
         "cut followers and leaders off",
     ),
-    Group("append is answered", lambda: names_of(raftgroup.replies.ReplyVerdict), "cut followers and leaders off"),
+    Group(
+        "append is answered",
+        lambda: names_of(palisade.raftgroup.append_replies.ReplyVerdict),
+        "cut followers and leaders off",
+    ),
     Group("back-pressure", lambda: PRESSED, "small windows, and readers that are paused"),
     Group("membership", memberships, "wipe or remove members"),
     Group(
         "snapshot is sent",
-        lambda: names_of(raftgroup.snapshot_sender.Outcome),
+        lambda: names_of(palisade.raftgroup.snapshot_sender.Outcome),
         "small logs and followers that are away",
     ),
     Group(
-        "snapshot is refused", lambda: names_of(raftgroup.snapshot_transfer.Refusal), "crash who receives a snapshot"
+        "snapshot is refused",
+        lambda: names_of(palisade.raftgroup.snapshot_transfer.Refusal),
+        "crash who receives a snapshot",
     ),
     Group("recovery decision", _recoveries, "crashes, wipes, compaction; a vault that is not its own"),
-    Group("recovery next", lambda: names_of(recovery.catchup.Next), "a replay that never comes closer"),
-    Group("recovery phase", lambda: names_of(recovery.report.Phase), "recoveries of every case"),
-    Group("recovery end", lambda: names_of(recovery.report.Outcome), "recoveries of every case"),
-    Group("life", lambda: names_of(node.topology.life.Phase), "starts, pauses, cuts"),
+    Group("recovery next", lambda: names_of(palisade.recovery.catchup.Next), "a replay that never comes closer"),
+    Group("recovery phase", lambda: names_of(palisade.recovery.report.Phase), "recoveries of every case"),
+    Group("recovery end", lambda: names_of(palisade.recovery.report.Outcome), "recoveries of every case"),
+    Group("life", lambda: names_of(palisade.topology.join_state.Phase), "starts, pauses, cuts"),
     Group("life change", changes(life_changes), "starts, pauses, cuts"),
     Group(
-        "topology verdict", lambda: names_of(node.topology.verdicts.Verdict), "joins, also of those who are not to join"
+        "topology verdict",
+        lambda: names_of(palisade.topology.admission_rules.Verdict),
+        "joins, also of those who are not to join",
     ),
-    Group("swim state", lambda: names_of(node.swim.record.State), "pauses, cuts, stops in good order"),
+    Group("swim state", lambda: names_of(palisade.topology.swim.record.State), "pauses, cuts, stops in good order"),
     Group("swim change", changes(swim_changes), "pauses, cuts, stops in good order"),
-    Group("procedure", changes(lambda: catalog.procedures.NEXT), "catalog operations while nodes are cut off"),
-    Group("procedure done", lambda: list(catalog.kinds.all.KINDS), "have the client of the catalog ask for it"),
+    Group("procedure", changes(lambda: palisade.catalog.procedures.NEXT), "catalog operations while nodes are cut off"),
+    Group(
+        "procedure done", lambda: list(palisade.catalog.kinds.all.KINDS), "have the client of the catalog ask for it"
+    ),
     Group("catalog answer", lambda: ["settled", "pending", "refused"], "ask for procedures, and look at them"),
-    Group("command", lambda: names_of(metastore.requests.Command), "clients and faults that cause it"),
+    Group("command", lambda: names_of(palisade.metastore.requests.Command), "clients and faults that cause it"),
     Group("compare", _compares, "have clients compare what they were told"),
     Group("compare is of", lambda: ["a key", "a range"], "have clients compare ranges"),
     Group("part of a request", lambda: list(PARTS), "have a client ask for it"),

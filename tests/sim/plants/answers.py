@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from metastore import txn
-from metastore.exactly_once import ResultBook
-from metastore.requests import Compare, CompareResult, CompareTarget
-from service.key_values import KeyValues
+from palisade.metastore import txn
+from palisade.metastore.request_results import ResultBook
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget
+from palisade.service.key_values import KeyValues
 from tests.sim.plants.plant import MANY, MEMBER_CUT_OFF, Patch, Stage, caught_by
 
 

@@ -8,25 +8,25 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import metastore.backup
-import metastore.snapshot
-import node.restored_data
+import palisade.metastore.backup
+import palisade.metastore.snapshot
+import palisade.node.restore_data_dir
 import tests.sim.backups
-from fencing.messages import UNKNOWN
-from metastore.backup import BackupEnd, BackupHeader, BackupParser
-from metastore.lineage import LINEAGE_KEY, Lineage, encode_lineage
-from metastore.ordered_map import OrderedMap, Table
-from metastore.requests import SystemWrite
-from metastore.snapshot import Row, SnapshotReader
-from metastore.state import State
-from node.backing_up import OpenBackup, open_backup
-from node.client.watch import Watch
-from node.feed import wire
-from node.feed.answers import FeedAnswers
-from node.feed.remote import RemoteSource
-from node.fencing.grantor import Grantor
-from node.fencing.holder import VaultHolder
-from recovery.ports import SourceState
+from palisade.api.backups import OpenBackup, open_backup
+from palisade.client.watch import Watch
+from palisade.fencing.messages import UNKNOWN
+from palisade.metastore.backup import BackupEnd, BackupHeader, BackupParser
+from palisade.metastore.lineage import LINEAGE_KEY, Lineage, encode_lineage
+from palisade.metastore.ordered_map import OrderedMap, Table
+from palisade.metastore.requests import SystemWrite
+from palisade.metastore.snapshot import Row, SnapshotReader
+from palisade.metastore.state import State
+from palisade.node.fencing.lease_client import VaultHolder
+from palisade.node.fencing.lease_server import Grantor
+from palisade.recovery import feed_messages as wire
+from palisade.recovery.ports import SourceState
+from palisade.recovery.remote_source import RemoteSource
+from palisade.service.feed_service import FeedAnswers
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import MANY, Patch, Stage, caught_by, with_faults
 
@@ -87,9 +87,9 @@ def backups_of_what_a_node_happens_to_have(patch: Patch) -> None:
 def damaged_backups_that_are_let_through(patch: Patch) -> None:
     """No checksum, chain or hash is looked at."""
     blind = SimpleNamespace(crc32=lambda *_: 0)
-    patch.setattr(metastore.backup, "zlib", blind)
-    patch.setattr(metastore.snapshot, "zlib", blind)
-    patch.setattr(metastore.snapshot, "next_chain", lambda chain, piece: chain)
+    patch.setattr(palisade.metastore.backup, "zlib", blind)
+    patch.setattr(palisade.metastore.snapshot, "zlib", blind)
+    patch.setattr(palisade.metastore.snapshot, "next_chain", lambda chain, piece: chain)
     patch.setattr(BackupParser, "_read_end", lambda self, _: BackupEnd(self._pieces, self._at, bytes(32)))
 
 
@@ -106,12 +106,12 @@ def restores_that_keep_the_generation(patch: Patch) -> None:
         return lineage
 
     patch.setattr("tests.sim.restoring.generation_after", same)
-    patch.setattr(node.restored_data, "begin_restored", begin)
+    patch.setattr(palisade.node.restore_data_dir, "begin_restored", begin)
 
 
 @caught_by("restored state", on=RESTORED)
 def leases_that_keep_their_deadlines(patch: Patch) -> None:
-    begin = node.restored_data.begin_restored  # type: ignore[attr-defined]
+    begin = palisade.node.restore_data_dir.begin_restored  # type: ignore[attr-defined]
 
     def begun(tables: OrderedMap, generation: int) -> Lineage:
         leases = list(tables.scan(Table.LEASE, b"", None))
@@ -120,14 +120,14 @@ def leases_that_keep_their_deadlines(patch: Patch) -> None:
             tables.put(Table.LEASE, lease, packed)
         return lineage
 
-    patch.setattr(node.restored_data, "begin_restored", begun)
+    patch.setattr(palisade.node.restore_data_dir, "begin_restored", begun)
 
 
 @caught_by("restored state", on=RESTORED)
 def restores_that_wait_for_no_lease_of_before(patch: Patch) -> None:
     """The first leader knows the holders of the backup only (F3)."""
     nobody = SystemWrite((), (("nobody", b""),))
-    patch.setattr(node.restored_data, "waiting_for_former", lambda records, generation: nobody)
+    patch.setattr(palisade.node.restore_data_dir, "waiting_for_former", lambda records, generation: nobody)
 
 
 @caught_by("stays up", on=RUNS_ON)

@@ -7,23 +7,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from catalog.engine import Engine
-from catalog.procedures import Procedure, State
-from fencing.grants import Holding
-from fencing.registry import Registry
-from fencing.release import Releases
-from fencing.timing import Timing
-from metastore.requests import Range
-from metastore.results import RangeResult
-from node.catalog.face import Catalog, Outcome
-from node.catalog.store import NodeStore
-from node.fencing.door import Door
-from node.fencing.gate import VaultGate
-from node.fencing.grantor import Grantor
-from node.fencing.holder import VaultHolder
-from service.release_waiters import Released
-from service.strict_changes import Batch, StrictLog
-from service.strict_responses import StrictResponses
+from palisade.catalog.engine import Engine
+from palisade.catalog.procedures import Procedure, State
+from palisade.fencing.grants import Holding
+from palisade.fencing.registry import Registry
+from palisade.fencing.release import Releases
+from palisade.fencing.timing import Timing
+from palisade.metastore.requests import Range
+from palisade.metastore.results import RangeResult
+from palisade.node.fencing.lease_client import VaultHolder
+from palisade.node.fencing.lease_endpoint import Door
+from palisade.node.fencing.lease_server import Grantor
+from palisade.node.fencing.vault_gate import VaultGate
+from palisade.service.catalog import Catalog, Outcome
+from palisade.service.catalog_store import NodeStore
+from palisade.service.release_waiters import Released
+from palisade.service.strict_changes import Batch, StrictLog
+from palisade.service.strict_responses import StrictResponses
+from palisade.vault.pending import Row, Staged
+from palisade.vault.staging import Staging
 from tests.sim.faults import Fault, Kind
 from tests.sim.machine import SimMachine
 from tests.sim.plants.plant import (
@@ -36,8 +38,6 @@ from tests.sim.plants.plant import (
     with_faults,
 )
 from tests.support.simulation import Process
-from vault.pending import Row, Staged
-from vault.staging import Staging
 
 FOLLOWER_CUT_OFF = with_faults(*(Fault(2.0 + 5.0 * number, Kind.ISOLATE, "f1", "n1", 3.5) for number in range(4)))
 WALL_CLOCK_SET = with_faults(

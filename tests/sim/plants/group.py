@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from raftgroup import voting
-from raftgroup.engine import Engine
-from raftgroup.memory_journal import MemoryJournal
-from raftgroup.outbox import Outbox
-from raftgroup.voting import Voting
+from palisade.raftgroup import voting
+from palisade.raftgroup.durable_outbox import Outbox
+from palisade.raftgroup.library import Engine
+from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.voting import Voting
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import LEADERS_CUT_OFF, Patch, caught_by, with_faults
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from metastore.control import Control
-from metastore.lease import LEASE_ID, LEASE_VALUE, LeaseBook
-from metastore.ordered_map import Table
+from palisade.metastore.control_commands import Control
+from palisade.metastore.lease import LEASE_ID, LEASE_VALUE, LeaseBook
+from palisade.metastore.ordered_map import Table
 from tests.sim.plants.plant import MANY, Patch, caught_by
 
 EARLY_MS = 300

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import raftgroup.journal_format
-import raftgroup.replica
-from base.checksums import RowChecksums
-from metastore.compaction import Compactor
-from metastore.exactly_once import RESULT
-from metastore.lease import LEASE_VALUE
-from metastore.machine import MetaStore
-from metastore.ordered_map import Table
-from metastore.snapshot import Row, SnapshotReader
-from node.config import Retention
-from raftgroup.engine import Engine
-from raftgroup.errors import NodeFailed
-from raftgroup.guard import Append, Extend, Matched, Missing, StaleTerm, screen_append
-from raftgroup.journal import Changes
-from raftgroup.memory_journal import MemoryJournal, MemoryStorage
-from raftgroup.ports import Entry
+import palisade.raftgroup.journal_format
+import palisade.raftgroup.replica
+from palisade.base.checksums import RowChecksums
+from palisade.metastore.compaction import Compactor
+from palisade.metastore.lease import LEASE_VALUE
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.request_results import RESULT
+from palisade.metastore.snapshot import Row, SnapshotReader
+from palisade.metastore.state_machine import MetaStore
+from palisade.node.config import Retention
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.journal import Changes
+from palisade.raftgroup.library import Engine
+from palisade.raftgroup.memory_journal import MemoryJournal, MemoryStorage
+from palisade.raftgroup.message_screen import Append, Extend, Matched, Missing, StaleTerm, screen_append
+from palisade.raftgroup.ports import Entry
 from tests.sim.disk import Disk, SimStore
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import LEADERS_CUT_OFF, STORMS, Patch, Stage, caught_by, with_faults
@@ -56,7 +56,7 @@ def appends_without_the_guard(patch: Patch) -> None:
             return Missing(min(log.last.index, message.prev_index) + 1)
         return Extend(message, truncates=True) if message.entries else Matched(message.covers, message.commit)
 
-    patch.setattr(raftgroup.replica, "screen_append", unguarded)
+    patch.setattr(palisade.raftgroup.replica, "screen_append", unguarded)
 
 
 @caught_by("log matching", on=LEADERS_CUT_OFF)
@@ -74,7 +74,7 @@ def conflicts_that_stay_in_the_log(patch: Patch) -> None:
             return Matched(message.covers, min(message.commit, message.covers))
         return Extend(replace(message, prev_index=last.index, prev_term=last.term, entries=entries), truncates=False)
 
-    patch.setattr(raftgroup.replica, "screen_append", behind)
+    patch.setattr(palisade.raftgroup.replica, "screen_append", behind)
 
 
 @caught_by("stays up", on=STORMS)
@@ -84,7 +84,7 @@ def repetitions_taken_for_another_history(patch: Patch) -> None:
             raise NodeFailed("the leader sends what is committed already")
         return screen_append(message, log, term, commit)
 
-    patch.setattr(raftgroup.replica, "screen_append", strict)
+    patch.setattr(palisade.raftgroup.replica, "screen_append", strict)
 
 
 @caught_by("stays up", on=Stage("disks", 2))
@@ -128,7 +128,7 @@ def damage_that_is_let_through(patch: Patch) -> None:
     def entry(index: int, value: bytes) -> Entry:
         return Entry(value[12:], index, int.from_bytes(value[4:12], "big"))
 
-    patch.setattr(raftgroup.journal_format, "entry_from", entry)
+    patch.setattr(palisade.raftgroup.journal_format, "entry_from", entry)
     patch.setattr(RowChecksums, "unseal", lambda self, table, key, sealed: sealed[:-8])
 
 

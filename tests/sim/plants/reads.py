@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import vault.reader
+import palisade.vault.reader
+from palisade.vault.fence_page import SEQUENCE_WORD, Fence
+from palisade.vault.read_policies import Course, Down
+from palisade.vault.reader import VaultReader
+from palisade.vault.reader_source import Source
+from palisade.vault.snapshot_reads import Snapshot
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import MEMBER_CUT_OFF, Patch, Stage, caught_by
 from tests.sim.world import Settings
-from vault.fence_page import SEQUENCE_WORD, Fence
-from vault.policies import Course, Down
-from vault.reader import VaultReader
-from vault.reader_source import Source
-from vault.reading import Snapshot
 
 BEFORE_A_SNAPSHOT = 0.25
 """As `amount`: `tests.sim.readers.Step`, and which one of those that come."""
@@ -55,7 +55,7 @@ def waits_that_wait_for_nothing(patch: Patch) -> None:
         return revision
         yield
 
-    patch.setattr(vault.reader, "reach", at_once)
+    patch.setattr(palisade.vault.reader, "reach", at_once)
 
 
 @caught_by("fenced reads", on=RESTARTED)

@@ -6,25 +6,25 @@ import asyncio
 import contextlib
 from typing import Any
 
-from catalog.engine import Engine
-from fencing.holder import Holder
-from metastore.errors import Compacted
-from metastore.requests import Range
-from node.client.client import Client
-from node.client.session import Session
-from node.client.watch import Watch
-from node.components.lifecycle import ComponentFailed, Lifecycle
-from node.fencing.fenced_reads import FencedReads
-from node.http.front import Connection
-from raftgroup.errors import Unavailable
-from raftgroup.group import Group
-from service.key_values import KeyValues
-from service.watches import Watching
+from palisade.api.http.fast_path import Connection
+from palisade.catalog.engine import Engine
+from palisade.client.client import Client
+from palisade.client.session import Session
+from palisade.client.watch import Watch
+from palisade.fencing.holder_state import Holder
+from palisade.metastore.errors import Compacted
+from palisade.metastore.requests import Range
+from palisade.raftgroup.errors import Unavailable
+from palisade.raftgroup.group import Group
+from palisade.recovery.lifecycle import ComponentFailed, Lifecycle
+from palisade.service.fenced_reads import FencedReads
+from palisade.service.key_values import KeyValues
+from palisade.service.watches import Watching
+from palisade.vault.errors import Fenced
+from palisade.vault.reader import VaultReader
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import Patch, Stage, caught_by, with_faults
 from tests.sim.world import Settings
-from vault.errors import Fenced
-from vault.reader import VaultReader
 
 WITH_HTTP = Stage(settings=Settings(http=True))
 MEMBER_PAUSES_LATE = with_faults(Fault(14.0, Kind.PAUSE, "n2", "n1", 4.5))

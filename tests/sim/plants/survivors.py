@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import node.lone_survivor
-import node.stream.watches
-from metastore.codec import encode_command
-from metastore.requests import SystemWrite
-from metastore.system_records import SystemRecords
-from node.fencing.former_holders import waiting_for_former
-from raftgroup.forced_cluster import force_new_cluster
-from raftgroup.ports import Journal
+import palisade.api.stream.watches
+import palisade.node.survivor_store
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.requests import SystemWrite
+from palisade.metastore.system_records import SystemRecords
+from palisade.node.fencing.inherited_leases import waiting_for_former
+from palisade.raftgroup.ports import Journal
+from palisade.raftgroup.quorum_loss import force_new_cluster
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import Patch, Stage, caught_by, with_faults
 
@@ -26,7 +26,7 @@ def survivors_that_keep_what_they_have_applied(patch: Patch) -> None:
         journal.truncate_from(max(journal.first.index + 1, journal.last.index - 2))
         return await force_new_cluster(journal, survivor, *rest)
 
-    patch.setattr(node.lone_survivor, "force_new_cluster", forgetful)
+    patch.setattr(palisade.node.survivor_store, "force_new_cluster", forgetful)
 
 
 @caught_by("survivor's state", "recovery decision", on=ALONE)
@@ -36,24 +36,24 @@ def survivors_that_keep_the_generation(patch: Patch) -> None:
     def not_told(records: SystemRecords, generation: int) -> tuple[bytes, ...]:
         return (encode_command(waiting_for_former(records, generation)),)
 
-    patch.setattr(node.lone_survivor, "told_of_the_break", not_told)
+    patch.setattr(palisade.node.survivor_store, "told_of_the_break", not_told)
 
 
 @caught_by("survivor's state", on=ALONE)
 def survivors_that_wait_for_no_lease_of_before(patch: Patch) -> None:
     """They know the holders on their own record only (F3)."""
     nobody = SystemWrite((), (("nobody", b""),))
-    patch.setattr(node.lone_survivor, "waiting_for_former", lambda records, generation: nobody)
+    patch.setattr(palisade.node.survivor_store, "waiting_for_former", lambda records, generation: nobody)
 
 
 @caught_by("watch contract", on=Stage("restores", 3))
 def watches_told_once_of_which_history(patch: Patch) -> None:
     """Who has just joined a cluster says that it knows of none, and never what it came to know (M4)."""
-    first = node.stream.watches.history_of
+    first = palisade.api.stream.watches.history_of
 
     def once(service: Any) -> Any:
         if not hasattr(service, "said"):
             service.said = first(service)
         return service.said
 
-    patch.setattr(node.stream.watches, "history_of", once)
+    patch.setattr(palisade.api.stream.watches, "history_of", once)

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import recovery.recover
-import vault.vault
-import vault.verification
-from node.feed import wire
-from node.fencing.holder import VaultHolder
-from recovery.decide import Case, Join
-from recovery.ports import SourceState
-from recovery.store_source import StoreSource
+import palisade.recovery.recovery
+import palisade.vault.vault
+import palisade.vault.verification
+from palisade.node.fencing.lease_client import VaultHolder
+from palisade.recovery import feed_messages as wire
+from palisade.recovery.decision import Case, Join
+from palisade.recovery.ports import SourceState
+from palisade.recovery.store_source import StoreSource
+from palisade.vault.change import Revision
+from palisade.vault.errors import VaultUnusable
+from palisade.vault.staging import Staging
+from palisade.vault.vault import Vault
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import Patch, caught_by, with_faults
 from tests.sim.vault_backend import SimBackend
 from tests.sim.vault_home import SimVaultHome
-from vault.change import Revision
-from vault.errors import VaultUnusable
-from vault.staging import Staging
-from vault.vault import Vault
 
 AMONG_THE_CUT_OFF = with_faults(
     Fault(5.5, Kind.ISOLATE, "n3", "f1", 4.0),
@@ -82,35 +82,35 @@ def minimal_revisions_that_are_one_off(patch: Patch) -> None:
 @caught_by("vaults")
 def vaults_that_keep_half_of_a_revision(patch: Patch) -> None:
     """And do not compare their digest with the cluster's (R1, R7)."""
-    project = vault.vault.project
+    project = palisade.vault.vault.project
 
     def half(revisions: Sequence[Revision], *rest: Any) -> Any:
         return project([Revision(each.number, each.bodies[:1]) for each in revisions], *rest)
 
-    patch.setattr(vault.vault, "project", half)
+    patch.setattr(palisade.vault.vault, "project", half)
 
 
 @caught_by("vaults")
 def vaults_that_book_rows_and_do_not_write_them(patch: Patch) -> None:
     """Such as no client reads in a vault, and nobody changes: LV, chain digest and sums are right (R1)."""
-    project, lost = vault.vault.project, b"palisade/catalog/databases/"
+    project, lost = palisade.vault.vault.project, b"palisade/catalog/databases/"
 
     def booked(*arguments: Any) -> Any:
         done = project(*arguments)
         return replace(done, entries={key: row for key, row in done.entries.items() if not key.startswith(lost)})
 
-    patch.setattr(vault.vault, "project", booked)
+    patch.setattr(palisade.vault.vault, "project", booked)
 
 
 @caught_by("recovery decision", on=with_faults(*(Fault(4.0 + 3 * n, Kind.CRASH, "n2", "n1", 1.0) for n in range(4))))
 def joins_of_vaults_that_lag(patch: Patch) -> None:
-    decide = recovery.recover.decide  # type: ignore[attr-defined]
+    decide = palisade.recovery.recovery.decide  # type: ignore[attr-defined]
 
     def sure(vault: Any, cluster: Any, options: Any) -> Any:
         decision = decide(vault, cluster, options)
         return Join(Case.A) if 0 < cluster.latest - vault.revision < 5 else decision
 
-    patch.setattr(recovery.recover, "decide", sure)
+    patch.setattr(palisade.recovery.recovery, "decide", sure)
 
 
 @caught_by("liveness", on=with_faults(Fault(4.0, Kind.ISOLATE, "f1", "n1", 6.0)))
@@ -152,7 +152,7 @@ def vaults_that_are_believed_after_a_loss_of_power(patch: Patch) -> None:
 @caught_by("vaults", on=replace(AGAIN_WITHOUT_POWER, seed=11))
 def verifications_that_do_not_ask_of_which_revision(patch: Patch) -> None:
     """Entries and sums that are both of an older moment add up."""
-    verify = vault.verification.verify
+    verify = palisade.vault.verification.verify
 
     def blind(of: Vault) -> Any:
         of.position = replace(of.position, content=None)

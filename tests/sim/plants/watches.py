@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from metastore.requests import WatchRequest
-from metastore.results import RevisionEvents
-from metastore.watch import Watcher, WatchHub
-from node.stream.connection import StreamConnection
-from node.stream.watches import Pump
-from service.watches import Watching
+from palisade.api.stream.connection import StreamConnection
+from palisade.api.stream.watches import Pump
+from palisade.metastore.requests import WatchRequest
+from palisade.metastore.results import RevisionEvents
+from palisade.metastore.watch import Watcher, WatchHub
+from palisade.service.watches import Watching
 from tests.sim.plants.plant import CALM, MEMBER_CUT_OFF, SLOW_READERS, Patch, caught_by
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raftgroup.messages import Kind
+from palisade.raftgroup.messages import Kind
 from tests.support.onlooker import Onlooker, View
 
 SAYS_TERM = frozenset(

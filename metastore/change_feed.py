@@ -1,0 +1,189 @@
+"""What a node's vault is fed from: whole revisions, and the state at one retained revision, key by key (R2, R4, R11).
+
+Every method is one short slice, which says where the next one begins: the caller lets others have a turn in between.
+What is written meanwhile changes nothing in an answer for a fixed revision, because its versions stay until MM passes
+it; each slice looks whether that has happened (Compacted), and recovering nodes pin what they read.
+
+The keys of a bucket are not indexed: one pass over the keys finds those of all buckets that are asked for, in the order
+of the keys, and most are ruled out by eight bytes of their row. An index would cost every write; a pass is needed in
+case c only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from zlib import crc32
+
+from palisade.base.digest import BUCKETS, NO_DIGEST, SUM_MASK, digest_bytes, fingerprint_of, leaf_of, unpack_sums
+from palisade.metastore.digest import BucketSums
+from palisade.metastore.errors import FutureRevision
+from palisade.metastore.history import History, is_tombstone
+from palisade.metastore.mvcc import compacted
+from palisade.metastore.ordered_map import OrderedMap, Peeked, Table
+from palisade.metastore.record import LINK_BYTES, REVISION, unpack_row
+from palisade.metastore.state import FIRST_REVISION, State
+from palisade.vault.change import Revision
+from palisade.vault.span_sums import pack_spans
+
+ROWS_PER_SLICE = 2_000
+"""About a millisecond."""
+BLOCKS_PER_SLICE = 100
+"""A key that was written a hundred times since takes up to 65 blocks: 2,000 such keys are seconds."""
+BYTES_PER_SLICE = 1 << 20
+REVISIONS_PER_SLICE = 200
+MOD = slice(LINK_BYTES, LINK_BYTES + REVISION.size)
+VERSION = slice(LINK_BYTES + 2 * REVISION.size, LINK_BYTES + 3 * REVISION.size)
+NO_VERSION = bytes(REVISION.size)
+_first, _second, _mod_of, _version_of = itemgetter(0), itemgetter(1), itemgetter(MOD), itemgetter(VERSION)
+"""Over a slice at once these cost a third of a loop."""
+
+
+class Feed:
+    """Of one replica, at what it has applied. Raises Compacted and FutureRevision, and never answers in part."""
+
+    __slots__ = ("_buckets", "_history", "_state", "_tables")
+
+    def __init__(self, tables: OrderedMap, state: State, history: History, buckets: BucketSums) -> None:
+        self._tables, self._state, self._history, self._buckets = tables, state, history, buckets
+
+    def changes(self, first: int, last: int, bytes_max: int) -> list[Revision]:
+        """Revisions `first` to `last`, as many as there are and fit; at least one, if there is one.
+
+        The last of them comes with the chain digest, which is of all before it as well.
+        """
+        if first < self._state.minimal_revision:
+            raise compacted(first, self._state.minimal_revision)
+        found = [Revision(FIRST_REVISION, (), NO_DIGEST)] if first <= FIRST_REVISION else []
+        size = 0
+        for number, bodies in self._history.contents(first, min(last, self._state.revision)):
+            found.append(Revision(number, bodies))
+            size += sum(map(len, bodies))
+            if size >= bytes_max:
+                break
+        if found:
+            found[-1] = found[-1]._replace(chain=self.chain_at(found[-1].number) or b"")
+        return found
+
+    def chain_at(self, revision: int) -> bytes | None:
+        """After a retained revision; None for another one."""
+        if revision == FIRST_REVISION == self._state.minimal_revision:
+            return NO_DIGEST
+        chain = self._history.chain_at(revision)
+        return None if chain is None else digest_bytes(chain)
+
+    def require(self, revision: int) -> None:
+        """That it can be read."""
+        if revision < self._state.minimal_revision:
+            raise compacted(revision, self._state.minimal_revision)
+        if revision > self._state.revision:
+            raise FutureRevision(f"revision {revision} is a future revision: the store is at {self._state.revision}")
+
+    def sums_at(self, revision: int) -> SumsAt:
+        """The bucket digests of a retained revision, in the making."""
+        self.require(revision)
+        return SumsAt(self, revision, unpack_sums(self._buckets.packed()), self._state.revision)
+
+    def rows(
+        self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None
+    ) -> tuple[list[bytes], bytes | None]:
+        """The bodies of a slice of keys, live at `revision`, of these buckets, written after `newer_than`.
+
+        `buckets`: 4,096 bytes, 1 for those that are asked for. And where the next slice begins; None: that was all.
+        """
+        chosen, until = self._slice(revision, buckets, REVISION.pack(newer_than), start, end)
+        latest = self._tables.get_many(Table.KEY, [key for key, _ in chosen])
+        rows, size = [], 0
+        blocks_max = self._history.blocks_read + BLOCKS_PER_SLICE
+        for key, _ in chosen:
+            if self._history.blocks_read >= blocks_max or size >= BYTES_PER_SLICE:
+                until = key
+                break
+            if key in latest:
+                rows.append(self._history.version_at(latest[key], revision))
+                size += len(rows[-1] or b"")
+        newer = REVISION.pack(newer_than)
+        return [row[LINK_BYTES:] for row in rows if row and row[MOD] > newer and not is_tombstone(row)], until
+
+    def fingerprints(
+        self, revision: int, buckets: bytes, start: bytes, end: bytes | None
+    ) -> tuple[bytes, bytes | None]:
+        """Of the keys of a slice that are live at `revision`, and where the next slice begins."""
+        chosen, until = self._slice(revision, buckets, bytes(REVISION.size), start, end)
+        alive, cut = self._alive(chosen, revision)
+        return b"".join(map(fingerprint_of, alive)), until if cut is None else cut
+
+    def spans(self, revision: int, start: bytes) -> tuple[bytes, bytes | None]:
+        """Of keys of a slice that are live at `revision` (`vault/span_sums.py`), and where the next slice begins."""
+        self.require(revision)
+        rows, until = self._tables.peek(Table.KEY, start, None, ROWS_PER_SLICE)
+        alive, cut = self._alive(rows, revision)
+        until = until if cut is None else cut
+        return pack_spans(alive, until), until
+
+    def _alive(self, rows: Sequence[Peeked], revision: int) -> tuple[list[bytes], bytes | None]:
+        """The keys that are live at `revision`; and the first one that there was no time for, if there is one."""
+        at, values = REVISION.pack(revision), list(map(_second, rows))
+        as_it_is = self._state.revision == revision or max(map(_mod_of, values), default=at) <= at
+        if as_it_is and NO_VERSION not in map(_version_of, values):
+            return list(map(_first, rows)), None
+        alive: list[bytes] = []
+        blocks_max = self._history.blocks_read + BLOCKS_PER_SLICE
+        for key, row in rows:
+            if self._history.blocks_read >= blocks_max:
+                return alive, key
+            if row[VERSION] != NO_VERSION if row[MOD] <= at else self._was_there(key, revision):
+                alive.append(key)
+        return alive, None
+
+    def _was_there(self, key: bytes, revision: int) -> bool:
+        """Of a key that was written after that."""
+        row = self._history.version_at(self._tables.get(Table.KEY, key) or b"", revision)
+        return bool(row) and not is_tombstone(row)
+
+    def _slice(
+        self, revision: int, buckets: bytes, newer_than: bytes, start: bytes, end: bytes | None
+    ) -> tuple[list[Peeked], bytes | None]:
+        """Keys that may be asked for, and their rows as `peek` gives them.
+
+        What a damaged byte rules out here by mistake is missed by the sum of its bucket, at the end of the snapshot.
+        """
+        self.require(revision)
+        rows, until = self._tables.peek(Table.KEY, start, end, ROWS_PER_SLICE)
+        return [row for row in rows if row[1][MOD] > newer_than and buckets[crc32(row[0]) & (BUCKETS - 1)]], until
+
+    def changes_of_sums(self, first: int, last: int) -> list[tuple[bytes, int]]:
+        """(key, what each event has added to the sum of its bucket) of retained revisions above MM."""
+        return [
+            (unpack_row(row).key, live_leaf(row) - live_leaf(replaced))
+            for _, events in self._history.revisions(first, last)
+            for row, replaced in events
+        ]
+
+
+def live_leaf(row: bytes) -> int:
+    """0 for a tombstone, and for no row."""
+    return leaf_of(row[LINK_BYTES:]) if row and not is_tombstone(row) else 0
+
+
+class SumsAt:
+    """The sums of now, less what every event since has added. Call `step` until it says that it is done.
+
+    What is written meanwhile is not looked at.
+    """
+
+    __slots__ = ("_feed", "_last", "_next", "revision", "sums")
+
+    def __init__(self, feed: Feed, revision: int, sums: list[int], latest_revision: int) -> None:
+        self._feed, self.revision, self.sums = feed, revision, sums
+        self._next, self._last = revision + 1, latest_revision
+
+    def step(self, revisions: int = REVISIONS_PER_SLICE) -> bool:
+        """Whether it is done. Raises Compacted."""
+        self._feed.require(self.revision)
+        last = min(self._last, self._next + revisions - 1)
+        for key, added in self._feed.changes_of_sums(self._next, last):
+            number = crc32(key) & (BUCKETS - 1)
+            self.sums[number] = (self.sums[number] - added) & SUM_MASK
+        self._next = last + 1
+        return self._next > self._last

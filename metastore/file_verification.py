@@ -1,0 +1,113 @@
+"""Whether a store's file is sound as a whole: what the checks of single reads can't see.
+
+A checksum tells that a value is right, not that one is missing. So a file is verified when it is opened, while it is
+at rest: the structure of all pages (every page reachable once or free, keys in order, counters right), by the walker
+that comes with py-lmdb, and the checksum of every value. About 7 s per GiB: small files are verified at once, larger
+ones by a child process while the node works; until that has passed nothing is written into the file.
+
+The newer of LMDB's two meta pages is told by a transaction number, which carries no checksum: a flipped bit in it
+would silently bring back an older state. The two numbers always follow each other, and that is checked as well; one
+bit of the file, the second of that number, stays in doubt: the log has what an older state lacks, or the group
+refuses to start on it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from palisade.base.code_root import CODE_ROOT
+from palisade.base.lmdb_env import problem_of
+from palisade.metastore.errors import StoreCorrupt
+from palisade.metastore.lmdb_file import LmdbFile
+from palisade.metastore.ordered_map import Table
+from palisade.metastore.record_check import REMEDY
+from palisade.metastore.store_errors import StoreFailed
+
+VERIFIED_AT_ONCE_BYTES = 64 * 1024 * 1024
+
+
+def check_structure(directory: Path) -> None:
+    """Raises StoreCorrupt. Never hands the file to LMDB. The file must be at rest."""
+    problem = problem_of(directory)
+    if problem is not None:
+        raise StoreCorrupt(f"the store in {directory} is damaged: {problem}. {REMEDY}")
+
+
+def check_values(file: LmdbFile) -> None:
+    """Raises StoreCorrupt unless every value carries its checksum, and a look-up of its key finds it.
+
+    A scan follows the leaves; a look-up follows the separators of the branches, which have no checksum.
+    """
+    for table in Table:
+        finds = file.finder(table)
+        for key, _ in file.stored_items(file.reader, table, b"", None):
+            if not finds(key):
+                raise StoreCorrupt(
+                    f"key {key[:64]!r} in table {table.name} of {file.directory} can't be found. {REMEDY}"
+                )
+
+
+def check_at_rest(directory: Path) -> None:
+    """Both, of a file that nobody uses. Raises StoreCorrupt, StoreFailed."""
+    check_structure(directory)
+    file = LmdbFile(directory, read_only=True)
+    try:
+        check_values(file)
+    finally:
+        file.close()
+
+
+class Verification:
+    """A child process that verifies the file in `directory`, which is at rest until `outcome` has said True."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        path = os.pathsep.join(filter(None, (str(CODE_ROOT), os.environ.get("PYTHONPATH"))))
+        self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+            [sys.executable, "-m", "palisade.metastore.file_verification", str(directory)],
+            env=os.environ | {"PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def outcome(self) -> bool:
+        """False while it runs. Raises StoreCorrupt or StoreFailed when the file is not sound, or nobody knows."""
+        process = self._process
+        if process is None:
+            return True
+        if process.poll() is None:
+            return False
+        said = process.communicate()[0].decode(errors="replace").strip()
+        if process.returncode == 0:
+            self._process = None
+            return True
+        if process.returncode == 1:
+            raise StoreCorrupt(said)
+        raise StoreFailed(
+            f"the store in {self._directory} could not be verified (exit {process.returncode}): {said[-500:]}. "
+            "Restart the node"
+        )
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+def main(arguments: list[str]) -> int:
+    """Exit 0: sound; 1: damaged, and how."""
+    try:
+        check_at_rest(Path(arguments[0]))
+    except StoreCorrupt as error:
+        sys.stdout.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,0 @@
-"""Where the running code lies: child processes get it as PYTHONPATH, so that they run the same."""
-
-from __future__ import annotations
-
-from pathlib import Path
-
-CODE_ROOT = Path(__file__).resolve().parents[1]

@@ -1,0 +1,90 @@
+"""The components of a node, as the lifecycle knows them: each wraps one thing that has to be started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any, Protocol
+
+from palisade.base.address import Address
+from palisade.raftgroup.group import Group
+from palisade.recovery.lifecycle import Component, ComponentFailed
+from palisade.topology.member import TopologyMember
+
+log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def cause_of_failure() -> Iterator[None]:
+    """The log names the component; who started the node gets the cause, with its own: what to do depends on that."""
+    try:
+        yield
+    except ComponentFailed as failed:
+        log.error("%s", failed)
+        raise failed.cause from failed.cause.__cause__
+
+
+class GroupPart(Component):
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    async def start(self) -> None:
+        await self._group.start()
+
+    async def run(self) -> None:
+        """Raises what has made the group stop itself."""
+        failed = self._group.failed
+        if failed is not None:
+            await asyncio.wait({failed})
+            failed.result()
+
+    async def stop(self) -> None:
+        """Hands leadership over."""
+        await self._group.close()
+
+
+class Background(Component):
+    """Something that runs as long as the node does."""
+
+    def __init__(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._run = run
+
+    async def run(self) -> None:
+        await self._run()
+
+
+class Server(Protocol):
+    async def start(self, host: str, port: int) -> None: ...
+    def close(self) -> Awaitable[None]: ...
+
+
+class ServerPart(Component):
+    """Refuses new requests first of all, since it is stopped before what it serves from."""
+
+    def __init__(self, server: Server, address: Address) -> None:
+        self._server = server
+        self._address = address
+
+    async def start(self) -> None:
+        """Raises OSError when the port can't be had."""
+        try:
+            await self._server.start(self._address.host, self._address.port)
+        except BaseException:
+            await self._server.close()
+            raise
+
+    async def stop(self) -> None:
+        await self._server.close()
+
+
+class MemberPart(Component):
+    def __init__(self, member: TopologyMember) -> None:
+        self._member = member
+
+    async def run(self) -> None:
+        await self._member.run()
+
+    async def stop(self) -> None:
+        await self._member.leave()

@@ -1,0 +1,52 @@
+"""FENCE frames on the stream port: one holder's connection, on the side of the member that it has reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from palisade.node.fencing.lease_server import Connection, Grantor
+from palisade.wire.fence_messages import FROM_HOLDER, BadMessage, Frames, FromLeader, unpack
+from palisade.wire.stream_frames import Kind
+
+UNSENT_BYTES_MAX = 64 * 1024 * 1024
+"""A holder that does not read is let go of: its lease runs out by itself."""
+
+
+class Door:
+    """`open` for each connection that begins to speak of fencing."""
+
+    def __init__(self, grantor: Grantor) -> None:
+        self.grantor = grantor
+        self._frames = Frames(Kind.FENCE)
+
+    def open(
+        self,
+        write: Callable[[bytes], None],
+        unsent: Callable[[], int],
+        close: Callable[[], None],
+        abort: Callable[[], None],
+    ) -> Visit:
+        """`close` lets what is unsent leave before, which to one that does not read it never would."""
+
+        def send(message: FromLeader) -> None:
+            write(self._frames.of(message))
+            if unsent() > UNSENT_BYTES_MAX:
+                abort()
+
+        return Visit(self.grantor, Connection(send, close))
+
+
+class Visit:
+    def __init__(self, grantor: Grantor, connection: Connection) -> None:
+        self._grantor, self._connection = grantor, connection
+
+    def receive(self, body: Any) -> None:
+        """Raises BadMessage."""
+        message = unpack(body)
+        if not isinstance(message, FROM_HOLDER):
+            raise BadMessage("a holder does not say that")
+        self._grantor.receive(self._connection, message)
+
+    def lost(self) -> None:
+        self._grantor.lost(self._connection)

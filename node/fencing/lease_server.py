@@ -1,0 +1,352 @@
+"""The leader's side: who holds leases, what is staged to whom, when a change is released. Synchronous but for timers.
+
+The decisions are those of `fencing.release.Releases` and `fencing.session.Session`. Here they get what they need: the
+registry (system records, so that every next leader knows it), the strict changes as they are applied, the quorum lease
+of the group; and what they say goes out to the sessions.
+
+Order within a turn, on each connection: stages, then grants, then releases; and behind all of them whoever waits here.
+A stage is encoded once for all holders that lack the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from palisade.base.histogram import Histogram
+from palisade.fencing.messages import (
+    UNKNOWN,
+    Elsewhere,
+    Fenced,
+    Grant,
+    Hello,
+    HolderId,
+    Join,
+    Refused,
+    Release,
+    Renew,
+    Row,
+    Staged,
+    Welcome,
+)
+from palisade.fencing.release import NotGranted, Registration, Releases, Standing
+from palisade.fencing.session import Session
+from palisade.fencing.timing import Timing
+from palisade.service.strict_changes import Batch, StrictLog
+from palisade.wire.fence_messages import FromHolder, FromLeader
+
+log = logging.getLogger(__name__)
+
+STAGE_ROWS_MAX = 20_000
+STAGE_BYTES_MAX = 16 << 20
+WAIT_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0, 4.0)
+LEASE_LOOK_S = 0.02
+"""How often it is looked whether the quorum lease holds again, while holders wait for a grant."""
+RENEW_AGE_S = 1.0
+"""A request for a lease that is older than that is not answered any more: the next one is on its way."""
+SOON = (NotGranted.NO_QUORUM_LEASE, NotGranted.NOT_REGISTERED, NotGranted.OTHER_TIMES)
+"""Why a request waits a moment instead of being dropped."""
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """One holder, as the leader sees it. `send` puts a message on its way; `close` ends the connection."""
+
+    send: Callable[[FromLeader], None]
+    close: Callable[[], None]
+    session: Session | None = None
+    owed: tuple[Renew, float] | None = None
+    renewed: bool = False
+    """It has just been heard of, and hears how far things are also where nothing strict has changed."""
+    told: int = -1
+    """Up to where it was staged."""
+
+    @property
+    def holder(self) -> HolderId | None:
+        return self.session.holder if self.session is not None else None
+
+
+class Grantor:
+    """`lease_holds`: the quorum lease of the group. `leader_address`: where whoever is not here should go.
+
+    `is_active`: whether a node, in this incarnation, is in the logical topology. `on_released`: RR has moved.
+    `on_failed`: what must not happen has; the node is not to go on. `generation`: of the history that it leads.
+    """
+
+    def __init__(
+        self,
+        log_: StrictLog,
+        timing: Timing,
+        now: Callable[[], float],
+        *,
+        lease_holds: Callable[[], bool],
+        leader_address: Callable[[], str | None],
+        is_active: Callable[[str, int], bool],
+        on_released: Callable[[int], None],
+        on_failed: Callable[[Exception], None],
+        generation: Callable[[], int] = lambda: UNKNOWN,
+    ) -> None:
+        self._on_failed = on_failed
+        self.timing = timing
+        self.core = Releases(timing)
+        self.log = log_
+        self._now, self._lease_holds, self._leader_address = now, lease_holds, leader_address
+        self._is_active, self._on_released = is_active, on_released
+        self._generation = generation
+        self.connections: dict[Connection, None] = {}
+        self.wanted: dict[str, tuple[Hello, Standing]] = {}
+        """Holders that have to be registered, or registered anew, before they are granted anything."""
+        self.not_granted: dict[str, int] = {}
+        self.granted = 0
+        self.waits = {"acked": Histogram(WAIT_BUCKETS_S), "fenced": Histogram(WAIT_BUCKETS_S)}
+        """How long changes waited for their release, by whether everybody had answered."""
+        self._told = -1
+        self._turn_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+
+    # Leadership
+
+    def begin_term(self, term: int, registered: Iterable[Registration]) -> None:
+        """This node leads and has applied everything of earlier terms."""
+        self._told = -1
+        self.core.begin_term(term, self._now(), registered, self.log.latest)
+        log.info("this node grants leases in term %d", term)
+        self._soon()
+
+    def end_term(self) -> None:
+        if not self.core.leads:
+            return
+        self.core.end_term()
+        self.wanted.clear()
+        self._disarm()
+        elsewhere = Elsewhere(self._leader_address())
+        for connection in list(self.connections):
+            connection.session = None
+            connection.send(elsewhere)
+            connection.close()
+        self.connections.clear()
+
+    # What holders say
+
+    def receive(self, connection: Connection, message: FromHolder) -> None:
+        """From one connection, in order. Raises ValueError where that makes no sense."""
+        if isinstance(message, Hello):
+            self._on_hello(connection, message)
+            return
+        session = connection.session
+        if session is None:
+            return
+        holder, now = session.holder, self._now()
+        if isinstance(message, Staged):
+            self.core.staged(holder, message.upto, now)
+            if not self.core.moves(now):
+                return
+        elif isinstance(message, Renew):
+            connection.owed, connection.renewed = (message, now), True
+        elif isinstance(message, Fenced):
+            connection.owed = None
+            self.core.fenced(holder, message, now)
+        elif isinstance(message, Join):
+            session.on_join(message)
+            connection.told = -1
+        self._soon()
+
+    def _on_hello(self, connection: Connection, hello: Hello) -> None:
+        now = self._now()
+        if not self.core.leads:
+            connection.send(Elsewhere(self._leader_address()))
+            connection.close()
+            return
+        if self._is_of_another_history(connection, hello.generation):
+            return
+        for other in list(self.connections):
+            if other is not connection and other.holder is not None and other.holder.node == hello.holder.node:
+                self._replace(other, hello.holder)
+        connection.owed, connection.told = None, -1
+        connection.session = Session(hello)
+        self.connections[connection] = None
+        if hello.holder.incarnation:
+            standing = self.core.hello(hello, now)
+            if standing is Standing.OLD_INCARNATION:
+                connection.send(Refused(f"a later start of {hello.holder.node} has been here"))
+                self.drop(connection)
+                return
+            if standing in (Standing.NEW, Standing.OTHER):
+                self.wanted[hello.holder.node] = (hello, standing)
+            else:
+                self.wanted.pop(hello.holder.node, None)
+        connection.send(Welcome(self.core.term, self.core.lm, self.core.rr))
+        self._soon()
+
+    def _is_of_another_history(self, connection: Connection, its: int) -> bool:
+        """A backup was restored, or a new cluster forced, and that vault holds what came before: where it stands says
+        nothing here, and a lease would let it show what may never have happened (R7)."""
+        own = self._generation()
+        if own in (its, UNKNOWN):
+            return False
+        history = "no generation yet" if its == UNKNOWN else f"generation {its}"
+        connection.send(
+            Refused(
+                f"its vault is of {history}, and this cluster of generation {own}: restart the node, with the release "
+                "that the members run; if it refuses its vault then, put that aside (palisade vault reset)"
+            )
+        )
+        self.drop(connection)
+        return True
+
+    def _replace(self, other: Connection, holder: HolderId) -> None:
+        """A node has one connection; the newer one counts."""
+        if other.holder is not None and other.holder.incarnation <= holder.incarnation:
+            self.drop(other)
+
+    def drop(self, connection: Connection) -> None:
+        self.connections.pop(connection, None)
+        connection.session = None
+        connection.close()
+
+    def lost(self, connection: Connection) -> None:
+        """It has broken. Nothing follows from that: leases run out by time."""
+        self.connections.pop(connection, None)
+        connection.session = None
+
+    # What is applied
+
+    def applied(self, batch: Batch) -> None:
+        """Before anything that knows of it leaves this node."""
+        if not self.core.leads:
+            return
+        self.core.committed(batch.upto, self._now(), batch.strict)
+        if batch.keys:
+            self._soon()
+
+    # The turn
+
+    def _soon(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            asyncio.get_running_loop().call_soon(self._scheduled)
+
+    def _scheduled(self) -> None:
+        self._turn_due = False
+        self.turn()
+
+    def turn(self) -> None:
+        """Stage, grant and tell what is due; release what may be. Those who wait here come last: to answer them all
+        takes a while, and others wait for what has left by then."""
+        try:
+            if self.core.leads:
+                self._turn()
+        except Exception as error:
+            self._on_failed(error)
+
+    def _turn(self) -> None:
+        now = self._now()
+        released = self.core.advance(now)
+        self._stage_all()
+        self._grant_all(now)
+        released = self.core.advance(now) or released
+        if self.core.rr is not None:
+            self._release_all(self.core.strict_released)
+        if released is not None:
+            self._on_released(released)
+        for each in self.core.take_released():
+            self.waits["fenced" if each.by_fence else "acked"].observe(each.waited_s)
+        self._arm(now)
+
+    def _stage_all(self) -> None:
+        """Holders that lack the same get the same rows: read once, and encoded once (`wire.Frames`)."""
+        made: dict[tuple[int, int], tuple[Row, ...] | None] = {}
+        for connection in list(self.connections):
+            session = connection.session
+            if session is None or not session.holder.incarnation:
+                continue
+            if not connection.renewed and connection.told >= self.core.strict_latest:
+                continue
+            wanted = session.next_range(self.core.lm, self.core.rr)
+            if wanted is None:
+                continue
+            lacking = (wanted.after, wanted.upto)
+            if lacking not in made:
+                made[lacking] = self._rows(wanted.after)
+            rows = made[lacking]
+            if rows is None:
+                connection.send(wanted.behind(self.core.term))
+                session.behind()
+            else:
+                connection.send(wanted.stage(self.core.term, rows))
+                session.sent(wanted)
+                connection.told = wanted.upto
+
+    def _rows(self, after: int) -> tuple[Row, ...] | None:
+        """The latest version of each key is enough: what a holder is staged it shows only at its release."""
+        rows = self.log.since(after)
+        if rows is None or len(rows) > STAGE_ROWS_MAX:
+            return None
+        size = sum([len(key) + len(body or b"") for _, key, body in rows])
+        return tuple(rows) if size <= STAGE_BYTES_MAX else None
+
+    def _grant_all(self, now: float) -> None:
+        """A request waits a moment: a new leader has its quorum lease after its first round, and a registration takes
+        one as well."""
+        for connection in list(self.connections):
+            if connection.owed is None or connection.session is None:
+                continue
+            (renew, since), holder = connection.owed, connection.session.holder
+            if now - since > RENEW_AGE_S:
+                connection.owed = None
+                continue
+            if not self._is_active(holder.node, holder.incarnation):
+                renew = replace(renew, asks=False)
+            answer = self.core.renew(holder, renew, now, quorum_lease=self._lease_holds())
+            if isinstance(answer, Grant):
+                connection.owed = None
+                self.granted += 1
+                connection.send(answer)
+            else:
+                self.not_granted[answer.name.lower()] = self.not_granted.get(answer.name.lower(), 0) + 1
+                if answer not in SOON:
+                    connection.owed = None
+
+    def _release_all(self, released: int) -> None:
+        """As far as strict changes are: RR grows with every write, and is not what anybody has been staged."""
+        message = Release(self.core.term, released)
+        everybody, self._told = released > self._told, max(released, self._told)
+        for connection in list(self.connections):
+            wanted, connection.renewed = everybody or connection.renewed, False
+            if wanted and connection.session is not None and connection.session.release_due(released):
+                connection.send(message)
+
+    def _arm(self, now: float) -> None:
+        """A timer that is too early does no harm: its turn sets the next one."""
+        due = self.core.next_time(now)
+        if any(connection.owed is not None for connection in self.connections):
+            due = min(due, now + LEASE_LOOK_S) if due is not None else now + LEASE_LOOK_S
+        if due is None or (self._timer is not None and self._due <= due):
+            return
+        self._disarm()
+        self._due = due
+        self._timer = asyncio.get_running_loop().call_later(max(due - now, 0.001), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.turn()
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def registered(self, hello: Hello) -> None:
+        """Its record was applied."""
+        self.wanted.pop(hello.holder.node, None)
+        self._soon()
+
+    def unregistered(self, node: str) -> None:
+        """Its record is gone. Who has joined again meanwhile was told that it is registered: it says Hello anew."""
+        for connection in list(self.connections):
+            if connection.holder is not None and connection.holder.node == node:
+                self.drop(connection)
+        self.turn()

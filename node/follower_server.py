@@ -1,0 +1,127 @@
+"""What a follower serves over HTTP: its own state, what it knows of the topology, its recoveries, scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from aiohttp import web
+from prometheus_client.core import Metric
+
+from palisade.api.fencing_status_line import short_view
+from palisade.api.http.health import Health
+from palisade.api.http.openapi_document import Kind
+from palisade.api.http.partition_families import partition_families
+from palisade.api.http.scenario_host import ScenarioHost
+from palisade.api.http.v1_fenced import FencedRoutes
+from palisade.api.http.v1_fencing import FencingRoutes, RegionReads, View
+from palisade.api.http.v1_keys import answer
+from palisade.api.http.v1_partitions import PartitionRoutes
+from palisade.api.http.v1_scenarios import ScenarioRoutes
+from palisade.api.http.vault_metrics import VaultExposition
+from palisade.api.http.vault_server import VaultServer
+from palisade.node.config import NodeConfig
+from palisade.recovery.report_json import progress_view
+from palisade.recovery.status import RecoveryFace
+from palisade.segments.holder import PartitionHolder
+from palisade.service.authorization.authorizer import Authorizer
+from palisade.service.fenced_reads import FencedReads
+from palisade.service.regions import FencedRegions
+from palisade.topology.topology import Topology
+from palisade.wire.error_codes import NoMember
+
+
+class FollowerServer:
+    """`members`: HTTP addresses of members that may be asked for what a follower does not serve."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        topology: Topology,
+        face: RecoveryFace,
+        scenarios: ScenarioHost,
+        members: Callable[[], Sequence[str]],
+        partitions: PartitionHolder | None = None,
+        *,
+        fencing: View | None = None,
+        fenced: FencedReads | None = None,
+        families: Callable[[], Iterable[Metric]] = tuple,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        self._topology, self._scenarios = topology, scenarios
+
+        def reasons() -> list[str]:
+            return not_active(topology)
+
+        reads = fenced or FencedReads()
+        fenced_routes = FencedRoutes(reads)
+
+        def more() -> list[Metric]:
+            return [*families(), *partition_families(partitions)]
+
+        metrics = VaultExposition(config.id, lambda: not reasons(), face, topology, more)
+        self._server = VaultServer(
+            Health(Kind.FOLLOWER, reasons, metrics, topology.refresh),
+            lambda: follower_status(config, topology, face, fencing),
+            face,
+            [
+                web.get("/v1/topology", self._view, allow_head=False),
+                *PartitionRoutes(config.id, partitions).routes(),
+                *ScenarioRoutes(scenarios).routes(),
+                *FencingRoutes(fencing).routes(),
+                *fenced_routes.routes(),
+                *RegionReads(FencedRegions(reads)).routes(),
+            ],
+            lambda what: no_member(what, members()),
+            fenced_routes.gets,
+            authorizer,
+        )
+        self.app = self._server.app
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises OSError when the port can't be had."""
+        await self._server.start(host, port)
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    async def close(self) -> None:
+        await self._scenarios.close()
+        await self._server.close()
+
+    async def _view(self, request: web.Request) -> web.Response:
+        await self._topology.refresh()
+        return answer(self._topology.view())
+
+
+def not_active(topology: Topology) -> list[str]:
+    """Ready is who is in the logical topology."""
+    own = topology.own_view()
+    waiting = f": {own['waiting_for']}" if own["waiting_for"] else ""
+    return [] if topology.is_active else [f"{own['phase']}{waiting}"]
+
+
+def no_member(what: str, members: Sequence[str]) -> NoMember:
+    known = f"a member, such as {members[0]}" if members else "a member of the cluster (none is known here now)"
+    return NoMember(
+        f"{what} is not served by a follower, which keeps a vault and takes no requests for the cluster: ask {known}; "
+        "GET /openapi.json lists what there is here"
+    )
+
+
+def follower_status(
+    config: NodeConfig, topology: Topology, face: RecoveryFace, fencing: View | None = None
+) -> dict[str, Any]:
+    """Shape `FollowerStatus` of the API: what a follower says of itself. `revision` is LV."""
+    return {
+        "cluster": config.cluster,
+        "member": config.id,
+        "authorization": "on" if config.authorizes else "off",
+        "role": "follower-node",
+        "ready": topology.is_active,
+        "revision": face.revision,
+        "topology": topology.own_view(),
+        "recovery": progress_view(face),
+        "fencing": short_view(fencing() if fencing is not None else None),
+    }

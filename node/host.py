@@ -1,0 +1,116 @@
+"""What a node is given of the machine that it runs on: files, ports, clock, randomness, and how it asks other nodes.
+
+`Machine` is the real one. A simulation hands in its own, and everything above it stays what it is: the wiring of
+`server.py` and `follower.py` is the same in both.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from palisade.base.address import Address
+from palisade.base.clock import SystemClock
+from palisade.base.directory_lock import DirectoryLock
+from palisade.metastore.lmdb_store import LmdbStore
+from palisade.metastore.store_errors import StoreFailed
+from palisade.node.authorization import headers_of
+from palisade.node.config import NodeConfig
+from palisade.node.data_dir import claim_data_dir, kept_participant
+from palisade.node.data_dir_marker import FolderError
+from palisade.raftgroup.errors import DataDirectoryError
+from palisade.raftgroup.group import Group
+from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.raftgroup.peer_connection import TransportLimits
+from palisade.raftgroup.ports import Clock, Journal, Peers, Random
+from palisade.raftgroup.tcp_transport import TcpPeers
+from palisade.recovery.remote_source import RemoteSource
+from palisade.recovery.vault_storage import VaultFolder, VaultHome
+from palisade.topology.initialization import Participant
+from palisade.topology.join_request import join_cluster
+from palisade.topology.physical import PhysicalTopology
+from palisade.topology.remote_registrar import RemoteDoor
+from palisade.topology.seed_discovery import ask_for_seeds
+
+
+class Server(Protocol):
+    async def start(self, host: str, port: int) -> None: ...
+    async def close(self) -> None: ...
+
+
+Addresses = Callable[[], Sequence[str]]
+
+
+class Machine:
+    """Of one node. `claim` comes before anything else."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self.clock: Clock = SystemClock()
+        self.random: Random = random.SystemRandom()
+
+    # Files
+
+    def claim(self) -> None:
+        """Raises FolderError."""
+        claim_data_dir(self.config.data_dir, cluster=self.config.cluster, node=self.config.id)
+
+    def participant(self) -> Participant:
+        """How far the initialization of a cluster is here. Raises FolderError."""
+        return kept_participant(self.config.data_dir)
+
+    def lock(self) -> Callable[[], None]:
+        """For a node without a journal: nobody else uses the folder. Returns what ends that. Raises FolderError."""
+        return DirectoryLock(self.config.data_dir, DataDirectoryError).release
+
+    def journal(self) -> Journal:
+        """Raises DataDirectoryError, JournalCorrupt."""
+        return LmdbJournal(self.config.data_dir / "raft")
+
+    def store(self) -> LmdbStore:
+        """Raises FolderError, StoreCorrupt."""
+        try:
+            return LmdbStore(self.config.data_dir / "store")
+        except StoreFailed as error:
+            raise FolderError(str(error)) from error
+
+    def vault(self) -> VaultHome:
+        return VaultFolder(self.config.data_dir / "vault")
+
+    # Other nodes
+
+    def peers(self) -> Peers:
+        """Of the Raft group."""
+        return TcpPeers(str(self.config.peer), random.SystemRandom(), limits=transport_limits(self.config))
+
+    def http(self, make: Callable[[], Any]) -> Server:
+        """The HTTP server that `make` makes."""
+        server: Server = make()
+        return server
+
+    def door(self, addresses: Addresses) -> RemoteDoor:
+        return RemoteDoor(addresses, headers_of(self.config))
+
+    def source(self, addresses: Addresses) -> RemoteSource:
+        return RemoteSource(self.config.id, addresses, headers_of(self.config))
+
+    async def enter(self, group: Group) -> None:
+        """Into the Raft group, if the node is to join one. Raises JoinRefused."""
+        await join_cluster(self.config.own_node(), group, headers_of(self.config))
+
+    async def find_seeds(self, physical: PhysicalTopology, at: Address) -> None:
+        await ask_for_seeds(physical, at, headers_of(self.config))
+
+
+def transport_limits(config: NodeConfig) -> TransportLimits:
+    peers = config.peers
+    return TransportLimits(
+        handshake_timeout_s=peers.handshake_timeout_s,
+        idle_timeout_s=peers.idle_timeout_s,
+        ping_interval_s=peers.ping_s,
+        redial_min_s=min(TransportLimits().redial_min_s, peers.redial_max_s),
+        redial_max_s=peers.redial_max_s,
+        queued_bytes_max=peers.queue_bytes,
+        strangers_max=peers.strangers,
+    )

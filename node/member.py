@@ -1,0 +1,316 @@
+"""One process: everything wired, started in order and stopped in reverse.
+
+`raft/` in the data folder is the journal of the group, `store/` the state that it replicates. When anything fails
+whose state can't be trusted any more, the node stops at once and says why; it is never half alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from palisade.api.cluster_view import not_ready
+from palisade.api.http.scenario_host import Playable, ScenarioHost
+from palisade.api.http.server import HttpServer
+from palisade.api.services import NodeServices
+from palisade.api.stream.server import StreamServer
+from palisade.base.connection_limit import ConnectionRoom
+from palisade.base.metrics import Metrics
+from palisade.metastore.limits import Limits, Retention
+from palisade.metastore.state_machine import MetaStore
+from palisade.node.authorization import authorizer_of, proof_of
+from palisade.node.component_adapters import Background, GroupPart, MemberPart, ServerPart, cause_of_failure
+from palisade.node.config import NodeConfig, is_loopback
+from palisade.node.fencing.fencing_component import Hearing
+from palisade.node.fencing.member_fencing import MemberFencing, strict_answers
+from palisade.node.fencing.metric_families import fencing_families
+from palisade.node.fencing.view import fencing_view
+from palisade.node.host import Machine
+from palisade.node.local_configuration import local_configuration
+from palisade.node.segments_wiring import with_partitions
+from palisade.node.state_machine_adapter import ReplicaState
+from palisade.raftgroup.group import Group
+from palisade.raftgroup.group_config import GroupConfig
+from palisade.raftgroup.log_retention import LogRetention
+from palisade.raftgroup.timing import Timing
+from palisade.recovery.catchup import Difference
+from palisade.recovery.flush_follower import Beside
+from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
+from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultKeeper
+from palisade.recovery.vault_storage import VaultHome
+from palisade.service.authorization.bootstrap import have_a_user, password_in
+from palisade.service.authorization.rows import FencedRows, StoreRows
+from palisade.service.catalog import Catalog
+from palisade.service.housekeeping import do_leader_duties
+from palisade.service.key_values import KeyValues
+from palisade.service.local_source import local_source
+from palisade.topology.address_announcement import announce_addresses
+from palisade.topology.member import Door, TopologyMember
+from palisade.topology.physical import PhysicalTopology
+from palisade.topology.records import Role
+from palisade.topology.registrar import ClusterState, Registrar
+from palisade.topology.seed_discovery import http_of_voters, known_seeds
+from palisade.topology.topology import Topology
+from palisade.topology.view import logical_view, nodes_of
+
+log = logging.getLogger(__name__)
+
+READY_POLL_S = 0.05
+SWITCH_INTERVAL_S = 0.0005
+"""How long the event loop may keep the interpreter's lock from the threads that commit."""
+
+
+class Node:
+    """One member of a cluster, in this process. `start`, then `wait` until it fails or is cancelled, then `stop`."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        files_max: int | None = None,
+        machine: Machine | None = None,
+        scenarios: Sequence[Playable] = (),
+    ) -> None:
+        """Opens the data folder. Raises what refuses it (FolderError, DataDirectoryError, StoreCorrupt ...).
+
+        `files_max`: how many files the process may have open. `machine`: another one than the real one.
+        `scenarios`: those that the node starts on request.
+        """
+        self.config = config
+        self.metrics = Metrics()
+        self._machine = machine or Machine(config)
+        self._clock = self._machine.clock
+        self._machine.claim()
+        with contextlib.ExitStack() as undo:
+            self._journal = self._machine.journal()
+            undo.callback(self._journal.close)
+            self._disk = self._machine.store()
+            undo.callback(self._disk.close)
+            self.store = MetaStore(self._disk, _limits(config), _retention(config))
+            self.group = self._make_group()
+            self.group.on_synced = self.metrics.fsync_latency.observe
+            undo.pop_all()
+        strict = strict_answers(self.store, self._clock.now, lambda: self.fencing)
+        self.key_values = KeyValues(
+            self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics, strict=strict
+        )
+        self.catalog = Catalog(self.key_values, config.id)
+        self._root_password = password_in(config.root_password_file) if config.root_password_file else None
+        self.topology = self._make_topology()
+        on_vault, self.partitions = with_partitions(config, self.topology.physical.records, OnVault())
+        home, times = self._machine.vault(), config.fencing.timing()
+        self.fencing = MemberFencing(
+            config.id,
+            self.key_values,
+            strict,
+            self.group,
+            home.vault_id,
+            self._clock,
+            times,
+            self.topology.member.incarnation,
+        )
+        self.keeper = self._make_keeper(home, on_vault)
+        self.fencing.part.shown = proof_of(config)
+        self.catalog.releases.released = self.fencing.until_released
+        self.catalog.releases.waiting_for = self.fencing.waiting_for
+        self.services = self._make_services()
+        room = ConnectionRoom(self.metrics, files_max)
+        self._stream = StreamServer(self.services, config.cluster, room=room, door=self.fencing.door)
+        host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
+        self._http = self._machine.http(lambda: self._make_http(room, host))
+        self._life = Lifecycle(self._parts())
+
+    def _make_http(self, room: ConnectionRoom, scenarios: ScenarioHost) -> HttpServer:
+        return HttpServer(
+            self.services,
+            self.config.cluster,
+            self.config.id,
+            room=room,
+            scenarios=scenarios,
+            partitions=self.partitions.holder,
+        )
+
+    def _make_group(self) -> Group:
+        config = self.config
+        return Group(
+            GroupConfig(
+                cluster=config.cluster,
+                member=config.id,
+                addresses=config.advertised(),
+                founders={member.id: member.addresses() for member in config.initial_cluster},
+                terms=self.store.limits.fingerprint(),
+                timing=_timing(config),
+                retention=LogRetention(config.retention.log_entries),
+            ),
+            journal=self._journal,
+            machine=ReplicaState(self.store, self._disk),
+            peers=self._machine.peers(),
+            clock=self._clock,
+            random=self._machine.random,
+        )
+
+    def _make_keeper(self, home: VaultHome, on_vault: OnVault) -> VaultKeeper:
+        """The store calls the fencing first: a strict change is known to the gate before the vault can take it."""
+        config = self.config
+        source = local_source(self.key_values, config.id)
+        beside = Beside(self.store, source)
+        self.store.listen(self.fencing, beside)
+        return VaultKeeper(
+            home,
+            config.id,
+            source,
+            replace(on_vault, fence=self.fencing.part),
+            RecoveryClock(self._clock, gentle=True),
+            Difference(config.catch_up_difference, beside.reach),
+            beside,
+            local=local_configuration(config),
+        )
+
+    def _make_services(self) -> NodeServices:
+        part, participant = self.fencing.part, self._machine.participant()
+        rows = FencedRows(part.reads, StoreRows(self.key_values))
+        return NodeServices(
+            self.key_values,
+            open_snapshot=self._disk.open_snapshot,
+            participant=lambda: participant,
+            vault=self.keeper,
+            topology=self.topology,
+            catalog=self.catalog,
+            fencing_view=lambda: fencing_view(part, self._clock.now(), self.fencing),
+            fencing_families=lambda: fencing_families(part, self._clock.now(), self.fencing),
+            fenced=part.reads,
+            authorizer=authorizer_of(self.config, rows),
+        )
+
+    def _make_topology(self) -> Topology:
+        config, store = self.config, self.store
+        physical = PhysicalTopology(config.own_node(), Role.VOTER)
+        physical.add_seeds(known_seeds(nodes_of(store.system)))
+        self.registrar = Registrar(self.key_values, config.cluster, physical.presences, config.join_token)
+        self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config.own_node()))
+        member = TopologyMember(
+            self._door,
+            name=config.id,
+            role=Role.VOTER,
+            instance=physical.instance,
+            cluster=config.cluster,
+            token=config.join_token,
+            addresses={**config.advertised(), "swim": config.swim_advertised()},
+            recover=self._recover,
+            cluster_id=lambda: store.lineage.cluster_id,
+            duplicate=physical.duplicate,
+        )
+        return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
+
+    def _door(self) -> Door:
+        """Who is no member of the group yet has to ask one that is; it is let into the group after it was let in."""
+        member = self.group.members.get(self.config.id)
+        is_member = member is not None and member.incarnation == self.group.incarnation
+        return self.registrar if is_member or self.config.join is None else self._remote
+
+    async def _recover(self, state: ClusterState) -> int:
+        """Into the group first: its own replica is what the vault of a member is fed from."""
+        await self._machine.enter(self.group)
+        while not_ready(self.key_values):  # noqa: ASYNC110
+            await asyncio.sleep(READY_POLL_S)
+        self.topology.physical.settle()
+        return await self.keeper.catch_up()
+
+    def _parts(self) -> list[Part]:
+        """What needs what: the order of start and stop follows from it."""
+        config, topology = self.config, self.topology
+        parts = [
+            Part("store", Background(lambda: self._disk.run(self._clock.now))),
+            Part("group", GroupPart(self.group), ("store",)),
+            Part("duties", Background(lambda: do_leader_duties(self.group, self.store, self._clock)), ("group",)),
+            Part("procedures", Background(self.catalog.runner.run), ("group",)),
+            Part("addresses", Background(lambda: announce_addresses(config.own_node(), self.group)), ("group",)),
+            Part("vault", self.keeper, ("group",)),
+            Part("physical", topology.physical),
+            Part("registrar", Background(self.registrar.watch), ("group", "physical")),
+            Part("releases", Hearing(self.fencing.part), ("vault",)),
+            Part("stream", ServerPart(self._stream, config.stream), ("group", "registrar", "releases")),
+            Part("http", ServerPart(self._http, config.http), ("group", "registrar", "releases")),
+        ]
+        if self.services.authorizer is not None:
+            user = Background(lambda: have_a_user(self.key_values, self._root_password))
+            parts.append(Part("first user", user, ("group",)))
+        join = config.join
+        if join is not None:
+            parts.append(
+                Part(
+                    "seeds",
+                    Background(lambda: self._machine.find_seeds(topology.physical, join)),
+                    ("physical",),
+                )
+            )
+        parts += [
+            Part("holders", Background(self.fencing.registry.run), ("group",)),
+            Part("fencing", self.fencing.part, ("vault", "stream", "http", "holders")),
+        ]
+        return [*parts, Part("topology", MemberPart(topology.member), ("registrar", "fencing"))]
+
+    async def start(self) -> None:
+        """Listen and take part. Raises when a port can't be had; `stop` is still to be called then."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        with self._first_cause(), cause_of_failure():
+            await self._life.start()
+        log.info("%s serves http on %s and the stream on %s", self.config.id, self.config.http, self.config.stream)
+
+    async def wait(self) -> None:
+        """Until something fails; raises it."""
+        with self._first_cause(), cause_of_failure():
+            await self._life.wait()
+
+    @contextlib.contextmanager
+    def _first_cause(self) -> Iterator[None]:
+        """A group that has stopped takes down whatever needs it: who started the node hears why the group did."""
+        try:
+            yield
+        except Exception:
+            failed = self.group.failed
+            if failed is not None and failed.done():
+                failed.result()
+            raise
+
+    async def stop(self) -> None:
+        """Refuse new requests, hand leadership over, flush, close. Safe to call in any state."""
+        with contextlib.suppress(ComponentFailed):
+            await self._life.stop()
+        try:
+            await self._disk.flush()
+        except Exception as error:
+            log.warning("the store was not flushed, the journal has the rest: %s", error)
+        await self._remote.close()
+        if self.services.authorizer is not None:
+            self.services.authorizer.close()
+        await self.partitions.close()
+        self._disk.close()
+        self._journal.close()
+
+
+def _timing(config: NodeConfig) -> Timing:
+    timing = config.timing
+    return Timing(
+        heartbeat_s=timing.heartbeat_ms / 1000,
+        election_timeout_min_s=timing.election_min_ms / 1000,
+        election_timeout_max_s=timing.election_max_ms / 1000,
+    )
+
+
+def _limits(config: NodeConfig) -> Limits:
+    limits = config.limits
+    return Limits(
+        key_bytes_max=limits.key_bytes,
+        value_bytes_max=limits.value_bytes,
+        request_bytes_max=limits.request_bytes,
+        txn_operations_max=limits.txn_operations,
+        quota_bytes=limits.quota_bytes,
+    )
+
+
+def _retention(config: NodeConfig) -> Retention:
+    return Retention(history_age_ms=config.retention.seconds * 1000, history_revisions=config.retention.revisions)

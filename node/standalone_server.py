@@ -1,0 +1,73 @@
+"""What a standalone node serves over HTTP: reads from its vault, each answer marked; all else is refused (R8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from palisade.api.http.health import Health
+from palisade.api.http.openapi_document import Kind
+from palisade.api.http.v1_keys import Keys
+from palisade.api.http.vault_metrics import VaultExposition
+from palisade.api.http.vault_server import VaultServer, is_read
+from palisade.node.authorization import authorizer_of
+from palisade.node.config import NodeConfig
+from palisade.recovery.report import RecoveryReport
+from palisade.recovery.status import EndedRecovery
+from palisade.service.authorization.rows import NoRows
+from palisade.service.standalone_reads import StandaloneReads
+from palisade.vault.vault import Vault
+from palisade.wire.error_codes import WithoutCluster
+
+MARK = "Palisade-Standalone"
+"""The header of every answer."""
+NOT_IN_CLUSTER = "standalone: this node is not in its cluster, and shows what its vault had"
+READS = ("/v1/range",)
+"""By POST."""
+
+
+def standalone_server(config: NodeConfig, vault: Vault, report: RecoveryReport) -> VaultServer:
+    face = EndedRecovery(vault.revision, (report,))
+    metrics = VaultExposition(config.id, lambda: False, face)
+    keys = Keys(StandaloneReads(vault)).routes()
+    server = VaultServer(
+        Health(Kind.STANDALONE, lambda: [NOT_IN_CLUSTER], metrics),
+        lambda: standalone_status(config, vault),
+        face,
+        [route for route in keys if is_read(route) or route.path in READS],
+        without_cluster,
+        authorizer=authorizer_of(config, NoRows()),
+    )
+    server.app.on_response_prepare.append(mark)
+    return server
+
+
+async def mark(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[MARK] = "true"
+
+
+def without_cluster(what: str) -> WithoutCluster:
+    return WithoutCluster(
+        f"{what} is not served in standalone mode, in which a node has no cluster and changes nothing: it serves GET "
+        "/v1/kv, POST /v1/range, GET /v1/export, /v1/status and /v1/recovery. Ask a member, or start it without "
+        "--standalone"
+    )
+
+
+def standalone_status(config: NodeConfig, vault: Vault) -> dict[str, Any]:
+    """Shape `StandaloneStatus` of the API: what the node says of itself. `revision` is LV. It is never ready: whoever
+    sends traffic to nodes that are ready wants linearizable ones."""
+    lineage = vault.lineage
+    return {
+        "cluster": config.cluster,
+        "member": config.id,
+        "authorization": "on" if config.authorizes else "off",
+        "role": "standalone",
+        "standalone": True,
+        "ready": False,
+        "revision": vault.revision,
+        "cluster_id": lineage.cluster_id if lineage else None,
+        "generation": lineage.generation if lineage else None,
+        "keys": vault.key_count,
+    }

@@ -1,0 +1,265 @@
+"""A node without a cluster: it is in the physical topology, and waits to be named by `palisade init`.
+
+It can be asked to prepare, commit or cancel a plan, and to coordinate one; what it has promised is on disk before it
+says so (`topology/initialization.py` has the rules). When a plan is committed here, the node goes on as a founder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+
+from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
+from palisade.api.http.authorization import Gate
+from palisade.api.http.fast_path import HttpLimits
+from palisade.api.http.problems import errors_as_answers, problem_response
+from palisade.api.http.request_body import HTTP_LIMITS, read_json
+from palisade.api.http.v1_keys import answer
+from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.node.authorization import authorizer_of, headers_of
+from palisade.node.component_adapters import ServerPart, cause_of_failure
+from palisade.node.config import InitialMember, NodeConfig
+from palisade.node.data_dir import claim_data_dir, keep_participant, kept_participant
+from palisade.node.options import read_members
+from palisade.raftgroup.errors import Unavailable
+from palisade.recovery.lifecycle import Lifecycle, Part
+from palisade.service.authorization.rows import NoRows
+from palisade.topology.initialization import (
+    Commit,
+    InitPlan,
+    InitRefused,
+    InitState,
+    Participant,
+    Prepare,
+    Wait,
+    next_step,
+)
+from palisade.topology.physical import PhysicalTopology
+from palisade.topology.records import Role
+from palisade.topology.view import physical_view
+
+log = logging.getLogger(__name__)
+
+ASK_S = 3.0
+COORDINATE_S = 15.0
+GO_ON_AFTER_S = 0.3
+"""So that who has asked for the commit hears of it."""
+BODY_BYTES_MAX = 64 * 1024
+
+
+def config_of(config: NodeConfig) -> NodeConfig | None:
+    """With the founding members that an initialization has named; None for a node that has still to wait for one."""
+    if config.standalone or config.follow or config.initial_cluster or config.join:
+        return config
+    claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
+    kept = kept_participant(config.data_dir)
+    if kept.state is InitState.COMMITTED and kept.plan is not None:
+        return replace(config, initial_cluster=read_members(",".join(kept.plan.members)))
+    return config if (config.data_dir / "raft").exists() else None
+
+
+class WaitingRoom:
+    """`wait` returns when a plan is committed here."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        self._own = str(InitialMember(config.id, config.peer, config.http, config.stream))
+        self._participant = kept_participant(config.data_dir)
+        self._physical = PhysicalTopology(config.own_node(), Role.VOTER, member=self._own)
+        self._committed = asyncio.Event()
+        gate = Gate(authorizer_of(config, NoRows()))
+        app = web.Application(middlewares=[errors_as_answers, gate.guard, _refusals], client_max_size=BODY_BYTES_MAX)
+        app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
+        app.add_routes(
+            [
+                web.get("/livez", self._live, allow_head=False),
+                web.get("/readyz", self._ready, allow_head=False),
+                web.get("/v1/topology", self._topology, allow_head=False),
+                web.get("/v1/init", self._state, allow_head=False),
+                web.post("/v1/init/{step}", self._step),
+                web.post("/v1/cluster/init", self._initialize),
+            ]
+        )
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=1.0,
+            lingering_time=LINGERING_S,
+            logger=quiet_log(),
+        )
+        http = Part("http", ServerPart(_Site(self._runner), config.http))
+        self._life = Lifecycle([Part("physical", self._physical), http])
+
+    async def start(self) -> None:
+        """Raises OSError when a port can't be had."""
+        with cause_of_failure():
+            await self._life.start()
+        log.info("%s waits to be initialized: palisade init --help; http on %s", self._config.id, self._config.http)
+
+    async def wait(self) -> None:
+        await self._committed.wait()
+        await asyncio.sleep(GO_ON_AFTER_S)
+
+    async def stop(self) -> None:
+        with contextlib.suppress(Exception):
+            await self._life.stop()
+
+    # As a participant.
+
+    def _become(self, participant: Participant) -> None:
+        if participant != self._participant:
+            keep_participant(self._config.data_dir, participant)
+            self._participant = participant
+            log.info("%s is %s", self._config.id, participant.state.value)
+        if participant.state is InitState.COMMITTED:
+            self._committed.set()
+
+    async def _state(self, request: web.Request) -> web.Response:
+        return answer(self._participant.to_json())
+
+    async def _step(self, request: web.Request) -> web.Response:
+        plan = _plan_of(await read_json(request), self._config.cluster)
+        step = request.match_info["step"]
+        if step == "prepare":
+            self._become(self._participant.prepare(plan, self._own))
+        elif step == "commit":
+            self._become(self._participant.commit(plan.id))
+        elif step == "cancel":
+            self._become(self._participant.cancel(plan.id))
+        else:
+            raise web.HTTPNotFound
+        return answer(self._participant.to_json())
+
+    # As a coordinator.
+
+    async def _initialize(self, request: web.Request) -> web.Response:
+        body = await read_json(request)
+        names = body.get("members") if isinstance(body, dict) else None
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            raise InitRefused('the body has to name the members, such as {"members": ["n1", "n2", "n3"]}')
+        plan = self._plan_for(names)
+        async with HttpRequests(headers_of(self._config), timeout_s=ASK_S) as requests:
+            coordinator = _Coordinator(plan, self._config.id, requests)
+            if body.get("cancel"):
+                await coordinator.cancel()
+                return answer({"cancelled": True, "members": list(plan.names)})
+            try:
+                async with asyncio.timeout(COORDINATE_S):
+                    await coordinator.run()
+            except TimeoutError:
+                raise Unavailable(
+                    f"not all of {', '.join(plan.names)} answer: ask again when they do, or cancel it (palisade init "
+                    "--cancel)"
+                ) from None
+        return answer({"initialized": True, "members": list(plan.names)})
+
+    def _plan_for(self, names: list[str]) -> InitPlan:
+        """By what the named nodes say of themselves in the physical topology."""
+        held = self._participant.plan
+        if held is not None and sorted(held.names) == sorted(set(names)):
+            return held
+        known = {each.name: each.tag("member") for each in self._physical.records() if each.is_live}
+        missing = sorted(name for name in set(names) if not known.get(name))
+        if missing:
+            raise InitRefused(
+                f"{', '.join(missing)} can't be seen waiting here: start them with --seeds that lead here, and see "
+                "GET /v1/topology"
+            )
+        return InitPlan(self._config.cluster, tuple(sorted(str(known[name]) for name in set(names))))
+
+    async def _live(self, request: web.Request) -> web.Response:
+        return answer({"live": True})
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        return answer(
+            {"ready": False, "reasons": [f"waiting to be initialized ({self._participant.state.value})"]}, 503
+        )
+
+    async def _topology(self, request: web.Request) -> web.Response:
+        physical = physical_view(self._physical.records())
+        return answer({"physical": physical, "logical": [], "version": 0, "strangers": self._physical.socket.strangers})
+
+
+class _Coordinator:
+    """Carries out the next step until there is none. This node is asked like every other one, but last."""
+
+    def __init__(self, plan: InitPlan, own: str, requests: HttpRequests) -> None:
+        self._plan = plan
+        self._requests = requests
+        members = read_members(",".join(plan.members))
+        ordered = sorted(members, key=lambda member: member.id == own)
+        self._http = {member.id: str(member.http) for member in ordered}
+
+    async def run(self) -> None:
+        """Raises InitRefused, TimeoutError when somebody does not answer in time."""
+        while True:
+            step = next_step(self._plan, await self._states())
+            if isinstance(step, Prepare | Commit):
+                verb = "prepare" if isinstance(step, Prepare) else "commit"
+                for name in [each for each in self._http if each in step.names]:
+                    await self._tell(name, verb)
+            elif isinstance(step, Wait):
+                log.info("the initialization waits for %s", ", ".join(step.names))
+                await asyncio.sleep(0.5)
+            else:
+                return
+
+    async def cancel(self) -> None:
+        for name in self._http:
+            await self._tell(name, "cancel")
+
+    async def _states(self) -> dict[str, Participant | None]:
+        return {name: await self._ask(name) for name in self._http}
+
+    async def _ask(self, name: str) -> Participant | None:
+        try:
+            return Participant.from_json((await self._requests.json(self._http[name], "/v1/init")).content)
+        except (NoAnswer, ValueError, KeyError, TypeError):
+            return None
+
+    async def _tell(self, name: str, verb: str) -> None:
+        try:
+            answer = await self._requests.json(self._http[name], f"/v1/init/{verb}", "POST", self._plan.to_json())
+        except NoAnswer as error:
+            log.warning("%s does not %s now: %s", name, verb, error.reason)
+            return
+        if answer.status == 409:
+            raise InitRefused(f"{name}: {answer.detail}")
+
+
+class _Site:
+    def __init__(self, runner: web.AppRunner) -> None:
+        self._runner = runner
+
+    async def start(self, host: str, port: int) -> None:
+        await self._runner.setup()
+        fix(self._runner.server)
+        await web.TCPSite(self._runner, host, port).start()
+
+    async def close(self) -> None:
+        await self._runner.cleanup()
+
+
+@web.middleware
+async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
+    try:
+        response: web.StreamResponse = await handler(request)
+        return response
+    except InitRefused as error:
+        return problem_response(409, "init-refused", "The cluster is not initialized so", str(error), retry=False)
+
+
+def _plan_of(body: Any, cluster: str) -> InitPlan:
+    try:
+        plan = InitPlan.from_json(body)
+    except ValueError as error:
+        raise InitRefused(str(error)) from None
+    if plan.cluster != cluster:
+        raise InitRefused(f"this node is of cluster {cluster}, the plan is for {plan.cluster}: correct --cluster")
+    return plan

@@ -1,0 +1,1 @@
+"""What a node answers over every protocol: decoding and encoding only."""

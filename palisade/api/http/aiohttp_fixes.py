@@ -1,0 +1,93 @@
+"""Three fixes around aiohttp, for every HTTP server of a node. Each has a test that fails without it.
+
+1. *Memory of closed connections is freed at once* (docs/bugs-found.md; a node collects cycles rarely, `running.py`).
+   aiohttp leaves four cycles: the task of a connection whose client hangs up while the rest of a refused body is read
+   ends with an error whose traceback has the frame that names the task (the error is taken out of the task); the
+   request holds the error of a route that is not found (`problems.py` drops its traceback); an unknown `Expect` is an
+   error in a frame of its own traceback (answered earlier); a body that breaks off holds the error whose traceback has
+   the request (answered, too).
+2. *An `Expect` header is refused in words that can be sent*, whatever bytes it has. aiohttp quotes it in its 417; that
+   fails for what is not UTF-8: a 500 and a page in the log for each. It does so before any route or middleware, so
+   the header is made readable where requests are made.
+3. *The log has faults of the node only.* Errors of clients are answered, not logged: a client could fill the disk.
+   Nor is it logged that a request ended at the moment at which aiohttp, told to close, had stopped waiting for it:
+   aiohttp notifies a future that is gone and calls that an error. Errors of handlers never come to that place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import InvalidStateError
+from contextlib import suppress
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from multidict import CIMultiDict, CIMultiDictProxy
+
+EXPECT = "Expect"
+_OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
+_OUTSIDE_OF_HANDLERS = "Unhandled exception"
+LINGERING_S = 2.0
+"""How long the rest of a refused body is read for, so that the client comes to read why it was refused. Where handlers
+do not end with their clients, the connection of one that has hung up is kept as long."""
+
+
+def fix(server: Any) -> None:
+    """Fixes 1 and 2. `server`: the `aiohttp.web.Server` of a runner that is set up, before its first connection."""
+    make, handle = server.request_factory, server.request_handler
+
+    def made(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[Any]) -> Any:
+        task.remove_done_callback(_forget_end)
+        task.add_done_callback(_forget_end)
+        return make(_with_readable_expect(message), payload, protocol, writer, task)
+
+    async def handled(request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            response: web.StreamResponse = await handle(request)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            response = web.Response(status=error.status, reason=error.reason, text=error.text)
+        except ConnectionError:
+            if request.transport is not None:
+                raise
+            response = web.Response(status=400)
+        broken = request.content.exception()
+        if broken is not None:
+            broken.__traceback__ = None
+        return response
+
+    server.request_factory, server.request_handler = made, handled
+
+
+def _with_readable_expect(message: Any) -> Any:
+    expect = message.headers.get(EXPECT)
+    if expect is None or expect.isascii():
+        return message
+    headers = CIMultiDict(message.headers)
+    headers[EXPECT] = expect.encode("ascii", "replace").decode()
+    return message._replace(headers=CIMultiDictProxy(headers))
+
+
+def _forget_end(task: asyncio.Task[Any]) -> None:
+    """Asking a cancelled task for its end takes the error out of it."""
+    if task.cancelled():
+        with suppress(asyncio.CancelledError):
+            task.exception()
+
+
+class _OwnFaults(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if record.msg == _OUTSIDE_OF_HANDLERS and isinstance(error, InvalidStateError):
+            return False
+        return not isinstance(error, _OF_CLIENTS)
+
+
+def quiet_log() -> logging.Logger:
+    logger = logging.getLogger("palisade.api.http.aiohttp")
+    if not logger.filters:
+        logger.addFilter(_OwnFaults())
+    return logger

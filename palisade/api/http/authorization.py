@@ -1,0 +1,75 @@
+"""The gate in front of every handler of HTTP: who asks, by the header Authorization, and whether that one may.
+
+A handler runs only behind it. What runs on afterwards, a watch, asks again before each thing that it tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from palisade.api.http.callers import HttpCallers, set_caller
+from palisade.api.http.etcd_api import refused
+from palisade.api.http.protobuf_json import BadJson
+from palisade.api.http.reauthorize import STILL
+from palisade.api.http.route_permissions import Rule, rule_of
+from palisade.api.permission_lookups import NOTHING, Lookups
+from palisade.service.authorization.authorizer import Authorizer
+from palisade.service.authorization.callers import Who
+from palisade.service.authorization.needs import Needs
+from palisade.wire.auth_errors import PermissionDenied
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Gate:
+    """The middleware of one server. `authorizer` None: every client may do everything. `callers`: for the front."""
+
+    def __init__(self, authorizer: Authorizer | None, look: Lookups = NOTHING) -> None:
+        self._authorizer, self._look = authorizer, look
+        self.callers = None if authorizer is None else HttpCallers(authorizer)
+
+    @web.middleware
+    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        authorizer, callers = self._authorizer, self.callers
+        if authorizer is None or callers is None:
+            return await handler(request)
+        rule = rule_of(request.method, path_of(request))
+        if rule is Who.OPEN:
+            return await handler(request)
+        try:
+            await self._admit(authorizer, callers, request, rule)
+        except BadJson as error:
+            if not request.path.startswith("/v3/"):
+                raise
+            status, body = refused(error)
+            return web.Response(status=status, body=body, content_type="application/json")
+        return await handler(request)
+
+    async def _admit(
+        self, authorizer: Authorizer, callers: HttpCallers, request: web.Request, rule: Rule | None
+    ) -> None:
+        where, action = request.remote or "", f"{request.method} {request.rel_url.raw_path}"
+        caller = await callers.later(request.headers.get("Authorization"), where, action)
+        if rule is None:
+            error = PermissionDenied("no rule says which callers may do this: a fault of this version; report it")
+            authorizer.refused(error, caller.rights.who, where, action)
+            raise error
+        if isinstance(rule, Who):
+            caller.enter(rule)
+        else:
+            caller.require(await rule(request, self._look))
+        set_caller(request, caller)
+        identity = caller.identity
+
+        async def still(needs: Needs) -> None:
+            (await authorizer.rights(identity)).check(needs)
+
+        request[STILL] = still
+
+
+def path_of(request: web.Request) -> str | None:
+    resource: Any = getattr(request.match_info.route, "resource", None)
+    return None if resource is None else str(resource.canonical)

@@ -1,0 +1,366 @@
+"""The listening side of HTTP: answers the hot paths of etcd itself, and hands every other connection to aiohttp.
+
+A request is hot when it is a plain `POST` of one of the unary /v3 paths with a Content-Length. From the first other
+request on, a connection belongs to aiohttp, which knows the same paths and calls the same functions; so nobody sees
+a difference but in speed: a hot request costs a fifth of one that goes through aiohttp's request and response objects.
+With authorization the hot paths are the same; `HttpCallers` finds out the caller before.
+
+What holds, whatever a client does: at most one request of a connection is at work here; no more is kept of it than
+the largest request; a head or body that does not arrive in time ends the connection (slow-loris).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+from palisade.api.http.callers import HttpCallers
+from palisade.api.http.overload_reply import TurnedAway
+from palisade.api.http.request_head import (
+    AUTHORIZATION,
+    END_OF_HEAD,
+    GET,
+    Gets,
+    Hot,
+    Plan,
+    make_head,
+    make_plan,
+    without_authorization,
+)
+from palisade.base.connection_limit import ConnectionRoom, Welcome
+from palisade.base.metrics import Metrics
+from palisade.service.callers import EVERYBODY
+
+log = logging.getLogger(__name__)
+
+HEAD_BYTES_MAX = 16 * 1024
+KEPT_HEADS_MAX = 1024
+QUEUED_BYTES_MAX = 64 * 1024
+SWEEP_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Times in seconds. `body_bytes_max` is of a request's body as it is sent."""
+
+    body_bytes_max: int = 3 * 1024 * 1024 + 64 * 1024
+    head_timeout_s: float = 10.0
+    body_timeout_s: float = 30.0
+    idle_timeout_s: float = 600.0
+
+
+class FrontServer:
+    """What the connections share. `fallback` makes a protocol of aiohttp."""
+
+    def __init__(
+        self,
+        unary: Mapping[str, Hot],
+        fallback: Callable[[], asyncio.Protocol],
+        limits: HttpLimits,
+        metrics: Metrics,
+        room: ConnectionRoom,
+        gets: Mapping[str, Hot] | None = None,
+        callers: HttpCallers | None = None,
+    ) -> None:
+        """`gets`: path -> what answers a GET of something below it. `callers` None: every client may do everything."""
+        self.callers = callers
+        self._gets = Gets(gets or {})
+        self._unary = {path.encode(): call for path, call in unary.items()}
+        self._plans: dict[bytes, Plan] = {}
+        self.fallback = fallback
+        self.limits = limits
+        self.metrics = metrics
+        self.room = room
+        self.connections: set[Connection] = set()
+        self.busy = 0
+        self.closing = False
+        self._calm = asyncio.Event()
+        self._by_transport: dict[Any, Connection] = {}
+        self._heads: dict[int, bytes] = {}
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises OSError when the port can't be had."""
+        self._loop = asyncio.get_running_loop()
+        self._server = await self._loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        self._sweep()
+
+    @property
+    def port(self) -> int:
+        sockets = self._server.sockets if self._server else ()
+        return int(sockets[0].getsockname()[1]) if sockets else 0
+
+    async def close(self, patience_s: float) -> None:
+        """Stop listening, and end every connection once its request is answered; aiohttp's end with its server."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._server is not None:
+            self._server.close()
+        self.closing = True
+        for connection in list(self.connections):
+            connection.end_soon()
+        if self.busy:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await self._calm.wait()
+
+    def answered(self) -> None:
+        """One request less is at work."""
+        self.busy -= 1
+        if self.closing and not self.busy:
+            self._calm.set()
+
+    def abort(self) -> None:
+        for connection in list(self.connections):
+            connection.abort()
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def plan(self, head: bytes) -> Plan | None:
+        """None for a head that is not hot. What was seen before is not parsed again."""
+        authorization = None
+        if AUTHORIZATION in head:
+            head, authorization = without_authorization(head)
+        if head.startswith(GET):
+            return self._gets.plan(head, authorization)
+        known = self._plans.get(head)
+        if known is not None:
+            return known if authorization is None else known._replace(authorization=authorization)
+        plan = make_plan(head, self._unary)
+        if plan is not None:
+            if len(self._plans) >= KEPT_HEADS_MAX:
+                self._plans.clear()
+            self._plans[head] = plan
+            if authorization is not None:
+                return plan._replace(authorization=authorization)
+        return plan
+
+    def response_head(self, status: int, problem: bool = False) -> bytes:
+        """Everything before the length."""
+        head = self._heads.get(-status if problem else status)
+        if head is None:
+            head = make_head(status, b"application/problem+json" if problem else b"application/json")
+            self._heads[-status if problem else status] = head
+        return head
+
+    def handling(self, transport: Any) -> None:
+        """aiohttp has read a whole head from this connection, and begins to handle it."""
+        connection = self._by_transport.get(transport)
+        if connection is not None:
+            connection.waiting_since = None
+            connection.handling = True
+
+    def handled(self, transport: Any) -> None:
+        """aiohttp waits for the next request of this connection."""
+        connection = self._by_transport.get(transport)
+        if connection is not None:
+            connection.handling = False
+
+    def handed_over(self, transport: Any, connection: Connection) -> None:
+        self._by_transport[transport] = connection
+
+    def forget(self, transport: Any, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._by_transport.pop(transport, None)
+
+    def _sweep(self) -> None:
+        now = self.now()
+        for connection in list(self.connections):
+            connection.check_time(now)
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+
+class Connection(asyncio.Protocol):
+    """One client. `waiting_since`: when the first byte of a request came that is not complete."""
+
+    __slots__ = (
+        "_body_due", "_buffer", "_busy", "_delegate", "_lacking", "_paused", "_server", "_so_far", "_transport", "_v1",
+        "handling", "last_used", "waiting_since",
+    )  # fmt: skip
+
+    def __init__(self, server: FrontServer) -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._delegate: asyncio.Protocol | None = None
+        self._buffer = b""
+        self._so_far = bytearray()
+        """Of a request whose body still lacks `_lacking` bytes. It grows in place: a body that trickles in is not
+        copied, nor is its head looked at, anew with each piece."""
+        self._lacking = 0
+        self._busy = False
+        self._v1 = False
+        self._paused = False
+        self._body_due = False
+        self.handling = False
+        self.last_used = 0.0
+        self.waiting_since: float | None = None
+
+    # What the transport tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.last_used = self._server.now()
+        self._server.connections.add(self)
+        self._server.metrics.http_connections += 1
+        welcome = self._server.room.receive(self.last_used)
+        if welcome is Welcome.IS_CLOSED:
+            self._transport.abort()
+        elif welcome is Welcome.IS_TOLD:
+            self._delegate = TurnedAway(self._server.room.reason)
+            self._delegate.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.forget(self._transport, self)
+        self._server.metrics.http_connections -= 1
+        self._buffer = b""
+        self._so_far = bytearray()
+        self._transport = None
+        if self._delegate is not None:
+            self._delegate.connection_lost(exc)
+
+    def eof_received(self) -> bool | None:
+        return self._delegate.eof_received() if self._delegate is not None else None
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        if self._delegate is not None:
+            self._delegate.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._delegate is not None:
+            self._delegate.resume_writing()
+        elif self._buffer:
+            self._go_on()
+
+    def data_received(self, data: bytes) -> None:
+        if self._delegate is not None:
+            if self.waiting_since is None and not self.handling:
+                self.waiting_since = self._server.now()
+            self._delegate.data_received(data)
+            return
+        if self._lacking > 0:
+            self._so_far += data
+            self._lacking -= len(data)
+            if self._lacking > 0:
+                return
+            data, self._so_far, self._lacking = bytes(self._so_far), bytearray(), 0
+        elif self._buffer:
+            data = self._buffer + data
+        if self._busy or self._paused:
+            self._buffer = data
+            if len(data) > QUEUED_BYTES_MAX and self._transport is not None:
+                self._transport.pause_reading()
+            return
+        self._consume(data)
+
+    # Requests.
+
+    def _consume(self, data: bytes) -> None:
+        end = data.find(END_OF_HEAD)
+        if end < 0 and len(data) <= HEAD_BYTES_MAX:
+            self._buffer = data
+            self._wait_for_more(body=False)
+            return
+        plan = self._server.plan(data[: end + 4]) if end >= 0 else None
+        if plan is None:
+            self._hand_over(data)
+            return
+        if plan.length > self._server.limits.body_bytes_max:
+            self._hand_over(data)
+            return
+        stop = end + 4 + plan.length
+        if len(data) < stop:
+            self._so_far, self._lacking = bytearray(data), stop - len(data)
+            self._wait_for_more(body=True)
+            return
+        self._buffer = data[stop:]
+        self._busy = True
+        self._v1 = plan.hot.v1
+        self._server.busy += 1
+        self.waiting_since = None
+        callers, body = self._server.callers, data[end + 4 : stop] if plan.thing is None else plan.thing
+        if callers is None:
+            plan.hot.call(body, self.reply, EVERYBODY)
+        else:
+            callers.run(plan, body, self.reply, self._where())
+
+    def _where(self) -> str:
+        """The address of the client."""
+        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return str(peer[0]) if isinstance(peer, tuple) and peer else ""
+
+    def _wait_for_more(self, *, body: bool) -> None:
+        if self.waiting_since is None or body != self._body_due:
+            self.waiting_since = self._server.now()
+            self._body_due = body
+
+    def reply(self, status: int, payload: bytes, headers: bytes = b"", /) -> None:
+        """Answer the request at work; called exactly once for it, from anywhere in the loop's thread."""
+        transport = self._transport
+        self._busy = False
+        self._server.answered()
+        self._server.metrics.answered(status)
+        if transport is None:
+            return
+        head = self._server.response_head(status, self._v1 and status >= 400)
+        transport.write(b"%b%d\r\n%b\r\n%b" % (head, len(payload), headers, payload))
+        self.last_used = self._server.now()
+        if self._server.closing:
+            transport.close()
+        elif self._buffer:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._busy or self._paused or self._transport is None or self._delegate is not None:
+            return
+        data, self._buffer = self._buffer, b""
+        if len(data) > QUEUED_BYTES_MAX:
+            self._transport.resume_reading()
+        if data:
+            self._consume(data)
+
+    def _hand_over(self, data: bytes) -> None:
+        """From here on the connection is aiohttp's."""
+        if self._transport is None:
+            return
+        self._buffer = b""
+        self.waiting_since = self._server.now()
+        self._delegate = self._server.fallback()
+        self._server.handed_over(self._transport, self)
+        self._delegate.connection_made(self._transport)
+        self._delegate.data_received(data)
+
+    # Its end.
+
+    def check_time(self, now: float) -> None:
+        limits = self._server.limits
+        if self.waiting_since is not None:
+            allowed_s = limits.body_timeout_s if self._body_due else limits.head_timeout_s
+            if now - self.waiting_since > allowed_s:
+                self._refuse_late()
+        elif self._delegate is None and not self._busy and now - self.last_used > limits.idle_timeout_s:
+            self.end_soon()
+
+    def _refuse_late(self) -> None:
+        if self._transport is None:
+            return
+        if self._delegate is None:
+            body = b"the request did not arrive in time"
+            self._transport.write(make_head(408, b"text/plain", close=True) + b"%d\r\n\r\n%b" % (len(body), body))
+        self._transport.close()
+
+    def end_soon(self) -> None:
+        """Close it, unless a request is at work: its answer is still written then."""
+        if self._transport is not None and self._delegate is None and not self._busy:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

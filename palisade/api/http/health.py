@@ -1,0 +1,53 @@
+"""/livez, /readyz, /metrics, /openapi.json: of any node, whatever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from palisade.api.http.openapi_document import Kind, document_of
+from palisade.api.http.v1_keys import answer
+from palisade.topology.topology import nothing_to_refresh
+
+
+class Health:
+    """`not_ready`: the reasons why the node should not get requests now. `refresh`: before the metrics are read."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        not_ready: Callable[[], list[str]],
+        metrics: Collector,
+        refresh: Callable[[], Awaitable[None]] = nothing_to_refresh,
+    ) -> None:
+        self._not_ready, self._refresh = not_ready, refresh
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(metrics)
+        self._openapi = document_of(kind)
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/livez", self.live),
+            web.get("/readyz", self.ready),
+            web.get("/metrics", self.metrics),
+            web.get("/openapi.json", self.openapi),
+        ]
+
+    async def live(self, request: web.Request) -> web.Response:
+        """The process answers; nothing is said about the cluster."""
+        return answer({"live": True})
+
+    async def ready(self, request: web.Request) -> web.Response:
+        reasons = self._not_ready()
+        return answer({"ready": not reasons, "reasons": reasons}, 503 if reasons else 200)
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        await self._refresh()
+        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def openapi(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._openapi, content_type="application/json")

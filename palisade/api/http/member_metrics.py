@@ -1,0 +1,96 @@
+"""What `/metrics` shows, made at the moment of asking from the state of the node and its counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from palisade.api.cluster_view import not_ready
+from palisade.api.http.metric_families import counter, counters, gauge, gauges, histogram
+from palisade.api.http.partition_families import partition_families
+from palisade.api.http.vault_metrics import info, recovery_families, topology_families
+from palisade.api.services import NodeServices
+from palisade.catalog.procedures import ENDED
+from palisade.raftgroup.role import Role
+from palisade.segments.holder import PartitionHolder
+from palisade.service.procedure_runner import Runner
+
+
+class Exposition(Collector):
+    def __init__(self, services: NodeServices, partitions: PartitionHolder | None = None) -> None:
+        self._services, self._partitions = services, partitions
+        self._service = services.key_values
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._node()
+        yield from self._store()
+        yield from self._requests()
+        if self._services.catalog is not None:
+            yield from catalog_families(self._services.catalog.runner)
+        yield from self._authorization()
+        if self._services.topology is not None:
+            yield from topology_families(self._services.topology)
+        yield from recovery_families(self._services.vault)
+        yield from self._services.fencing_families()
+        yield from partition_families(self._partitions)
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def _node(self) -> Iterator[Metric]:
+        status = self._service.group.status()
+        yield info(status.member)
+        roles = ((role.value, role is status.role) for role in Role)
+        yield gauges("palisade_role", "1 for the role of the node.", "role", roles)
+        yield gauge("palisade_term", "Raft term.", status.term)
+        yield gauge("palisade_has_leader", "Whether a leader is known.", status.leader is not None)
+        yield gauge("palisade_ready", "Whether the node should get requests.", not not_ready(self._service))
+        yield gauge("palisade_commit_index", "Index of the last committed entry.", status.commit_index)
+        yield gauge("palisade_applied_index", "Index of the last applied entry.", status.applied_index)
+        yield gauge("palisade_synced_index", "Index of the last entry that is on disk.", status.synced_index)
+        yield gauge("palisade_log_entries", "Entries that the log holds.", status.last_index - status.first_index)
+        yield gauge("palisade_quorum_lease_seconds", "How long reads need no round.", status.lease_remaining_ms / 1000)
+        yield gauge("palisade_members", "Members of the group.", len(status.members))
+
+    def _authorization(self) -> Iterator[Metric]:
+        authorizer = self._services.authorizer
+        yield gauge("palisade_authorization", "1 where users have to sign in.", authorizer is not None)
+        if authorizer is not None:
+            refusals, logins = sorted(authorizer.refusals.items()), sorted(authorizer.logins.items())
+            yield counters("palisade_authorization_refusals", "Requests that were refused.", "reason", refusals)
+            yield counters("palisade_logins", "Passwords that were checked.", "outcome", logins)
+
+    def _store(self) -> Iterator[Metric]:
+        store = self._service.store
+        yield gauge("palisade_generation", "How often history was broken, and one.", store.lineage.generation)
+        yield gauge("palisade_revision", "LM: the latest revision.", store.revision)
+        yield gauge("palisade_minimal_revision", "MM: the oldest readable revision.", store.minimal_revision)
+        yield gauge("palisade_keys", "Keys that exist.", store.key_count)
+        yield gauge("palisade_store_bytes", "Logical size of the store, which the quota limits.", store.size_bytes)
+        yield gauge("palisade_quota_bytes", "Quota of the store.", store.limits.quota_bytes)
+        yield gauge("palisade_quota_alarm", "1 while writes are refused because the store is full.", store.alarm)
+        yield gauge("palisade_leases", "Leases that live.", len(store.leases()))
+
+    def _requests(self) -> Iterator[Metric]:
+        metrics = self._service.metrics
+        outcomes = (("applied", metrics.applied), ("unavailable", metrics.unavailable), ("unknown", metrics.unknown))
+        yield counters("palisade_proposals", "Writes by what they came to.", "outcome", outcomes)
+        answers = ((str(status), count) for status, count in sorted(metrics.http_requests.items()))
+        yield counters("palisade_http_responses", "Answers over HTTP by status.", "status", answers)
+        yield counter("palisade_reads", "Reads of the store.", metrics.reads)
+        yield counter("palisade_watch_revisions", "Revisions handed to watchers.", metrics.events)
+        yield gauge("palisade_watchers", "Watches that are open.", metrics.watchers)
+        yield gauge("palisade_http_connections", "Open connections of HTTP.", metrics.http_connections)
+        yield gauge("palisade_stream_connections", "Open connections of the stream.", metrics.stream_connections)
+        refused = metrics.connections_refused
+        yield counter("palisade_connections_refused", "Clients for whom there were no file descriptors.", refused)
+        yield histogram("palisade_write_seconds", "From request to result of a write.", metrics.write_latency)
+        yield histogram("palisade_fsync_seconds", "Syncs of the journal.", metrics.fsync_latency)
+
+
+def catalog_families(runner: Runner) -> Iterator[Metric]:
+    yield gauge("palisade_procedures_open", "Procedures that this node carries out now.", len(runner.working))
+    ended = ((state.value, runner.ended[state]) for state in sorted(ENDED, key=lambda state: state.value))
+    yield counters("palisade_procedures", "Procedures that ended here, by their end.", "state", ended)

@@ -1,0 +1,202 @@
+"""The HTTP server of a node: the front for the hot paths, aiohttp for everything else, one port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from aiohttp import web
+
+from palisade.api.cluster_view import not_ready
+from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
+from palisade.api.http.authorization import Gate
+from palisade.api.http.callers import caller_of
+from palisade.api.http.etcd_api import EtcdApi, refused
+from palisade.api.http.etcd_stream import EtcdStreams
+from palisade.api.http.fast_path import FrontServer, HttpLimits
+from palisade.api.http.feed import Feed
+from palisade.api.http.health import Health
+from palisade.api.http.member_metrics import Exposition
+from palisade.api.http.open_streams import STREAMS
+from palisade.api.http.openapi_document import Kind
+from palisade.api.http.problems import errors_as_answers
+from palisade.api.http.request_body import HTTP_LIMITS, read_body
+from palisade.api.http.request_head import Hot, Reply, Unary
+from palisade.api.http.route_permissions import RULES
+from palisade.api.http.scenario_host import ScenarioHost
+from palisade.api.http.v1_backup import Backups
+from palisade.api.http.v1_catalog import CatalogRoutes
+from palisade.api.http.v1_cluster import Cluster
+from palisade.api.http.v1_fenced import FencedRoutes
+from palisade.api.http.v1_fencing import FencingRoutes, RegionRoutes
+from palisade.api.http.v1_keys import Keys
+from palisade.api.http.v1_login import LoginRoutes
+from palisade.api.http.v1_partitions import PartitionRoutes
+from palisade.api.http.v1_recovery import RecoveryRoutes
+from palisade.api.http.v1_scenarios import ScenarioRoutes
+from palisade.api.http.v1_topology import TopologyRoutes
+from palisade.api.http.v1_watch import Watches
+from palisade.api.permission_lookups import lookups_of
+from palisade.api.services import NodeServices
+from palisade.base.connection_limit import ConnectionRoom
+from palisade.segments.holder import PartitionHolder
+from palisade.service.authorization.callers import Who
+from palisade.service.regions import RegionBook
+
+CLOSE_S = 2.0
+ETCD_PROGRESS_S = 60.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class HttpServer:
+    """`cluster` is the name of the cluster, `member` that of the node. Runs from `start` to `close`."""
+
+    def __init__(
+        self,
+        services: NodeServices,
+        cluster: str,
+        member: str,
+        *,
+        limits: HttpLimits | None = None,
+        progress_s: float = 10.0,
+        room: ConnectionRoom | None = None,
+        scenarios: ScenarioHost | None = None,
+        partitions: PartitionHolder | None = None,
+    ) -> None:
+        self._services = services
+        service = self._service = services.key_values
+        self._gate = Gate(services.authorizer, lookups_of(services))
+        self._member = member
+        self._partitions = partitions
+        self._scenarios = scenarios or ScenarioHost()
+        self._room = room or ConnectionRoom(service.metrics)
+        self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
+        self.api = EtcdApi(service, cluster, member)
+        self._fenced = FencedRoutes(services.fenced)
+        self.app = self._application(cluster, progress_s)
+        self._runner = web.AppRunner(
+            self.app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=CLOSE_S,
+            handler_cancellation=True,
+            lingering_time=LINGERING_S,
+            logger=quiet_log(),
+        )
+        self._front: FrontServer | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises OSError when the port can't be had."""
+        await self._runner.setup()
+        server = cast(Any, self._runner.server)
+        fix(server)
+        self._front = FrontServer(
+            hot_paths(self.api.unary),
+            server,
+            self._limits,
+            self._service.metrics,
+            self._room,
+            self._fenced.gets,
+            self._gate.callers,
+        )
+        await self._front.start(host, port)
+
+    @property
+    def port(self) -> int:
+        return self._front.port if self._front is not None else 0
+
+    async def close(self) -> None:
+        """Stop listening, let answers under way leave, end streams."""
+        if self._front is not None:
+            await self._front.close(CLOSE_S)
+        await self.api.close()
+        await self._scenarios.close()
+        streams = self.app[STREAMS]
+        for stream in list(streams):
+            stream.cancel()
+        await self._runner.cleanup()
+        if self._front is not None:
+            self._front.abort()
+
+    def _application(self, cluster: str, progress_s: float) -> web.Application:
+        app = web.Application(
+            middlewares=[self._note, errors_as_answers, self._gate.guard], client_max_size=self._limits.body_bytes_max
+        )
+        app[HTTP_LIMITS] = self._limits
+        app[STREAMS] = set()
+        services, service = self._services, self._service
+        app.add_routes(
+            Health(Kind.MEMBER, partial(not_ready, service), Exposition(services, self._partitions)).routes()
+        )
+        app.add_routes(LoginRoutes(service, services.authorizer).routes())
+        app.add_routes(Keys(service).routes())
+        app.add_routes(Watches(service, progress_s).routes())
+        app.add_routes(Cluster(services, cluster).routes())
+        app.add_routes(Backups(services, cluster).routes())
+        app.add_routes(TopologyRoutes(services).routes())
+        app.add_routes(RecoveryRoutes(lambda: services.vault).routes())
+        app.add_routes(CatalogRoutes(services).routes())
+        app.add_routes(Feed(service).routes())
+        app.add_routes(PartitionRoutes(self._member, self._partitions).routes())
+        app.add_routes(ScenarioRoutes(self._scenarios).routes())
+        app.add_routes(FencingRoutes(services.fencing_view).routes())
+        app.add_routes(RegionRoutes(RegionBook(service)).routes())
+        app.add_routes(self._fenced.routes())
+        app.add_routes(EtcdStreams(service, self.api, progress_s=ETCD_PROGRESS_S).routes())
+        app.add_routes([web.post(path, unary_handler(call)) for path, call in self.api.unary.items()])
+        return app
+
+    @web.middleware
+    async def _note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Tells the front that a head is complete, and counts answers."""
+        front, transport = self._front, request.transport
+        if front is not None:
+            front.handling(transport)
+        try:
+            response = await handler(request)
+            self._service.metrics.answered(response.status)
+            return response
+        finally:
+            if front is not None:
+                front.handled(transport)
+
+
+def body_bytes_for(request_bytes_max: int) -> int:
+    """How large a body may be so that the largest request fits as base64 in JSON."""
+    return request_bytes_max * 3 // 2 + 64 * 1024
+
+
+def hot_paths(unary: Mapping[str, Unary]) -> dict[str, Hot]:
+    """The unary paths of etcd without aiohttp; those whose rule is in `rules.py`, as a word."""
+    found = {}
+    for path, call in unary.items():
+        rule = RULES.get(("POST", path))
+        if isinstance(rule, Who):
+            found[path] = Hot(path, call, rule, refuse)
+    return found
+
+
+def refuse(error: Exception, reply: Reply) -> None:
+    reply(*refused(error))
+
+
+def unary_handler(call: Unary) -> Handler:
+    """A unary path of etcd for connections that aiohttp has."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        body = await read_body(request)
+        answered: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
+
+        def reply(status: int, payload: bytes, _: bytes = b"", /) -> None:
+            if not answered.done():
+                answered.set_result((status, payload))
+
+        call(body, reply, caller_of(request))
+        status, payload = await answered
+        headers = {"Retry-After": "1"} if status == 503 else None
+        return web.Response(status=status, body=payload, content_type="application/json", headers=headers)
+
+    return handle

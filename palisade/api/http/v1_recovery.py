@@ -1,0 +1,47 @@
+"""/v1/recovery: what the recoveries of this node did, how far one is, and the difference at which it has caught up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from palisade.api.http.request_body import a_number, fields_of, read_json
+from palisade.api.http.v1_keys import answer
+from palisade.metastore.errors import InvalidRequest
+from palisade.recovery.report_json import recoveries_view
+from palisade.recovery.status import RecoveryFace
+from palisade.wire.error_codes import BadRequest
+
+CHANGE = {"revisions": a_number}
+
+
+class RecoveryRoutes:
+    """`face`: asked for again for every request, since a node makes its vault after its server."""
+
+    def __init__(self, face: Callable[[], RecoveryFace | None]) -> None:
+        self._face = face
+
+    def routes(self) -> list[web.RouteDef]:
+        change = web.put("/v1/recovery/catch-up-difference", self.change)
+        return [web.get("/v1/recovery", self.recovery, allow_head=False), change]
+
+    async def recovery(self, request: web.Request) -> web.Response:
+        """R12."""
+        return answer(recoveries_view(self._face()))
+
+    async def change(self, request: web.Request) -> web.Response:
+        """R4, "changeable at run time": of this process, also for a recovery that is under way."""
+        found = fields_of(await read_json(request), CHANGE)
+        if "revisions" not in found:
+            raise BadRequest("the body: revisions is missing, how far LV may be behind LM when a node has caught up")
+        face = self._face()
+        difference = face.difference if face is not None else None
+        if difference is None:
+            raise InvalidRequest("this node keeps no vault that catches up with a cluster: ask another one")
+        before = difference.chosen
+        try:
+            difference.value = found["revisions"]
+        except ValueError as error:
+            raise BadRequest(f"revisions: {error}") from None
+        return answer({"catch_up_difference": difference.chosen, "before": before})

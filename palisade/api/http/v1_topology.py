@@ -1,0 +1,142 @@
+"""/v1/topology and /v1/cluster: which nodes are there, which may serve, and how a node becomes one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from palisade.api.http.request_body import a_flag, a_list, a_number, a_text, fields_of, one_of, read_json, shown
+from palisade.api.http.v1_keys import answer
+from palisade.api.services import NodeServices
+from palisade.metastore.errors import InvalidRequest
+from palisade.raftgroup.errors import Unavailable
+from palisade.topology.admission_rules import JoinRequest
+from palisade.topology.records import NodeRecord, Role
+from palisade.topology.registrar import Registrar
+from palisade.topology.topology import Topology, cluster_view
+from palisade.topology.view import logical_row, rules_of
+from palisade.wire.error_codes import BadRequest
+from palisade.wire.topology_errors import AlreadyInitialized
+
+
+def addresses(value: Any, name: str) -> dict[str, str]:
+    if type(value) is not dict or not all(type(each) is str for each in value.values()) or len(value) > 8:
+        raise BadRequest(f'{name}: {shown(value)} is not an object of addresses such as {{"http": "127.0.0.1:7404"}}')
+    return dict(value)
+
+
+ROLES = {role.value: role for role in Role}
+JOIN = {
+    "cluster": a_text, "protocol": a_number, "token": a_text, "name": a_text, "role": one_of(ROLES), "instance": a_text,
+    "attempt": a_number, "addresses": addresses, "cluster_id": a_text,
+}  # fmt: skip
+RECOVERED = {"name": a_text, "instance": a_text, "incarnation": a_number, "revision": a_number}
+LEAVE = {"name": a_text, "instance": a_text}
+TEXT_MAX = 256
+
+
+class TopologyRoutes:
+    def __init__(self, services: NodeServices) -> None:
+        self._services = services
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v1/cluster", self.cluster, allow_head=False),
+            web.get("/v1/init", self.init, allow_head=False),
+            web.post("/v1/cluster/init", self.initialize),
+            web.get("/v1/topology", self.topology, allow_head=False),
+            web.get("/v1/topology/nodes", self.nodes, allow_head=False),
+            web.get("/v1/topology/nodes/{id}", self.node, allow_head=False),
+            web.post("/v1/topology/join", self.join),
+            web.post("/v1/topology/recovered", self.recovered),
+            web.post("/v1/topology/leave", self.leave),
+        ]
+
+    @property
+    def _topology(self) -> Topology:
+        topology = self._services.topology
+        if topology is None:
+            raise InvalidRequest("this node stands alone: it belongs to no topology")
+        return topology
+
+    @property
+    def _registrar(self) -> Registrar:
+        registrar = self._topology.registrar
+        if registrar is None:
+            raise InvalidRequest("this node is no member of the Raft group: ask one that is, GET /v1/topology has them")
+        return registrar
+
+    async def cluster(self, request: web.Request) -> web.Response:
+        return answer(cluster_view(await self._registrar.state()))
+
+    async def init(self, request: web.Request) -> web.Response:
+        """How this node came to its cluster: for one that still initializes it."""
+        return answer(self._services.participant().to_json())
+
+    async def initialize(self, request: web.Request) -> web.Response:
+        """Of a cluster that is there: nothing is to be done, or too late."""
+        found = fields_of(await read_json(request), {"members": a_list, "cancel": a_flag})
+        rules = rules_of(self._services.key_values.store.system)
+        members = sorted({a_text(each, "members") for each in found.get("members", [])})
+        if rules is None:
+            raise Unavailable("the cluster is being founded: its members are waiting for each other; try again")
+        if list(rules.members) != members or found.get("cancel"):
+            raise AlreadyInitialized(
+                f"this cluster is initialized, with {', '.join(rules.members)}: other nodes join it with --join"
+            )
+        return answer({"initialized": True, "members": members})
+
+    async def topology(self, request: web.Request) -> web.Response:
+        return answer(self._topology.view())
+
+    async def nodes(self, request: web.Request) -> web.Response:
+        """Linearizable: what nodes that are no members show of the logical topology."""
+        records, version = await self._registrar.nodes()
+        return answer({"nodes": [full_row(record) for record in records], "version": version})
+
+    async def node(self, request: web.Request) -> web.Response:
+        """Linearizable: a node looks here whether it is still in."""
+        record = await self._registrar.look(request.match_info["id"])
+        return answer({"node": full_row(record) if record is not None else None})
+
+    async def join(self, request: web.Request) -> web.Response:
+        found = required(await read_json(request), JOIN, optional={"token", "cluster_id", "addresses"})
+        record = await self._registrar.join(
+            JoinRequest(
+                found["cluster"], found["protocol"], found.get("token"), found["name"], found["role"],
+                found["instance"], found["attempt"], found.get("addresses", {}), found.get("cluster_id", ""),
+            )
+        )  # fmt: skip
+        return answer({"node": full_row(record)})
+
+    async def recovered(self, request: web.Request) -> web.Response:
+        found = required(await read_json(request), RECOVERED)
+        record = await self._registrar.recovered(
+            found["name"], found["instance"], found["incarnation"], found["revision"]
+        )
+        return answer({"node": full_row(record)})
+
+    async def leave(self, request: web.Request) -> web.Response:
+        found = required(await read_json(request), LEAVE)
+        return answer({"node": full_row(await self._registrar.leave(found["name"], found["instance"]))})
+
+
+def full_row(record: NodeRecord) -> dict[str, Any]:
+    """With what the node itself needs to see whether it is meant."""
+    return {**logical_row(record), "attempt": record.attempt, "reason": record.reason or None}
+
+
+def required(body: Any, spec: Any, optional: set[str] = frozenset()) -> dict[str, Any]:  # type: ignore[assignment]
+    """Raises BadRequest for a field that is missing or too long."""
+    found = fields_of(body, spec)
+    missing = sorted(spec.keys() - found.keys() - optional)
+    if missing:
+        raise BadRequest(f"the body: {', '.join(missing)} is missing")
+    for name, value in found.items():
+        if isinstance(value, str) and not len(value) <= TEXT_MAX:
+            raise BadRequest(f"{name}: has more than {TEXT_MAX} characters")
+    for name in ("name", "instance"):
+        if not found[name]:
+            raise BadRequest(f"{name}: is empty")
+    return found

@@ -1,0 +1,108 @@
+"""What `/metrics` shows of the topology and of recoveries on any node; all of it on a node that is no member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from palisade.api.http.metric_families import counter, counters, gauge, gauges
+from palisade.base.version import VERSION
+from palisade.recovery.decision import Case
+from palisade.recovery.report import Phase, RecoveryReport
+from palisade.recovery.status import RecoveryFace
+from palisade.topology.swim.wire import Drop
+from palisade.topology.topology import Topology
+from palisade.topology.view import standings_of, states_of
+
+
+class VaultExposition(Collector):
+    """`ready`: whether the node is. `topology`: None on a node that speaks to nobody."""
+
+    def __init__(
+        self,
+        member: str,
+        ready: Callable[[], bool],
+        face: RecoveryFace,
+        topology: Topology | None = None,
+        more: Callable[[], Iterable[Metric]] = tuple,
+    ) -> None:
+        """`more`: further families, each time."""
+        self._member, self._ready, self._face, self._topology, self._more = member, ready, face, topology, more
+
+    def collect(self) -> Iterator[Metric]:
+        yield info(self._member)
+        yield gauge("palisade_ready", "Whether the node should get requests.", self._ready())
+        if self._topology is not None:
+            yield from topology_families(self._topology)
+        yield from recovery_families(self._face)
+        yield from self._more()
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+
+def info(member: str) -> Metric:
+    family = GaugeMetricFamily("palisade_info", "Version and name of the node.", labels=["version", "member"])
+    family.add_metric([VERSION, member], 1)
+    return family
+
+
+def topology_families(topology: Topology) -> Iterator[Metric]:
+    socket = topology.socket
+    states = states_of(topology.physical.records()).items()
+    yield gauges("palisade_physical_nodes", "Nodes in the physical topology as this node sees it.", "state", states)
+    yield gauge("palisade_in_topology", "1 while this node is in the logical topology.", topology.is_active)
+    if topology.age_s() is not None:
+        standings = standings_of(topology.logical()[0]).items()
+        yield gauges("palisade_logical_nodes", "Nodes by standing.", "standing", standings)
+    if topology.registrar is not None:
+        yield counter("palisade_joins_rejected", "Nodes that were refused for good.", topology.registrar.rejected)
+        yield counter("palisade_nodes_dropped", "Nodes dropped from the topology.", topology.registrar.drops)
+    yield counter("palisade_swim_received", "Datagrams that came.", socket.received)
+    yield counter("palisade_swim_sent", "Datagrams that went out.", socket.sent)
+    drops = ((reason.value, socket.dropped[reason]) for reason in Drop)
+    yield counters("palisade_swim_dropped", "Datagrams that counted for nothing.", "reason", drops)
+
+
+def recovery_families(face: RecoveryFace | None) -> Iterator[Metric]:
+    """R12. Of the last recovery, which is perhaps under way."""
+    if face is None:
+        return
+    reports = face.reports
+    yield gauge("palisade_vault_revision", "LV: the revision that the vault holds.", face.revision)
+    yield counter("palisade_recoveries", "Recoveries of this process.", face.begun)
+    if face.difference is not None:
+        text = "LM - LV at which a node has caught up."
+        yield gauge("palisade_recovery_acceptable_difference", text, face.difference.value)
+    yield from progress_families(face)
+    if reports:
+        yield from report_families(reports[-1])
+
+
+def progress_families(face: RecoveryFace) -> Iterator[Metric]:
+    progress = face.progress
+    yield gauge("palisade_recovery_running", "1 while a recovery is under way.", progress is not None)
+    present = progress.phase if progress is not None else None
+    phases = ((phase.value, phase is present) for phase in Phase)
+    yield gauges("palisade_recovery_phase", "1 for the phase that is under way.", "phase", phases)
+    done, expected = (progress.done, progress.total) if progress is not None else (0, 0)
+    yield gauge("palisade_recovery_done", "What the phase under way has done, in its unit.", done)
+    yield gauge("palisade_recovery_expected", "What it has to do, in its unit; 0 where nobody knows.", expected)
+
+
+def report_families(last: RecoveryReport) -> Iterator[Metric]:
+    cases = ((case.value, case is last.case) for case in Case)
+    yield gauges("palisade_recovery_case", "1 for the case of the last recovery.", "case", cases)
+    yield gauge("palisade_recovery_seconds", "How long the last recovery took, or has taken yet.", last.seconds)
+    phases = ((phase.value, seconds) for phase, seconds in last.phases)
+    yield gauges("palisade_recovery_phase_seconds", "How long each phase of it took.", "phase", phases)
+    yield gauge("palisade_recovery_replayed", "Revisions that the last recovery replayed.", last.revisions_replayed)
+    yield gauge("palisade_recovery_bytes", "Bytes that the last recovery fetched.", last.bytes_fetched)
+    yield gauge("palisade_recovery_snapshots", "Snapshots that the last recovery took.", last.snapshots)
+    yield gauge("palisade_recovery_waits", "How often it could not reach the meta storage.", last.waits)
+    keys, resources = asdict(last.keys).items(), asdict(last.resources).items()
+    yield gauges("palisade_recovery_keys", "Keys of the vault, by what a snapshot did with them.", "what", keys)
+    yield gauges("palisade_recovery_resources", "Local data, by what an eviction did with them.", "what", resources)

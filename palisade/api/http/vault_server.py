@@ -1,0 +1,106 @@
+"""The HTTP server of a node that is no member of the Raft group: its health, its state, its recoveries, and what more
+the kind of node serves. Everything else of /v1 and /v3 is refused, and says who can be asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from aiohttp import web
+
+from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
+from palisade.api.http.authorization import Gate
+from palisade.api.http.fast_path import FrontServer, HttpLimits
+from palisade.api.http.health import Health
+from palisade.api.http.problems import Handler, errors_as_answers
+from palisade.api.http.request_body import HTTP_LIMITS
+from palisade.api.http.request_head import Hot
+from palisade.api.http.v1_keys import answer
+from palisade.api.http.v1_recovery import RecoveryRoutes
+from palisade.base.connection_limit import ConnectionRoom
+from palisade.base.metrics import Metrics
+from palisade.recovery.status import RecoveryFace
+from palisade.service.authorization.authorizer import Authorizer
+
+CLOSE_S = 2.0
+BODY_BYTES_MAX = 4 * 1024 * 1024
+
+
+class VaultServer:
+    """`routes`: what this kind of node serves beside the common ones. `refused`: the error for all else, by path.
+
+    `gets`: what the front answers by itself (`front.py`). `authorizer` None: everybody may do everything.
+    """
+
+    def __init__(
+        self,
+        health: Health,
+        status: Callable[[], dict[str, Any]],
+        face: RecoveryFace,
+        routes: Iterable[web.RouteDef],
+        refused: Callable[[str], Exception],
+        gets: Mapping[str, Hot] | None = None,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        self._front: FrontServer | None = None
+        self._status, self._refused = status, refused
+        gate = Gate(authorizer)
+        self._gets, self._callers = gets or {}, gate.callers
+        self.app = web.Application(
+            middlewares=[self._note, errors_as_answers, gate.guard], client_max_size=BODY_BYTES_MAX
+        )
+        self.app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
+        recovery = [route for route in RecoveryRoutes(lambda: face).routes() if face.difference or is_read(route)]
+        self.app.add_routes([*health.routes(), web.get("/v1/status", self._state, allow_head=False)])
+        self.app.add_routes([*recovery, *routes])
+        self.app.add_routes([web.route("*", f"/{api}/{{rest:.*}}", self._refuse) for api in ("v1", "v3")])
+        self._runner = web.AppRunner(
+            self.app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=CLOSE_S,
+            lingering_time=LINGERING_S,
+            logger=quiet_log(),
+        )
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises OSError when the port can't be had."""
+        await self._runner.setup()
+        server, metrics, limits = cast(Any, self._runner.server), Metrics(), self.app[HTTP_LIMITS]
+        fix(server)
+        self._front = FrontServer({}, server, limits, metrics, ConnectionRoom(metrics), self._gets, self._callers)
+        await self._front.start(host, port)
+
+    @property
+    def port(self) -> int:
+        return self._front.port if self._front is not None else 0
+
+    async def close(self) -> None:
+        if self._front is not None:
+            await self._front.close(CLOSE_S)
+        await self._runner.cleanup()
+        if self._front is not None:
+            self._front.abort()
+
+    @web.middleware
+    async def _note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Tells the front when a head is complete, and when its request is over."""
+        front, transport = self._front, request.transport
+        if front is not None:
+            front.handling(transport)
+        try:
+            return await handler(request)
+        finally:
+            if front is not None:
+                front.handled(transport)
+
+    async def _state(self, request: web.Request) -> web.Response:
+        return answer(self._status())
+
+    async def _refuse(self, request: web.Request) -> web.Response:
+        raise self._refused(f"{request.method} {request.path}")
+
+
+def is_read(route: web.RouteDef) -> bool:
+    return route.method == "GET"

@@ -1,0 +1,41 @@
+"""What the servers of a node serve from: the write and read path, and the views of the node that its APIs show.
+
+Built once, from finished parts, and never changed. A part that a node does not have is None or empty: the embedded
+store has neither a topology nor a vault, a node of the tests often nothing but its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from palisade.metastore.snapshot import SnapshotReader
+from palisade.recovery.status import RecoveryFace
+from palisade.service.authorization.authorizer import Authorizer
+from palisade.service.catalog import Catalog
+from palisade.service.fenced_reads import FencedReads
+from palisade.service.key_values import KeyValues
+from palisade.topology.initialization import Participant
+from palisade.topology.topology import Topology
+
+OpenSnapshot = Callable[[], Awaitable[SnapshotReader]]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeServices:
+    """`open_snapshot`: the state on disk, for backups; None without a disk. `participant`: the node's part in the
+    initialization of the cluster. `vault`: None for a node without one. `topology`: None outside a cluster.
+    `catalog`: of a member of the Raft group. `fencing_view`, `fencing_families`: what the node shows of fencing as JSON
+    and as metrics. `fenced`: reads of the node's own vault. `authorizer`: None where every client may do everything."""
+
+    key_values: KeyValues
+    open_snapshot: OpenSnapshot | None = None
+    participant: Callable[[], Participant] = Participant
+    vault: RecoveryFace | None = None
+    topology: Topology | None = None
+    catalog: Catalog | None = None
+    fencing_view: Callable[[], dict[str, Any]] | None = None
+    fencing_families: Callable[[], Iterable[Any]] = tuple
+    fenced: FencedReads = field(default_factory=FencedReads)
+    authorizer: Authorizer | None = None

@@ -1,0 +1,123 @@
+"""The requests of the stream that are rare: name -> what it does. Arguments and answers are msgpack values."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from palisade.api.cluster_view import members_view, status_view
+from palisade.api.services import NodeServices
+from palisade.api.stream.catalog_calls import CatalogCalls
+from palisade.metastore.errors import InvalidRequest
+from palisade.service.regions import RegionBook
+from palisade.topology.member_request import NAME_CHARACTERS_MAX, new_member
+from palisade.wire.region_json import fields_from
+
+Call = Callable[..., Awaitable[Any]]
+
+
+class Calls:
+    """`cluster` is the name of the cluster."""
+
+    def __init__(self, services: NodeServices, cluster: str) -> None:
+        self._services, self._service = services, services.key_values
+        self._cluster = cluster
+        self._book = RegionBook(self._service)
+        self._by_name: dict[str, Call] = {
+            "ping": self._ping,
+            "status": self._status,
+            "members": self._members,
+            "topology": self._topology,
+            "lease_info": self._lease_info,
+            "leases": self._leases,
+            "digest": self._digest,
+            "member_add": self._member_add,
+            "member_promote": self._member_promote,
+            "member_remove": self._member_remove,
+            "transfer": self._transfer,
+            **CatalogCalls(services).by_name(),
+            "fencing": self._fencing,
+            "regions": self._book.view,
+            "region_set": self._region_set,
+            "region_change": self._region_change,
+            "region_delete": self._region_delete,
+        }
+
+    async def run(self, name: Any, arguments: Any) -> Any:
+        """Raises InvalidRequest for an unknown name or wrong arguments, and what the call itself raises."""
+        call = self._by_name.get(name) if type(name) is str else None
+        if call is None or type(arguments) is not list:
+            raise InvalidRequest(f"there is no call {str(name)[:64]!r}; known are {', '.join(self._by_name)}")
+        try:
+            return await call(*arguments)
+        except TypeError as error:
+            raise InvalidRequest(f"call {name}: {str(error)[:200]}") from None
+
+    async def _ping(self) -> None:
+        return None
+
+    async def _status(self) -> dict[str, Any]:
+        return status_view(self._services, self._cluster)
+
+    async def _members(self) -> list[dict[str, Any]]:
+        return members_view(self._service)
+
+    async def _topology(self) -> dict[str, Any]:
+        if self._services.topology is None:
+            raise InvalidRequest("this node stands alone: it belongs to no topology")
+        return self._services.topology.view()
+
+    async def _lease_info(self, lease_id: Any) -> list[Any]:
+        if type(lease_id) is not int:
+            raise InvalidRequest(f"the id of a lease is a number, not {type(lease_id).__name__}")
+        info = await self._service.lease_info(lease_id)
+        return [info.revision, info.id, info.ttl_s, info.granted_ttl_s, info.keys]
+
+    async def _leases(self) -> list[int]:
+        return list(await self._service.leases())
+
+    async def _digest(self) -> list[Any]:
+        digest = await self._service.digest()
+        return [digest.revision, digest.chain, digest.buckets]
+
+    async def _member_add(self, member: Any, incarnation: Any, addresses: Any, voter: Any) -> None:
+        await self._service.group.add(new_member(member, incarnation, addresses, voter))
+
+    async def _member_promote(self, member: Any) -> None:
+        await self._service.group.promote(a_member(member))
+
+    async def _member_remove(self, member: Any) -> None:
+        await self._service.group.remove(a_member(member))
+
+    async def _transfer(self, target: Any) -> str:
+        return await self._service.group.transfer(None if target is None else a_member(target))
+
+    async def _fencing(self) -> dict[str, Any]:
+        if self._services.fencing_view is None:
+            raise InvalidRequest("this node stands alone: nobody fences it")
+        return self._services.fencing_view()
+
+    async def _region_set(self, name: str, packed: bytes) -> int:
+        if type(name) is not str or type(packed) is not bytes:
+            raise InvalidRequest("a region is set by its name and its record")
+        return await self._book.put_packed(name, packed)
+
+    async def _region_change(self, name: str, fields: Any) -> int:
+        if type(name) is not str:
+            raise InvalidRequest("a region is changed by its name")
+        try:
+            return (await self._book.change(name, fields_from(fields)))[0]
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from None
+
+    async def _region_delete(self, name: str) -> int:
+        if type(name) is not str:
+            raise InvalidRequest("a region is deleted by its name")
+        return await self._book.delete(name)
+
+
+def a_member(value: Any) -> str:
+    """The id of a member, known or not."""
+    if type(value) is not str or len(value) > NAME_CHARACTERS_MAX:
+        raise InvalidRequest(f"the id of a member is a text of up to {NAME_CHARACTERS_MAX} characters")
+    return value

@@ -1,0 +1,128 @@
+"""The port of the stream: accepts clients, greets them, and ends what never says HELLO."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from palisade.api.permission_lookups import Lookups, lookups_of
+from palisade.api.services import NodeServices
+from palisade.api.stream.calls import Calls
+from palisade.api.stream.connection import StreamConnection
+from palisade.api.stream.lease_port import LeasePort
+from palisade.api.stream.session_auth import Guard
+from palisade.base.connection_limit import ConnectionRoom
+from palisade.wire.stream_frames import FRAME_BYTES_EXTRA, PROTOCOL
+
+HELLO_TIMEOUT_S = 10.0
+SWEEP_S = 1.0
+LOOK_S = 0.1
+DRAIN_S = 2.0
+
+
+class StreamServer:
+    """`cluster` is the name of the cluster. Runs from `start` to `close`."""
+
+    def __init__(
+        self,
+        services: NodeServices,
+        cluster: str,
+        *,
+        hello_timeout_s: float = HELLO_TIMEOUT_S,
+        room: ConnectionRoom | None = None,
+        door: LeasePort | None = None,
+    ) -> None:
+        """`door`: of a member that grants leases when it leads."""
+        self._authorizer = services.authorizer
+        self._lookups: Lookups = lookups_of(services)
+        self.service = services.key_values
+        self.door = door
+        self.room = room or ConnectionRoom(self.service.metrics)
+        self.calls = Calls(services, cluster)
+        self.connections: dict[StreamConnection, None] = {}
+        """In the order in which they began, and so closed."""
+        self.frame_bytes_max = self.service.store.limits.request_bytes_max + FRAME_BYTES_EXTRA
+        self._cluster = cluster
+        self._hello_timeout_s = hello_timeout_s
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._leader: str | None = None
+        self._looker: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises OSError when the port can't be had."""
+        self.loop = asyncio.get_running_loop()
+        self._server = await self.loop.create_server(lambda: StreamConnection(self), host, port, backlog=1024)
+        self._sweep()
+        self._look()
+
+    @property
+    def port(self) -> int:
+        sockets = self._server.sockets if self._server else ()
+        return int(sockets[0].getsockname()[1]) if sockets else 0
+
+    def now(self) -> float:
+        return self.loop.time()
+
+    def guard(self, transport: asyncio.Transport | None, run: Callable[[Any], Any]) -> Guard | None:
+        """For a connection that has said HELLO."""
+        if self._authorizer is None:
+            return None
+        peer = transport.get_extra_info("peername") if transport is not None else None
+        where = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        return Guard(self._authorizer, self._lookups, where, run)
+
+    def welcome(self) -> dict[str, Any]:
+        self._tell_leader()
+        member, leader, streams = self._leadership()
+        return {
+            "protocol": PROTOCOL,
+            "cluster": self._cluster,
+            "member": member,
+            "leader": leader,
+            "streams": streams,
+        }
+
+    def _leadership(self) -> list[Any]:
+        group = self.service.group
+        streams = {each.id: each.addresses["stream"] for each in group.members.members if "stream" in each.addresses}
+        return [group.status().member, group.leader, streams]
+
+    def _look(self) -> None:
+        self._tell_leader()
+        self._looker = self.loop.call_later(LOOK_S, self._look)
+
+    def _tell_leader(self) -> None:
+        """Tell the clients who leads now, if that has changed: they follow the leader, or leave a node without one."""
+        leader = self.service.group.leader
+        if leader != self._leader:
+            self._leader = leader
+            told = self._leadership()
+            for connection in list(self.connections):
+                connection.tell_leader(told)
+
+    async def close(self) -> None:
+        """Accept nobody any more, let what is under way end, then close every connection."""
+        for timer in (self._sweeper, self._looker):
+            if timer is not None:
+                timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        idle = [asyncio.ensure_future(connection.wait_idle()) for connection in self.connections]
+        if idle:
+            _, late = await asyncio.wait(idle, timeout=DRAIN_S)
+            for task in late:
+                task.cancel()
+        for connection in list(self.connections):
+            connection.close()
+        await asyncio.sleep(0)
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _sweep(self) -> None:
+        now = self.now()
+        for connection in list(self.connections):
+            if not connection.greeted and now - connection.since > self._hello_timeout_s:
+                connection.refuse(f"no HELLO came within {self._hello_timeout_s:g} s")
+        self._sweeper = self.loop.call_later(SWEEP_S, self._sweep)

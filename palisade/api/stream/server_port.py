@@ -1,0 +1,29 @@
+"""What a stream connection needs of the server that accepted it (`server.StreamServer`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from palisade.api.stream.calls import Calls
+from palisade.api.stream.lease_port import LeasePort
+from palisade.api.stream.session_auth import Guard
+from palisade.base.connection_limit import ConnectionRoom
+from palisade.service.key_values import KeyValues
+
+
+class ServerPort(Protocol):
+    """`connections`: the open ones, in the order in which they were accepted."""
+
+    service: KeyValues
+    door: LeasePort | None
+    room: ConnectionRoom
+    calls: Calls
+    connections: dict[Any, None]
+    frame_bytes_max: int
+    loop: asyncio.AbstractEventLoop
+
+    def now(self) -> float: ...
+    def welcome(self) -> Any: ...
+    def guard(self, transport: asyncio.Transport | None, run: Callable[[Any], Any]) -> Guard | None: ...

@@ -1,0 +1,144 @@
+"""One HTTP request to a node: timeouts, headers, errors in words that are never empty, and which address is next.
+
+Every way in which a node can fail to answer ends as `NoAnswer`: refused, silent, broken off, not readable. What a node
+answers, whatever its status, is for the caller to judge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import aiohttp
+
+from palisade.base.errors import PalisadeError
+
+TIMEOUT_S = 5.0
+
+
+class NoAnswer(PalisadeError):
+    """No usable HTTP response from a node. `reason`: why, without the address. `unreachable`: no connection, or no
+    response in time."""
+
+    code = "no-answer"
+    retry = True
+
+    def __init__(self, address: str, reason: str, *, unreachable: bool = False) -> None:
+        super().__init__(f"no node answers at {address}: {reason}")
+        self.reason = reason
+        self.unreachable = unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`content`: its JSON."""
+
+    status: int
+    content: Any
+    headers: Mapping[str, str]
+
+    @property
+    def detail(self) -> str:
+        """What a problem (RFC 9457) says; of anything else its status."""
+        return problem_text(self.status, self.content)
+
+
+class HttpRequests:
+    """Shares connections between its requests. The first request opens it; `close` it, or use `async with`.
+
+    `headers`: of every request, such as the token by which nodes know each other. `timeout_s`: of a whole request;
+    None where only `connect_s` and `silent_s` (no byte arrives) limit it.
+    """
+
+    def __init__(
+        self,
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float | None = TIMEOUT_S,
+        connect_s: float | None = None,
+        silent_s: float | None = None,
+        decompress: bool = True,
+    ) -> None:
+        self._headers = headers
+        self._timeouts = (timeout_s, connect_s, silent_s)
+        self._decompress = decompress
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> HttpRequests:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def json(
+        self, address: str, path: str, method: str = "GET", body: Any = None, params: Mapping[str, Any] | None = None
+    ) -> Answer:
+        """Raises NoAnswer, also for content that is no JSON."""
+        given = {} if body is None else {"json": body}
+        async with self.open(address, path, method, params=params, **given) as response:
+            try:
+                content = await response.json(content_type=None)
+            except ValueError:
+                raise NoAnswer(address, f"HTTP {response.status}, not in JSON") from None
+            return Answer(response.status, content, response.headers)
+
+    @contextlib.asynccontextmanager
+    async def open(
+        self, address: str, path: str, method: str = "GET", **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer, to be read inside. `options`: those of aiohttp. Raises NoAnswer, inside too."""
+        import aiohttp
+
+        try:
+            async with self._opened().request(method, f"http://{address}{path}", **options) as response:
+                yield response
+        except (aiohttp.ClientError, OSError) as error:
+            unreachable = isinstance(error, TimeoutError | aiohttp.ClientConnectionError)
+            raise NoAnswer(address, error_text(error), unreachable=unreachable) from error
+
+    def _opened(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._session is None:
+            total, connect, silent = self._timeouts
+            timeout = aiohttp.ClientTimeout(total=total, sock_connect=connect, sock_read=silent)
+            self._session = aiohttp.ClientSession(
+                headers=self._headers, timeout=timeout, auto_decompress=self._decompress
+            )
+        return self._session
+
+
+class Addresses:
+    """In which order to ask nodes: the one that answered last first, the others as `known` has them."""
+
+    def __init__(self, known: Callable[[], Sequence[str]]) -> None:
+        self._known = known
+        self._answered = ""
+
+    def in_order(self) -> list[str]:
+        return sorted(self._known(), key=lambda each: each != self._answered)
+
+    def answered(self, address: str) -> None:
+        self._answered = address
+
+
+def error_text(error: BaseException) -> str:
+    """What it says, or its type: many errors of the network have no text."""
+    if isinstance(error, TimeoutError):
+        return str(error) or "no answer in time"
+    return str(error) or type(error).__name__
+
+
+def problem_text(status: int, content: Any) -> str:
+    """The words of a problem (RFC 9457); the status where it has none."""
+    if not isinstance(content, dict):
+        return f"HTTP {status}"
+    return str(content.get("detail") or content.get("title") or content or f"HTTP {status}")

@@ -1,0 +1,44 @@
+"""In which order components start: each one behind everything that it needs. Pure.
+
+The order is a function of the declarations alone: among those that could come next, the one that was declared first
+does. So two starts of a node never differ, and neither do their logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from palisade.base.errors import PalisadeError
+
+
+class ComponentError(PalisadeError):
+    """Root of the errors of this package."""
+
+    code = "component-failed"
+
+
+class WiringError(ComponentError):
+    """The declarations can't be put into an order. A fault of the program: no retry helps."""
+
+
+def start_order(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Names, what is needed first. `needs`: component -> the components that it depends on. Raises WiringError."""
+    for name, wanted in needs.items():
+        for other in wanted:
+            if other not in needs:
+                raise WiringError(f"component {name} needs {other}, which was not declared: declare it, or correct it")
+    order: dict[str, None] = {}
+    for name in needs:
+        _visit(name, needs, order, path=())
+    return tuple(order)
+
+
+def _visit(name: str, needs: Mapping[str, Sequence[str]], order: dict[str, None], path: tuple[str, ...]) -> None:
+    if name in order:
+        return
+    if name in path:
+        circle = " -> ".join([*path[path.index(name) :], name])
+        raise WiringError(f"these components need each other in a circle: {circle}; take one of the needs away")
+    for other in needs[name]:
+        _visit(other, needs, order, (*path, name))
+    order[name] = None

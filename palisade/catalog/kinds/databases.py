@@ -1,0 +1,52 @@
+"""Databases: made, and dropped with everything in them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from palisade.catalog import keys
+from palisade.catalog.database import Database
+from palisade.catalog.errors import AlreadyThere
+from palisade.catalog.kinds.kind import Drawn, Field, Kind, Request, database_at, path_lock
+from palisade.catalog.plan import Plan, Rows
+from palisade.catalog.row_format import a_name, properties
+
+DATABASE = Field("database", a_name, "its name")
+
+
+def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    name = request["database"]
+    if rows.get(keys.at(keys.DATABASES, name)) is not None:
+        raise AlreadyThere(f"there is a database {name} already")
+    given = {key: text for key, text in request.get("properties", {}).items() if text is not None}
+    made = Database(name, drawn.object_id, given)
+    return Plan({made.key: made.to_bytes()})
+
+
+def drop(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    """First nobody sees the database any more, and with it nothing in it; then all of it is removed, the rows of data
+    first: a row of the catalog goes when nothing is left that it described."""
+    found = database_at(rows, request["database"])
+    inside = [keys.below(place, found.name).decode() for place in keys.INSIDE]
+    at_itself = {keys.at(place, found.name): None for place in (keys.TTL, keys.TEMPLATE_PATHS)}
+    return Plan(
+        {found.key: replace(found, dropping=drawn.procedure).to_bytes()},
+        destroy=(found.data, *inside),
+        finish={found.key: None, **at_itself},
+    )
+
+
+def locks(request: Request) -> tuple[str, ...]:
+    return (path_lock(request["database"]),)
+
+
+KINDS = (
+    Kind(
+        "create-database",
+        "Make a database.",
+        (DATABASE, Field("properties", properties, "name -> text", "properties", required=False)),
+        locks,
+        create,
+    ),
+    Kind("drop-database", "Drop a database with everything in it, its data too.", (DATABASE,), locks, drop),
+)

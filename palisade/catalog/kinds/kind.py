@@ -1,0 +1,89 @@
+"""What an operation is: its fields, what it locks, and how its plan is made. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from palisade.catalog import keys
+from palisade.catalog.database import Database
+from palisade.catalog.errors import BadField, NotThere
+from palisade.catalog.plan import Plan, Rows
+from palisade.catalog.row_format import Read, shown
+
+Request = Mapping[str, Any]
+FIELDS_BYTES_HINT = "see docs/catalog.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`shape`: how it is typed on a command line: "text", "number", "flag", "many" (repeated), "columns", "series",
+    "properties". `default` None: left out where it is not given."""
+
+    name: str
+    read: Read
+    help: str
+    shape: str = "text"
+    required: bool = True
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was drawn at random for this procedure, once, before it was recorded: the id of what it makes."""
+
+    procedure: str
+    object_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`locks`: the objects that nobody else may work on meanwhile, see `palisade/catalog/locks.py`.
+
+    `keeps`: the change counts once it is written, and is never taken back (F8): permissions.
+    `secret`: the field that holds a password; it is sealed before the request is recorded.
+    """
+
+    name: str
+    help: str
+    fields: tuple[Field, ...]
+    locks: Callable[[Request], tuple[str, ...]]
+    plan: Callable[[Request, Rows, Drawn], Plan]
+    keeps: bool = False
+    secret: str = ""
+
+    def checked(self, given: Any) -> dict[str, Any]:
+        """The fields as they are recorded. Raises BadField."""
+        if type(given) is not dict:
+            raise BadField(f"{self.name}: {shown(given)} is not an object of fields")
+        known = {field.name for field in self.fields}
+        for name in given:
+            if name not in known:
+                raise BadField(
+                    f"{self.name} has no field {shown(name)}; it has {', '.join(f.name for f in self.fields)}"
+                )
+        found: dict[str, Any] = {}
+        for field in self.fields:
+            value = given.get(field.name, field.default)
+            if value is not None:
+                found[field.name] = field.read(value, field.name)
+            elif field.required:
+                raise BadField(f"{field.name}: is missing; {field.help}")
+        return found
+
+
+def database_at(rows: Rows, path: str) -> Database:
+    """The database of a path. Raises NotThere where there is none, or it is being dropped."""
+    name = keys.database_of(path)
+    found = rows.read(keys.at(keys.DATABASES, name), Database.from_bytes)
+    if found is None:
+        raise NotThere(f"there is no database {name}; create it first, or see the list of databases")
+    if found.dropping:
+        raise NotThere(f"database {name} is being dropped by procedure {found.dropping}")
+    return found
+
+
+def path_lock(path: str) -> str:
+    """Of a database, a table, a device, or anything else at a path; whoever has it has everything below, too."""
+    return "paths/" + path.replace(".", "/") + "/"

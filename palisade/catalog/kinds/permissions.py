@@ -1,0 +1,147 @@
+"""Users, roles, grants: made, changed, revoked. Pure.
+
+All of them `keep` what they have written (F8): a revoked permission that came back, or a REVOKE that is reported as
+failed while it is effective, would be worse than one that is pending.
+"""
+
+from __future__ import annotations
+
+from palisade.catalog import keys
+from palisade.catalog.errors import AlreadyThere, BadField, NotAllowed, NotThere
+from palisade.catalog.kinds.kind import Drawn, Field, Kind, Request
+from palisade.catalog.passwords import a_credential, a_password
+from palisade.catalog.permissions import PRIVILEGES, Grant, Subject, a_prefix, a_privilege, a_subject, subject_key
+from palisade.catalog.plan import Changes, Plan, Rows
+from palisade.catalog.row_format import a_name, to_bytes
+
+HOLDERS_MAX = 500
+
+
+def a_secret(value: object, field: str) -> object:
+    """A password, or the credential that was made of one."""
+    return a_credential(value, field) if isinstance(value, dict) else a_password(value, field)
+
+
+USER = Field("user", a_name, "the name of the user")
+ROLE = Field("role", a_name, "the name of the role")
+SUBJECT = Field("subject", a_subject, "user:<name> or role:<name>")
+PASSWORD = Field("password", a_secret, "8 to 256 characters", "password")
+PRIVILEGE = Field("privilege", a_privilege, f"one of {', '.join(PRIVILEGES)}")
+PREFIX = Field("prefix", a_prefix, "the prefix of the keys; empty for all of them")
+
+
+def subject_at(rows: Rows, subject: str) -> Subject:
+    """Raises NotThere."""
+    found = rows.read(subject_key(subject), Subject.from_bytes)
+    if found is None:
+        raise NotThere(f"there is no {subject.replace(':', ' ')}")
+    return found
+
+
+def credential_of(request: Request) -> bytes:
+    if not isinstance(request["password"], dict):
+        raise BadField("password: was not sealed")
+    return to_bytes(request["password"])
+
+
+def create_user(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    made = Subject("user", request["user"])
+    if rows.get(made.key) is not None:
+        raise AlreadyThere(f"there is a user {made.name} already")
+    return Plan({made.key: made.to_bytes(), keys.at(keys.CREDENTIALS, made.name): credential_of(request)})
+
+
+def set_password(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    found = subject_at(rows, f"user:{request['user']}")
+    return Plan({keys.at(keys.CREDENTIALS, found.name): credential_of(request)})
+
+
+def drop_user(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    found = subject_at(rows, f"user:{request['user']}")
+    return Plan({found.key: None, keys.at(keys.CREDENTIALS, found.name): None})
+
+
+def create_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    made = Subject("role", request["role"])
+    if rows.get(made.key) is not None:
+        raise AlreadyThere(f"there is a role {made.name} already")
+    return Plan({made.key: made.to_bytes()})
+
+
+def drop_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    """Taken from everyone who has it, in the same transaction: a role of that name made later gives nobody anything."""
+    found = subject_at(rows, f"role:{request['role']}")
+    changes: dict[bytes, bytes | None] = {found.key: None}
+    for row in rows.below(keys.USERS):
+        user = Subject.from_bytes(row.key, row.value)
+        if found.name in user.roles:
+            changes[user.key] = user.without_role(found.name).to_bytes()
+    if len(changes) > HOLDERS_MAX + 1:
+        raise NotAllowed(
+            f"role {found.name} has {len(changes) - 1} users, at a time it may be {HOLDERS_MAX}: revoke it first"
+        )
+    return Plan(changes)
+
+
+def one_subject(request: Request, rows: Rows, *, add: bool) -> Changes:
+    found = subject_at(rows, request["subject"])
+    grant = Grant(request["privilege"], request["prefix"])
+    after = found.with_grant(grant) if add else found.without_grant(grant)
+    return {found.key: after.to_bytes()}
+
+
+def grant(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    return Plan(one_subject(request, rows, add=True))
+
+
+def revoke(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    return Plan(one_subject(request, rows, add=False))
+
+
+def grant_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    role = subject_at(rows, f"role:{request['role']}")
+    user = subject_at(rows, f"user:{request['user']}")
+    return Plan({user.key: user.with_role(role.name).to_bytes()})
+
+
+def revoke_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    user = subject_at(rows, f"user:{request['user']}")
+    return Plan({user.key: user.without_role(request["role"]).to_bytes()})
+
+
+def users_lock(request: Request) -> tuple[str, ...]:
+    return (f"permissions/users/{request['user']}/",)
+
+
+def role_lock(request: Request) -> tuple[str, ...]:
+    """Of all users, too: dropping a role changes whoever has it."""
+    return (f"permissions/roles/{request['role']}/", "permissions/users/")
+
+
+def subject_lock(request: Request) -> tuple[str, ...]:
+    kind, _, name = request["subject"].partition(":")
+    return (f"permissions/{kind}s/{name}/",)
+
+
+def new_role_lock(request: Request) -> tuple[str, ...]:
+    return (f"permissions/roles/{request['role']}/",)
+
+
+def both_locks(request: Request) -> tuple[str, ...]:
+    return (*new_role_lock(request), *users_lock(request))
+
+
+KINDS = tuple(
+    Kind(name, text, fields, locks, plan, keeps=True, secret="password" if PASSWORD in fields else "")
+    for name, text, fields, locks, plan in (
+        ("create-user", "Make a user.", (USER, PASSWORD), users_lock, create_user),
+        ("set-password", "Give a user another password.", (USER, PASSWORD), users_lock, set_password),
+        ("drop-user", "Remove a user with all its permissions.", (USER,), users_lock, drop_user),
+        ("create-role", "Make a role.", (ROLE,), new_role_lock, create_role),
+        ("drop-role", "Remove a role, also from every user who has it.", (ROLE,), role_lock, drop_role),
+        ("grant", "Give a user or role a privilege on keys.", (SUBJECT, PRIVILEGE, PREFIX), subject_lock, grant),
+        ("revoke", "Take a privilege from a user or role.", (SUBJECT, PRIVILEGE, PREFIX), subject_lock, revoke),
+        ("grant-role", "Give a user a role.", (ROLE, USER), both_locks, grant_role),
+        ("revoke-role", "Take a role from a user.", (ROLE, USER), both_locks, revoke_role),
+    )
+)

@@ -1,0 +1,161 @@
+"""Tables: made, altered, renamed, dropped; their columns, properties and devices. Pure.
+
+A change of a table is one row that is written, released to every node, and final then; until it is released it can be
+taken back. Dropping a table or devices hides them first, and removes their rows for ever after PROCEED (F9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from palisade.catalog import keys
+from palisade.catalog.errors import AlreadyThere, BadField, NotAllowed, NotThere
+from palisade.catalog.kinds.kind import Drawn, Field, Kind, Request, database_at, path_lock
+from palisade.catalog.plan import Plan, Rows
+from palisade.catalog.row_format import a_choice, a_name, a_path, properties
+from palisade.catalog.table import CATEGORIES, DELETING_MAX, Table, columns, devices
+from palisade.catalog.types import TYPES
+
+TABLE = Field("table", a_path(2, 2), "as database.table")
+COLUMN = Field("column", a_name, "the name of the column")
+TYPE = Field("type", a_choice(TYPES), f"one of {', '.join(TYPES)}")
+
+
+def table_at(rows: Rows, path: str) -> Table:
+    """Raises NotThere, also for one that is being dropped."""
+    database_at(rows, path)
+    found = rows.read(keys.at(keys.TABLES, path), Table.from_bytes)
+    if found is None:
+        raise NotThere(f"there is no table {path}; the list of tables has those that there are")
+    if found.dropping:
+        raise NotThere(f"table {path} is being dropped by procedure {found.dropping}")
+    return found
+
+
+def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    path = request["table"]
+    database = database_at(rows, path)
+    if rows.get(keys.at(keys.TABLES, path)) is not None:
+        raise AlreadyThere(f"there is a table {path} already")
+    made = Table.of(path, drawn.object_id, database, request["columns"], request.get("properties", {}))
+    return Plan({made.key: made.to_bytes()}, made=(made.data,))
+
+
+def drop(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    found = table_at(rows, request["table"])
+    hidden = replace(found, dropping=drawn.procedure)
+    return Plan({found.key: hidden.to_bytes()}, destroy=(found.data,), finish={found.key: None})
+
+
+def rename(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    """Both names in one transaction: no reader sees the table twice, or not at all. Its rows stay where they are."""
+    found = table_at(rows, request["table"])
+    renamed = replace(found, name=request["to"])
+    if rows.get(renamed.key) is not None:
+        raise AlreadyThere(f"to: there is a table {renamed.path} already")
+    return Plan({found.key: None, renamed.key: renamed.to_bytes()})
+
+
+def delete_devices(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    found = table_at(rows, request["table"])
+    gone = request["devices"]
+    if found.deleting:
+        raise NotAllowed(f"devices of {found.path} are being deleted already: wait for that procedure")
+    marked = replace(found, deleting=tuple(gone))
+    return Plan(
+        {found.key: marked.to_bytes()},
+        destroy=tuple(f"{found.data}{name}/" for name in gone),
+        finish={found.key: found.to_bytes()},
+    )
+
+
+def changed(change: Callable[[Table, Request], Table]) -> Callable[[Request, Rows, Drawn], Plan]:
+    """The plan of a change of one row."""
+
+    def plan(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+        found = table_at(rows, request["table"])
+        after = change(found, request)
+        return Plan({found.key: after.to_bytes()})
+
+    return plan
+
+
+def add_column(table: Table, request: Request) -> Table:
+    spec = {"name": request["column"], "type": request["type"], "category": request["category"]}
+    if spec["category"] != "field" and spec["type"] not in ("text", "string"):
+        raise BadField(f"type: a {spec['category']} is text or string, not {spec['type']}")
+    return table.with_column(spec)
+
+
+def locks(request: Request) -> tuple[str, ...]:
+    return (path_lock(request["table"]),)
+
+
+def rename_locks(request: Request) -> tuple[str, ...]:
+    database = keys.database_of(request["table"])
+    return (path_lock(request["table"]), path_lock(f"{database}.{request['to']}"))
+
+
+def kind(name: str, text: str, fields: tuple[Field, ...], change: Callable[[Table, Request], Table]) -> Kind:
+    return Kind(name, text, (TABLE, *fields), locks, changed(change))
+
+
+KINDS = (
+    Kind(
+        "create-table",
+        "Make a table.",
+        (
+            TABLE,
+            Field("columns", columns, "name:type, or name:type:category (tag, attribute, field)", "columns"),
+            Field("properties", properties, "name -> text", "properties", required=False),
+        ),
+        locks,
+        create,
+    ),
+    Kind("drop-table", "Drop a table and all its rows.", (TABLE,), locks, drop),
+    Kind(
+        "rename-table", "Give a table another name.", (TABLE, Field("to", a_name, "the new name")), rename_locks, rename
+    ),
+    kind(
+        "add-column",
+        "Add a column to a table.",
+        (
+            COLUMN,
+            TYPE,
+            Field("category", a_choice(CATEGORIES), "tag, attribute or field", required=False, default="field"),
+        ),
+        add_column,
+    ),
+    kind(
+        "rename-column",
+        "Give a column another name; it keeps its values.",
+        (COLUMN, Field("to", a_name, "the new name")),
+        lambda table, request: table.renamed_column(request["column"], request["to"]),
+    ),
+    kind(
+        "alter-column-type",
+        "Make the type of a column wider.",
+        (COLUMN, TYPE),
+        lambda table, request: table.retyped_column(request["column"], request["type"]),
+    ),
+    kind(
+        "drop-column",
+        "Drop a column; its values are never seen again.",
+        (COLUMN,),
+        lambda table, request: table.without_column(request["column"]),
+    ),
+    kind(
+        "set-table-properties",
+        "Set properties of a table, or remove some.",
+        (Field("properties", properties, "name and text; a name alone (null in JSON) removes it", "properties"),),
+        lambda table, request: table.with_properties(request["properties"]),
+    ),
+    Kind(
+        "delete-devices",
+        "Delete devices of a table with all their rows.",
+        (TABLE, Field("devices", devices, f"1 to {DELETING_MAX} names", "many")),
+        locks,
+        delete_devices,
+    ),
+)

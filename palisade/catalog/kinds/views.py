@@ -1,0 +1,67 @@
+"""Logical views: made, pointed elsewhere, deleted. Pure."""
+
+from __future__ import annotations
+
+from palisade.catalog import keys
+from palisade.catalog.errors import AlreadyThere, NotThere
+from palisade.catalog.kinds.devices import device_at, template_at
+from palisade.catalog.kinds.kind import Drawn, Field, Kind, Request, database_at, path_lock
+from palisade.catalog.plan import Plan, Rows
+from palisade.catalog.row_format import a_path
+from palisade.catalog.view import View
+
+VIEW = Field("view", a_path(2), "its path")
+SOURCE = Field("source", a_path(3), "a time series, as database.node.series")
+
+
+def check_source(rows: Rows, source: str) -> None:
+    """Raises NotThere."""
+    path, _, name = source.rpartition(".")
+    device = device_at(rows, path)
+    if device.template and any(each.name == name for each in template_at(rows, device.template).series):
+        return
+    device.one(name)
+
+
+def view_at(rows: Rows, path: str) -> View:
+    """Raises NotThere."""
+    database_at(rows, path)
+    found = rows.read(keys.at(keys.VIEWS, path), View.from_bytes)
+    if found is None:
+        raise NotThere(f"there is no view {path}; the list of views has those that there are")
+    return found
+
+
+def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    made = View(request["view"], request["source"])
+    database_at(rows, made.path)
+    if rows.get(made.key) is not None:
+        raise AlreadyThere(f"there is a view {made.path} already")
+    check_source(rows, made.source)
+    return Plan({made.key: made.to_bytes()})
+
+
+def alter(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    after = View(view_at(rows, request["view"]).path, request["source"])
+    check_source(rows, after.source)
+    return Plan({after.key: after.to_bytes()})
+
+
+def delete(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    return Plan({view_at(rows, request["view"]).key: None})
+
+
+def locks(request: Request) -> tuple[str, ...]:
+    return (path_lock(request["view"]),)
+
+
+def source_locks(request: Request) -> tuple[str, ...]:
+    """The source, too: one that is being made now may be taken back again."""
+    return (*locks(request), path_lock(request["source"].rpartition(".")[0]))
+
+
+KINDS = (
+    Kind("create-view", "Make a path that stands for a time series.", (VIEW, SOURCE), source_locks, create),
+    Kind("alter-view", "Let a view stand for another time series.", (VIEW, SOURCE), source_locks, alter),
+    Kind("delete-view", "Delete a view; its source stays.", (VIEW,), locks, delete),
+)

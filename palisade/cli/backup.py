@@ -1,0 +1,160 @@
+"""palisade backup: the whole store at one revision into a file, from a running cluster; or check such a file."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.cli.credentials import headers
+from palisade.cli.options import client_options
+from palisade.cli.progress_bar import byte_bar
+from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, Failure, Session
+
+if TYPE_CHECKING:
+    from palisade.metastore.backup import BackupEnd, BackupHeader
+    from palisade.node.backup_file import BackupFile
+
+STDOUT = "-"
+SILENT_S = 60.0
+"""A node that sends nothing for so long is given up."""
+ASK_S = 2.0
+
+
+class BrokenOff(Exception):
+    """No backup came from this node: another one may give it."""
+
+
+@click.command()
+@click.argument("file")
+@click.option("--verify", is_flag=True, help="Check FILE, which was written before, and ask no node.")
+@click.option("--serializable", is_flag=True, help="Take what the node has, also without a majority.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists, once the new one is whole.")
+@client_options
+def backup(session: Session, file: str, verify: bool, serializable: bool, overwrite: bool) -> None:
+    """Back up the whole store, history included, into FILE (- for stdout), while writes go on.
+
+    FILE is there once it is whole, checked and on disk. `palisade restore` makes a cluster of it.
+    """
+    from palisade.metastore.store_errors import BackupInvalid
+    from palisade.node.backup_file import BackupFile, BackupFileError, verify_file
+
+    target: BackupFile | None = None
+    try:
+        if verify:
+            with byte_bar("verifying") as show:
+                header, end = verify_file(Path(file), show)
+        else:
+            target = None if file == STDOUT else BackupFile(Path(file), overwrite=overwrite)
+            header, end = asyncio.run(take(session, target, serializable))
+    except (BackupInvalid, BackupFileError) as error:
+        session.fail(Failure(REFUSED, "bad-backup", str(error), False))
+    except BrokenOff as error:
+        session.fail(Failure(UNAVAILABLE, "unreachable", str(error), True))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    finally:
+        if target is not None:
+            target.discard()
+    tell(session, file, header, end)
+
+
+def tell(session: Session, file: str, header: BackupHeader, end: BackupEnd) -> None:
+    shape = {"file": file, **asdict(header), "size_bytes": end.size_bytes, "blake2b": end.digest.hex()}
+    text = (
+        f"{file}: revision {header.revision} of {header.cluster} (generation {header.generation}), {header.keys} keys, "
+        f"{end.size_bytes} bytes, whole and checked"
+    )
+    if file == STDOUT:
+        print(text, file=sys.stderr)
+    else:
+        session.answer(shape, text)
+
+
+async def take(session: Session, target: BackupFile | None, serializable: bool) -> tuple[BackupHeader, BackupEnd]:
+    """From the first node that gives one. Raises BrokenOff, BackupInvalid, BackupFileError."""
+    reasons = []
+    for url in await urls_of(session):
+        try:
+            with byte_bar("backup") as show:
+                found = await download(f"{url}/v1/backup{'?serializable=true' if serializable else ''}", target, show)
+            if target is None:
+                return found
+            with byte_bar("verifying") as show:
+                return target.finish(show)
+        except BrokenOff as error:
+            reasons.append(f"{url}: {error}")
+            if target is None and str(error).startswith(HALF_SENT):
+                break
+    text = "; ".join(reasons) or f"no node answers at {', '.join(session.endpoints)}"
+    raise BrokenOff(f"{text}. Nothing was written; 'palisade status' shows which nodes answer")
+
+
+async def urls_of(session: Session) -> list[str]:
+    """Where the nodes serve HTTP: those first that do not lead, since they have less to do."""
+    from palisade.cli.status import ask
+    from palisade.wire.auth_errors import AuthorizationError
+
+    timeout_s = min(ASK_S, session.deadline_s)
+    try:
+        said = await asyncio.gather(*(ask(each, timeout_s) for each in session.endpoints))
+    except AuthorizationError as error:
+        raise BrokenOff(f"{error}. {SIGN_IN}") from None
+    answers = [each for each in said if each is not None]
+    members = {member["id"]: member for answer in answers for member in answer["members"]}
+    up = {answer["member"] for answer in answers}
+    order = sorted(members.values(), key=lambda each: (each["id"] not in up, each["leader"], each["id"]))
+    return [f"http://{each['addresses']['http']}" for each in order if "http" in each["addresses"]]
+
+
+HALF_SENT = "it broke off"
+
+
+async def download(
+    url: str, target: BackupFile | None, show: Callable[[int, int | None], None]
+) -> tuple[BackupHeader, BackupEnd]:
+    """Every byte is checked before it is kept."""
+    from palisade.metastore.backup import BackupCheck
+    from palisade.metastore.store_errors import BackupInvalid
+
+    check, done = BackupCheck("the backup"), 0
+    if target is not None:
+        target.begin()
+    at, _, path = url.removeprefix("http://").partition("/")
+    requests = HttpRequests(headers(), timeout_s=None, connect_s=5.0, silent_s=SILENT_S)
+    try:
+        async with requests, requests.open(at, f"/{path}") as response:
+            if response.status != 200:
+                raise BrokenOff(await problem_text(response))
+            async for data in response.content.iter_any():
+                check.feed(data)
+                keep(target, data)
+                done += len(data)
+                show(done, check.header.size_bytes if check.header else None)
+        return check.finish()
+    except NoAnswer as error:
+        raise BrokenOff(f"{HALF_SENT} after {done} bytes ({error.reason})") from None
+    except BackupInvalid as error:
+        raise BrokenOff(f"{HALF_SENT} after {done} bytes: {error}") from None
+
+
+def keep(target: BackupFile | None, data: bytes) -> None:
+    if target is not None:
+        target.write(data)
+        return
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+async def problem_text(response: Any) -> str:
+    try:
+        problem = await response.json(content_type=None)
+    except ValueError:
+        problem = None
+    return str(problem.get("detail", problem)) if isinstance(problem, dict) else f"HTTP {response.status}"

@@ -1,0 +1,214 @@
+"""palisade bench: how fast this cluster is, seen from here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palisade.cli.bench_statistics import Figures, figures
+from palisade.cli.load import progress_bar
+from palisade.cli.options import client_options
+from palisade.cli.printing import print_json, print_rows
+from palisade.cli.session import Session
+
+if TYPE_CHECKING:
+    from palisade.client import Client
+
+CLIENTS_MAX = 1000
+OUTSTANDING_MAX = 2000
+TOTAL_MAX = 10_000_000
+VALUE_BYTES_MAX = 1024 * 1024
+KEYS_MAX = 1_000_000
+FILLING = 256
+
+Command = Callable[..., None]
+Request = Callable[["Client", bytes], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`clients` requests at a time, `total` altogether, over `keys` keys. `connections`: how many clients there are."""
+
+    what: str
+    clients: int
+    connections: int
+    total: int
+    keys: int
+    value_bytes: int
+    serializable: bool = False
+
+
+@click.group()
+def bench() -> None:
+    """Measure the cluster from here: requests per second, and how long each takes.
+
+    Writes go to keys of the benchmark's own, which it deletes afterwards. This one process is the load generator: on
+    the machine of the cluster, the figures contain its work as well.
+    """
+
+
+def sizes(command: Command) -> Command:
+    for option in (
+        click.option("--keys", type=click.IntRange(1, KEYS_MAX), default=10_000, show_default=True,
+                     help="How many keys the requests go to."),
+        click.option("--value-size", "value_bytes", type=click.IntRange(0, VALUE_BYTES_MAX), default=100,
+                     show_default=True, metavar="BYTES", help="Size of each value."),
+        click.option("--total", type=click.IntRange(1, TOTAL_MAX), default=10_000, show_default=True,
+                     help="How many requests altogether."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def clients(most: int, default: int, what: str) -> Callable[[Command], Command]:
+    return click.option("--clients", type=click.IntRange(1, most), default=default, show_default=True, help=what)
+
+
+@bench.command()
+@clients(CLIENTS_MAX, 64, "Connections, each with one request at a time.")
+@sizes
+@client_options
+def put(session: Session, clients: int, total: int, value_bytes: int, keys: int) -> None:
+    """Writes, each waiting for its answer."""
+    measure(session, Plan("put", clients, clients, total, keys, value_bytes))
+
+
+@bench.command()
+@clients(CLIENTS_MAX, 64, "Connections, each with one request at a time.")
+@click.option("--serializable", is_flag=True, help="Read what the node has, without asking for a majority.")
+@sizes
+@client_options
+def get(session: Session, clients: int, total: int, value_bytes: int, keys: int, serializable: bool) -> None:
+    """Linearizable reads of one key each."""
+    measure(session, Plan("get", clients, clients, total, keys, value_bytes, serializable))
+
+
+@bench.command()
+@clients(OUTSTANDING_MAX, 1024, "Requests under way at a time.")
+@sizes
+@client_options
+def stream(session: Session, clients: int, total: int, value_bytes: int, keys: int) -> None:
+    """Writes over one connection, many at a time."""
+    measure(session, Plan("stream", clients, 1, total, keys, value_bytes))
+
+
+def measure(session: Session, plan: Plan) -> None:
+    async def run(client: Client) -> Figures:
+        await client.status()
+        with progress_bar(f"bench {plan.what}") as show:
+            return await run_plan(session, plan, client, show)
+
+    found = session.call(run)
+    if session.as_json:
+        print_json(shape_of(plan, found))
+        return
+    rows: list[tuple[str, str]] = [("requests", f"{found.done:,}"), ("seconds", f"{found.seconds:.2f}")]
+    rows += [(f"failed: {code}", f"{count:,}") for code, count in found.failures.items()]
+    rows += [("requests per second", f"{found.per_s:,.0f}")]
+    rows += [(f"{name}, ms", f"{value:.2f}") for name, value in found.latencies_ms().items()]
+    print_rows([f"bench {plan.what}", ""], rows)
+
+
+def shape_of(plan: Plan, found: Figures) -> dict[str, Any]:
+    return {
+        "bench": plan.what,
+        "clients": plan.clients,
+        "total": plan.total,
+        "keys": plan.keys,
+        "value_bytes": plan.value_bytes,
+        "done": found.done,
+        "failures": found.failures,
+        "seconds": round(found.seconds, 4),
+        "per_s": round(found.per_s, 1),
+        "latency_ms": found.latencies_ms(),
+    }
+
+
+async def run_plan(session: Session, plan: Plan, client: Client, show: Callable[[int, int], None]) -> Figures:
+    """On connections that are open before the time begins. Raises what a request is refused with."""
+    prefix = f"/palisade-bench/{secrets.token_hex(8)}/".encode()
+    value = bytes(plan.value_bytes)
+    try:
+        if plan.what == "get":
+            count = min(plan.keys, plan.total)
+            await client.put_many(((key_of(prefix, number), value) for number in range(count)), outstanding=FILLING)
+            return await drive(session, plan, reading(plan), prefix, show)
+        return await drive(session, plan, lambda each, key: each.put(key, value), prefix, show)
+    finally:
+        await clean_up(client, prefix)
+
+
+async def clean_up(client: Client, prefix: bytes) -> None:
+    """Also after Ctrl-C and after a refusal."""
+    from palisade.raftgroup.errors import RaftError
+
+    try:
+        await client.delete(prefix, prefix=True)
+    except RaftError as error:
+        remedy = f"palisade del {prefix.decode()} --prefix"
+        click.echo(f"palisade bench: its keys could not be deleted ({error}); do it with: {remedy}", err=True)
+
+
+def reading(plan: Plan) -> Request:
+    return lambda client, key: client.get(key, serializable=plan.serializable)
+
+
+def key_of(prefix: bytes, number: int) -> bytes:
+    return prefix + b"%08d" % number
+
+
+async def drive(
+    session: Session, plan: Plan, request: Request, prefix: bytes, show: Callable[[int, int], None]
+) -> Figures:
+    from palisade.client import OutcomeUnknown, Unavailable
+    from palisade.wire.error_codes import refusal_of
+
+    latencies: list[float] = []
+    failures: dict[str, int] = {}
+    step = max(1, plan.total // 100)
+    numbers: Iterator[int] = iter(range(plan.total))
+
+    async def work(client: Client) -> None:
+        for number in numbers:
+            began = time.perf_counter()
+            try:
+                await request(client, key_of(prefix, number % plan.keys))
+            except (OutcomeUnknown, Unavailable) as error:
+                code = refusal_of(error).code
+                failures[code] = failures.get(code, 0) + 1
+                continue
+            latencies.append(time.perf_counter() - began)
+            if len(latencies) % step == 0:
+                show(len(latencies), plan.total)
+
+    async with connected(session, plan.connections) as opened:
+        began = time.perf_counter()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(plan.clients):
+                    group.create_task(work(opened[number % len(opened)]))
+        except ExceptionGroup as refused:
+            raise refused.exceptions[0] from None
+        return figures(time.perf_counter() - began, latencies, failures)
+
+
+@contextlib.asynccontextmanager
+async def connected(session: Session, number: int) -> AsyncIterator[list[Client]]:
+    from palisade.client import Client
+
+    async with contextlib.AsyncExitStack() as stack:
+        opened = [
+            await stack.enter_async_context(
+                Client(session.endpoints, timeout_s=session.deadline_s, credentials=session.shown)
+            )
+            for _ in range(number)
+        ]
+        await asyncio.gather(*(client.status() for client in opened))
+        yield opened

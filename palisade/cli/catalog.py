@@ -1,0 +1,251 @@
+"""palisade catalog: a command for every operation, made from the operations themselves; list, show, procedures."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import click
+
+from palisade.base.errors import by_code
+from palisade.catalog.errors import CatalogError
+from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.kinds.kind import Field, Kind
+from palisade.cli.options import client_options
+from palisade.cli.printing import print_json, print_rows
+from palisade.cli.session import INTERRUPTED, REFUSED, UNKNOWN, Failure, Session
+
+POSITIONAL = ("text", "number", "many")
+COLUMN_PARTS = ("name", "type", "category")
+SERIES_PARTS = ("name", "type", "encoding", "compression")
+STEP_S = 2.0
+RETRY_S = 0.1
+
+
+@click.group()
+def catalog() -> None:
+    """Databases, tables, devices, templates, views, TTL rules, users, roles, grants (docs/catalog.md)."""
+
+
+# Operations.
+
+
+def parameters_of(kind: Kind) -> list[click.Parameter]:
+    """Required names in order, everything else as options."""
+    return [parameter_of(field) for field in kind.fields]
+
+
+def parameter_of(field: Field) -> click.Parameter:
+    if field.required and field.shape in POSITIONAL:
+        return click.Argument([field.name], nargs=-1 if field.shape == "many" else 1, required=True)
+    option = "--" + field.name.replace("_", "-")
+    if field.shape == "flag":
+        return click.Option([option, field.name], is_flag=True, help=field.help)
+    if field.shape == "password":
+        text = "File with the password, - for standard input; else it is asked for."
+        return click.Option(["--password-file", field.name], type=click.File(), help=text)
+    if field.shape in ("columns", "series", "properties"):
+        singular = {"columns": "--column", "properties": "--property"}.get(field.shape, "--series")
+        metavar = {"properties": "NAME[=TEXT]"}.get(field.shape, "NAME:TYPE[:...]")
+        return click.Option([singular, field.name], multiple=True, metavar=metavar, help=field.help)
+    return click.Option([option, field.name], help=field.help)
+
+
+def request_of(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the operation, from what was typed."""
+    read: dict[str, Callable[[Any], Any]] = {
+        "many": list,
+        "columns": lambda texts: [parts_of(text, COLUMN_PARTS) for text in texts],
+        "series": lambda texts: [parts_of(text, SERIES_PARTS) for text in texts],
+        "properties": lambda texts: dict(map(property_of, texts)),
+        "password": password_of,
+    }
+    found = {field.name: read.get(field.shape, lambda value: value)(given[field.name]) for field in kind.fields}
+    return {name: value for name, value in found.items() if value not in (None, {})}
+
+
+def parts_of(text: str, names: tuple[str, ...]) -> dict[str, str]:
+    parts = text.split(":")
+    if not 2 <= len(parts) <= len(names):
+        raise click.UsageError(f"{text!r} is not {':'.join(names[:2])}[:{':'.join(names[2:])}]")
+    return {name: part for name, part in zip(names, parts, strict=False) if part}
+
+
+def property_of(text: str) -> tuple[str, str | None]:
+    """name=text; a name alone removes the property."""
+    name, equals, value = text.partition("=")
+    return name, value if equals else None
+
+
+def password_of(file: Any) -> str:
+    """Never from the command line: everybody on the machine can read that."""
+    if file is not None:
+        return str(file.read()).rstrip("\r\n")
+    return str(click.prompt("password", hide_input=True, confirmation_prompt=True, err=True))
+
+
+def begin(session: Session, kind: Kind, wait_s: float, procedure: str | None, given: dict[str, Any]) -> None:
+    fields = request_of(kind, given)
+    id_ = procedure or secrets.token_hex(8)
+    try:
+        view = follow(
+            session, id_, wait_s, lambda client, s: client.catalog_do(kind.name, fields, procedure=id_, wait_s=s)
+        )
+    except SystemExit as left:
+        if left.code != INTERRUPTED:
+            raise
+        click.echo(
+            f"palisade: the operation goes on if it was begun; palisade catalog procedure {id_} shows it", err=True
+        )
+        sys.exit(INTERRUPTED)
+    told(session, view, wait_s)
+
+
+def follow(session: Session, id_: str, wait_s: float, first: Callable[[Any, float], Any]) -> dict[str, Any]:
+    """Until it is done and released, or the time is over: in short calls, so that a node may be lost meanwhile.
+
+    What got no answer is sent again, since its id makes that safe; it is never said to have done nothing after a call
+    whose outcome is unknown.
+    """
+    from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
+
+    until = time.monotonic() + wait_s
+    doubts: list[OutcomeUnknown] = []
+
+    def left() -> float:
+        return max(0.0, min(STEP_S, session.deadline_s / 2, until - time.monotonic()))
+
+    async def run(client: Any) -> dict[str, Any]:
+        view: dict[str, Any] | None = None
+        call = first
+        while view is None or (not (view["ended"] and view["released"]) and left() > 0):
+            try:
+                view = await call(client, left())
+                call = again
+            except (OutcomeUnknown, Unavailable) as error:
+                if isinstance(error, OutcomeUnknown):
+                    doubts.append(error)
+                if not left() and view is not None:
+                    break
+                if not left():
+                    raise doubts[0] if doubts else error from None
+                await asyncio.sleep(RETRY_S)
+        return view
+
+    async def again(client: Any, step_s: float) -> Any:
+        return await client.procedure(id_, wait_s=step_s)
+
+    view: dict[str, Any] = session.call(run)
+    if view["error"] is not None:
+        raise_for(session, view["error"])
+    return view
+
+
+def raise_for(session: Session, error: dict[str, str]) -> NoReturn:
+    """As the node would have refused it, if it had been waited for."""
+    kind = by_code(CatalogError).get(error["code"], CatalogError)
+    session.fail(Failure(REFUSED, error["code"], error["message"], kind.retry))
+
+
+def told(session: Session, view: dict[str, Any], wait_s: float) -> None:
+    from palisade.cli.catalog_rows import outcome_line
+
+    if (view["ended"] and view["released"]) or wait_s == 0:
+        session.answer(view, outcome_line(view))
+        return
+    if session.as_json:
+        print_json(view)
+    session.fail(Failure(UNKNOWN, "catalog-pending", outcome_line(view), False))
+
+
+WAIT = click.option(
+    "--wait", "wait_s", type=click.FloatRange(0, 86_400), default=30.0, show_default=True, metavar="SECONDS",
+    help="How long to wait until every node shows it; 0: begin it and leave.",
+)  # fmt: skip
+PROCEDURE = click.option(
+    "--procedure", metavar="ID", help="Name it: the same command again with this ID is not carried out twice."
+)
+
+
+def operation_command(kind: Kind) -> click.Command:
+    def run(session: Session, wait_s: float, procedure: str | None, **given: Any) -> None:
+        begin(session, kind, wait_s, procedure, given)
+
+    command = click.command(kind.name, help=kind.help, short_help=kind.help)(WAIT(PROCEDURE(client_options(run))))
+    command.params = [*parameters_of(kind), *command.params]
+    return command
+
+
+for each in KINDS.values():
+    catalog.add_command(operation_command(each))
+
+
+# What is there.
+
+
+@catalog.command("list")
+@click.argument("collection", type=click.Choice(
+    ["databases", "tables", "devices", "templates", "template-paths", "views", "ttl", "users", "roles"]
+))  # fmt: skip
+@click.option("--below", default="", metavar="PATH", help="Only what is at this path and below it.")
+@client_options
+def list_(session: Session, collection: str, below: str) -> None:
+    """The objects of one COLLECTION, in the order of their names."""
+    from palisade.cli.catalog_rows import HEADER, object_row
+
+    found = session.call(lambda client: client.catalog_objects(collection, below=below))
+    if session.as_json:
+        print_json({"objects": found})
+    else:
+        print_rows(HEADER, [object_row(collection, shape) for shape in found])
+
+
+@catalog.command()
+@click.argument("collection")
+@click.argument("name")
+@client_options
+def show(session: Session, collection: str, name: str) -> None:
+    """One object of a COLLECTION with everything about it, as JSON."""
+    import json
+
+    found = session.call(lambda client: client.catalog_object(collection, name))
+    session.answer(found, json.dumps(found, indent=2, ensure_ascii=False))
+
+
+@catalog.command()
+@click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="How many at most.")
+@client_options
+def procedures(session: Session, open_only: bool, limit: int) -> None:
+    """What was begun lately, the newest first: how far it is, and for whom it waits."""
+    from palisade.cli.catalog_rows import PROCEDURES_HEADER, procedure_row
+
+    found = session.call(lambda client: client.procedures(open_only=open_only, limit=limit))
+    if session.as_json:
+        print_json({"procedures": found})
+    else:
+        print_rows(PROCEDURES_HEADER, [procedure_row(view) for view in found])
+
+
+@catalog.command()
+@click.argument("id_", metavar="ID")
+@client_options
+def procedure(session: Session, id_: str) -> None:
+    """Every step of one procedure."""
+    from palisade.cli.catalog_rows import procedure_lines
+
+    found = session.call(lambda client: client.procedure(id_))
+    session.answer(found, "\n".join(procedure_lines(found)))
+
+
+@catalog.command()
+@click.argument("id_", metavar="ID")
+@client_options
+def cancel(session: Session, id_: str) -> None:
+    """Take a procedure back, as long as nothing was destroyed and no permission changed."""
+    found = session.call(lambda client: client.procedure_cancel(id_))
+    session.answer(found, f"procedure {id_} is {found['state']}")

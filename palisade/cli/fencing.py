@@ -1,0 +1,68 @@
+"""palisade fencing."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from palisade.cli.http_request import ask, run_or_fail
+from palisade.cli.options import at_option, client_options
+from palisade.cli.printing import print_json, print_rows
+from palisade.cli.session import Session
+
+
+@click.command()
+@at_option
+@client_options
+def fencing(session: Session, at: str | None) -> None:
+    """Who may serve reads from its vault, as the leader knows it, and which change waits for whom.
+
+    With --at: what that node says of itself, of whatever kind it is.
+    """
+    found = session.call(of_leader) if at is None else run_or_fail(session, ask(at, "/v1/fencing"))
+    if session.as_json:
+        print_json(found)
+        return
+    print_own(found)
+    if found["leader"] is not None:
+        print_rows(HEADER, [holder_row(each) for each in found["leader"]["holders"]])
+        for wait in found["leader"]["waits"]:
+            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "nobody any more"
+            print(f"revisions {wait['first']} to {wait['last']} wait since {wait['waited_ms']} ms: {whom}")
+
+
+async def of_leader(client: Any) -> dict[str, Any]:
+    """The client is led to the leader by itself; another member says of itself what it knows."""
+    found: dict[str, Any] = await client.fencing()
+    return found
+
+
+HEADER = ["holder", "incarnation", "staged", "behind", "heard", "lease ends in", "said", "state"]
+
+
+def holder_row(each: dict[str, Any]) -> list[str]:
+    heard, until = each["heard_ms"], each["until_ms"]
+    state = "promised not to serve" if each["promised"] else "leaving" if each["leaving"] else "holds leases"
+    return [
+        each["node"],
+        str(each["incarnation"] or "-"),
+        f"{each['staged']:,}",
+        f"{each['behind']:,}",
+        "never" if heard is None else f"{heard} ms ago",
+        "unknown" if until is None else f"{until} ms",
+        each["said"] or "nothing",
+        state,
+    ]
+
+
+def print_own(found: dict[str, Any]) -> None:
+    lease = found["lease"]
+    if lease is None:
+        print(f"{found['node']}: its vault is not open", file=sys.stderr)
+        return
+    age, left = lease["lease_age_ms"], lease["lease_left_ms"]
+    why = f", its lease is {age} ms old and ends in {left} ms" if lease["serves"] else f": {lease['why_not']}"
+    facts = f"RR {lease['released']:,}, LV {lease['applied']:,}, term {lease['term']}, incarnation"
+    print(f"{found['node']} is {lease['state']}{why}; {facts} {lease['incarnation']}")

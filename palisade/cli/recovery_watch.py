@@ -1,0 +1,146 @@
+"""Following a recovery that is under way: a bar on a terminal, plain lines elsewhere, lines of JSON for programs.
+
+The node is asked a few times a second, which costs it nothing; the bar itself is on stderr, and what is printed when a
+recovery has ended on stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from palisade.cli.printing import print_json
+from palisade.cli.session import Session
+from palisade.recovery.report_json import progress_cell, progress_text, report_lines
+
+POLL_S = 0.25
+LINE_S = 5.0
+"""A plain line at least so often, while a recovery is under way."""
+Shape = dict[str, Any]
+
+
+class Screen(Protocol):
+    """Is told each answer of GET /v1/recovery, in their order."""
+
+    def show(self, found: Shape) -> None: ...
+
+    def ended(self, report: Shape) -> None:
+        """One has ended while it was looked on, and others are looked for."""
+        ...
+
+
+async def follow(ask: Callable[[], Awaitable[Shape]], screen: Screen, for_ever: bool) -> Shape:
+    """The last answer, once nothing is under way. `for_ever`: later recoveries, too, until it is cancelled."""
+    known = None
+    while True:
+        found = await ask()
+        screen.show(found)
+        if found["under_way"] is None and not for_ever:
+            return found
+        running = found["under_way"] is not None
+        ended = found["begun"] - running
+        if for_ever and known is not None:
+            reports = found["recoveries"][: len(found["recoveries"]) - running]
+            for report in reports[-news(known, ended) or len(reports) :]:
+                screen.ended(report)
+        known = ended
+        await asyncio.sleep(POLL_S)
+
+
+def news(known: int, ended: int) -> int:
+    """How many have ended since; all of them in a process that was started again."""
+    return ended - known if ended >= known else ended
+
+
+class JsonLines:
+    """An object each time that something has changed."""
+
+    def __init__(self) -> None:
+        self._last: Any = None
+
+    def show(self, found: Shape) -> None:
+        if found != self._last:
+            self._last = found
+            print_json(found)
+
+    def ended(self, report: Shape) -> None:
+        """The next line has it."""
+
+
+class PlainLines:
+    """A line per phase, per tenth of it, and per `LINE_S`."""
+
+    def __init__(self, every: int = round(LINE_S / POLL_S)) -> None:
+        self._every = every
+        self._last: Any = None
+        self._since = 0
+
+    def show(self, found: Shape) -> None:
+        progress = found["under_way"]
+        if progress is None:
+            self._last = None
+            return
+        tenth = 10 * progress["done"] // progress["total"] if progress["total"] else None
+        self._since += 1
+        if (progress["phase"], tenth) != self._last or self._since >= self._every:
+            self._last, self._since = (progress["phase"], tenth), 0
+            print(line_of(found), flush=True)
+
+    def ended(self, report: Shape) -> None:
+        print("\n    ".join(report_lines(report)), flush=True)
+
+
+class Bar:
+    """Of the present phase; the reports of recoveries that have ended scroll above it."""
+
+    def __init__(self, progress: Any) -> None:
+        self._progress = progress
+        self._task: Any = None
+        self._kind: Any = None
+
+    def show(self, found: Shape) -> None:
+        progress = found["under_way"]
+        kind = None if progress is None else (progress["phase"], progress["total"] is None)
+        if kind != self._kind and self._task is not None:
+            self._progress.remove_task(self._task)
+            self._task = None
+        self._kind = kind
+        if progress is None:
+            return
+        if self._task is None:
+            self._task = self._progress.add_task("", total=None, said="")
+        self._progress.update(
+            self._task,
+            description=f"{found['recoveries'][-1]['node']}: {progress_cell(progress)}",
+            completed=progress["done"],
+            total=progress["total"],
+            said=progress_text(progress),
+        )
+
+    def ended(self, report: Shape) -> None:
+        self._progress.console.print("\n    ".join(report_lines(report)), markup=False, highlight=False)
+
+
+@contextmanager
+def screen_for(session: Session) -> Iterator[Screen]:
+    if session.as_json:
+        yield JsonLines()
+    elif not sys.stderr.isatty():
+        yield PlainLines()
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            yield Bar(progress)
+
+
+def line_of(found: Shape) -> str:
+    report = found["recoveries"][-1]
+    waited = f"; waited {report['waits']} times for the cluster" if report["waits"] else ""
+    lv = f"LV {report['lv']}, LM {report['lm']}"
+    return f"{report['node']}: recovering, {progress_text(found['under_way'])}; {lv}{waited}"

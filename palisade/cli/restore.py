@@ -1,0 +1,149 @@
+"""palisade restore: a new cluster out of a backup. palisade recover-quorum: a new cluster out of one survivor."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from palisade.cli.progress_bar import byte_bar
+from palisade.cli.session import INTERRUPTED, REFUSED, Failure, Session
+
+if TYPE_CHECKING:
+    from palisade.node.quorum_recovery import QuorumRecovery
+    from palisade.node.restore import RestoreReport, RestoreRequest
+
+STDIN = "-"
+
+
+@click.command()
+@click.argument("file")
+@click.option("--data-dir", type=click.Path(path_type=Path), required=True, help="Folder to make; empty or not there.")
+@click.option("--id", "node", metavar="NODE", help="Make the data folder of this one node, for 'palisade node'.")
+@click.option("--nodes", type=int, help="Make a local cluster of so many nodes, for 'palisade up'.  [default: 3]")
+@click.option("--base-port", type=int, help="Of the local cluster.  [default: 7400]")
+@click.option("--cluster", metavar="NAME", help="Another name for the cluster than it has in the backup.")
+@click.option("--generation", type=int, help="Generation of the new history.  [default: the backup's and one]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
+def restore(
+    file: str,
+    data_dir: Path,
+    node: str | None,
+    nodes: int | None,
+    base_port: int | None,
+    cluster: str | None,
+    generation: int | None,
+    as_json: bool,
+) -> None:
+    """Make a new cluster out of the backup FILE (- for stdin), with its keys, history and revisions.
+
+    Its generation is one more than that of the backup, so that whoever kept a copy of what came after it notices. A
+    backup that is restored for the second time wants a --generation that no restore of it has had.
+
+    \b
+    palisade restore FILE --data-dir D                   then: palisade up --data-dir D --no-demo
+    palisade restore FILE --data-dir D1 --id n1          on each machine, with its own id; then start all of them
+                                                         with the same --cluster and --initial-cluster
+    """
+    from palisade.node.restore import RestoreRequest
+
+    session = Session([], 0.0, as_json)
+    if node is not None and (nodes is not None or base_port is not None):
+        raise click.UsageError("--id makes the folder of one node, --nodes and --base-port those of a local cluster")
+    local = (3 if nodes is None else nodes, 7400 if base_port is None else base_port)
+    request = RestoreRequest(data_dir, node, *local, cluster, generation)
+    report = attempt(session, file, request)
+    nodes_shape = {name: str(folder) for name, folder in report.folders.items()}
+    header = report.header
+    shape = {
+        "data_dir": str(data_dir),
+        "cluster": report.cluster,
+        "cluster_id": header.cluster_id,
+        "generation": report.generation,
+        "revision": header.revision,
+        "keys": header.keys,
+        "nodes": nodes_shape,
+    }
+    begins = f"palisade up --data-dir {data_dir} --no-demo" if node is None else f"palisade node --id {node} ..."
+    text = (
+        f"{data_dir}: cluster {report.cluster}, generation {report.generation}, revision {header.revision}, "
+        f"{header.keys} keys; start it with '{begins}'"
+    )
+    session.answer(shape, text)
+
+
+def attempt(session: Session, file: str, request: RestoreRequest) -> RestoreReport:
+    from palisade.base.errors import ConfigError
+    from palisade.metastore.errors import StoreCorrupt
+    from palisade.metastore.store_errors import BackupInvalid, StoreFailed
+    from palisade.node.backup_file import BackupFileError, read_parts
+    from palisade.node.data_dir_marker import FolderError
+    from palisade.node.restore import restore as run
+    from palisade.raftgroup.errors import NodeFailed
+
+    name = "the backup on stdin" if file == STDIN else file
+    parts = stdin_parts() if file == STDIN else read_parts(Path(file))
+    try:
+        with byte_bar("restoring") as show:
+            return asyncio.run(run(parts, name, request, show))
+    except (BackupInvalid, BackupFileError) as error:
+        session.fail(Failure(REFUSED, "bad-backup", str(error), False))
+    except (ConfigError, FolderError, NodeFailed, StoreFailed, StoreCorrupt) as error:
+        session.fail(Failure(REFUSED, "not-restored", str(error), False))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def stdin_parts() -> Iterator[bytes]:
+    while data := sys.stdin.buffer.read(1 << 20):
+        yield data
+
+
+@click.command("recover-quorum")
+@click.option("--data-dir", type=click.Path(path_type=Path), required=True, help="Of the node that is to go on alone.")
+@click.option("--confirm", metavar="CLUSTER", help="Name of the cluster: do it. Without it, nothing is changed.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
+def recover_quorum(data_dir: Path, confirm: str | None, as_json: bool) -> None:
+    """Let one stopped node go on alone, because the majority of its cluster is lost for ever.
+
+    What a majority without this node has acknowledged is lost. The generation grows by one: nodes of before are
+    refused, and come back with an empty data folder and --join. The first strict writes wait until leases of before
+    have run out. Without --confirm it is only shown what would be done: of several survivors take the one with the
+    greatest last term, then index.
+    """
+    from palisade.metastore.errors import StoreCorrupt
+    from palisade.metastore.store_errors import StoreFailed
+    from palisade.node.data_dir_marker import FolderError
+    from palisade.node.quorum_recovery import recover_quorum as run
+    from palisade.raftgroup.errors import RaftError
+    from palisade.vault.errors import VaultUnusable
+
+    session = Session([], 0.0, as_json)
+    try:
+        found = asyncio.run(run(data_dir, confirm))
+    except VaultUnusable as error:
+        session.fail(Failure(REFUSED, "not-recovered", f"nothing was done: {error}", True))
+    except (FolderError, RaftError, StoreCorrupt, StoreFailed) as error:
+        session.fail(Failure(REFUSED, "not-recovered", str(error), False))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    session.answer(found.to_json(), text_of(found))
+
+
+def text_of(found: QuorumRecovery) -> str:
+    survivor = found.survivor
+    holds = f"holds revision {found.revision} or more (last term {survivor.last_term}, index {survivor.last_index})"
+    lost = ", ".join(survivor.lost) or "nobody"
+    if found.done:
+        return (
+            f"{survivor.member} {holds} and is the only voter of {survivor.cluster}, generation {found.generation}; "
+            f"start it as before. {lost} may come back with --join and an empty data folder only"
+        )
+    return (
+        f"{survivor.member} {holds}. With --confirm {survivor.cluster} it goes on alone, in generation "
+        f"{found.generation}, and without {lost}: whatever only they have is lost. Nothing was changed now"
+    )

@@ -1,0 +1,127 @@
+"""palisade scenario list, run: recovery shown with real processes, one case at a time (R12)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from palisade.cli.printing import print_json, print_rows
+from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, USAGE, Failure, Session
+
+if TYPE_CHECKING:
+    from palisade.cli.scenarios.stage import Stage
+    from palisade.cli.scenarios.story import Event, Outcome, Scenario
+
+INDENT = {"scenario": "", "step": "  - ", "check": "    ", "report": "  recovery: ", "end": ""}
+
+
+@click.group()
+def scenario() -> None:
+    """Show how nodes come back: each scenario starts its own small cluster and brings about one case.
+
+    No running cluster is touched. Everything is in a temporary folder, which is removed afterwards.
+    """
+
+
+@scenario.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with all that must hold.")
+def list_scenarios(as_json: bool) -> None:
+    """Which scenarios there are, which case each brings about, and what it shows."""
+    from palisade.cli.scenarios.all import SCENARIOS
+
+    if as_json:
+        print_json({"scenarios": [one.as_dict() for one in SCENARIOS]})
+    else:
+        print_rows(("scenario", "case", "what it shows"), [(one.name, one.case or "-", one.title) for one in SCENARIOS])
+
+
+@scenario.command("run")
+@click.argument("names", nargs=-1)
+@click.option("--all", "run_all", is_flag=True, help="Run every scenario, one after the other.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per scenario when it has ended.")
+@click.option("--events", is_flag=True, help="Print one JSON object per step, check and report, as it happens.")
+@click.option("--keep", is_flag=True, help="Keep the folder of each scenario, with the logs of its nodes.")
+@click.option("--parent-pipe", type=int, hidden=True, help="End when the other end of this file descriptor is closed.")
+def run(names: Sequence[str], run_all: bool, as_json: bool, events: bool, keep: bool, parent_pipe: int | None) -> None:
+    """Run the scenarios NAMES. Exit code 1 if something that must hold does not."""
+    session = Session([], 0.0, as_json or events)
+    chosen = choose(session, names, run_all)
+    if parent_pipe is not None:
+        from palisade.node.parent_pipe import watch_parent
+
+        watch_parent(parent_pipe)
+    try:
+        held = asyncio.run(play(session, chosen, Teller(as_json, events), keep))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        sys.exit(INTERRUPTED)
+    sys.exit(0 if held else REFUSED)
+
+
+def choose(session: Session, names: Sequence[str], run_all: bool) -> list[Scenario[Stage]]:
+    from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
+
+    unknown = [name for name in names if name not in BY_NAME]
+    if unknown:
+        known = ", ".join(BY_NAME)
+        session.fail(Failure(USAGE, "no-such-scenario", f"there is no scenario {unknown[0]}; known are {known}", False))
+    if bool(names) == run_all:
+        raise click.UsageError("name the scenarios to run, or give --all; 'palisade scenario list' shows them")
+    return list(SCENARIOS) if run_all else [BY_NAME[name] for name in names]
+
+
+async def play(session: Session, chosen: Sequence[Scenario[Stage]], teller: Teller, keep: bool) -> bool:
+    """Whether all of them held. SIGTERM ends it as Ctrl-C does: with everything cleaned up."""
+    from palisade.catalog.demo.flights import DataSetError
+    from palisade.cli.scenarios.runner import run as run_scenario
+    from palisade.client.bulk_load import read_demo
+    from palisade.node.options import OPTIONS
+
+    for option in OPTIONS:
+        os.environ.pop(option.variable, None)  # meant for other nodes than those of a scenario
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        entries = await asyncio.to_thread(read_demo)
+    except DataSetError as error:
+        session.fail(Failure(UNAVAILABLE, "no-demo-data", str(error), False))
+    outcomes = []
+    for one in chosen:
+        outcomes.append(await run_scenario(one, entries, teller.tell, keep=keep))
+        teller.ended(outcomes[-1])
+    if len(outcomes) > 1:
+        teller.summed_up(outcomes)
+    return all(outcome.held for outcome in outcomes)
+
+
+class Teller:
+    """Text as it happens; with `as_json` an object per scenario, with `events` an object per event."""
+
+    def __init__(self, as_json: bool, events: bool) -> None:
+        self._as_json = as_json
+        self._events = events
+
+    def tell(self, event: Event) -> None:
+        if self._events:
+            print_json(event.as_dict())
+        elif not self._as_json:
+            print(f"{INDENT[event.kind]}{event.text}", flush=True)
+
+    def ended(self, outcome: Outcome) -> None:
+        if self._as_json and not self._events:
+            print_json(outcome.as_dict())
+        elif not self._events:
+            print()
+
+    def summed_up(self, outcomes: Sequence[Outcome]) -> None:
+        if not (self._as_json or self._events):
+            missed = [outcome.scenario.name for outcome in outcomes if not outcome.held]
+            seconds = sum(outcome.seconds for outcome in outcomes)
+            said = f"these do not: {', '.join(missed)}" if missed else "all of them"
+            print(f"{len(outcomes) - len(missed)} of {len(outcomes)} scenarios hold ({seconds:.0f} s): {said}")

@@ -1,0 +1,151 @@
+"""What becomes of the partitions that a node keeps beside its vault, when it dies in the middle of moving them."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import signal
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+
+from palisade.catalog.demo.entries import contents_by_day, partitioned_entries
+from palisade.catalog.demo.flights import find_data, read_rows, source_name
+from palisade.catalog.demo.tables import FLIGHTS
+from palisade.cli.scenarios.actor import Actor
+from palisade.cli.scenarios.catching_up import EQUAL, UNDISTURBED, check_state
+from palisade.cli.scenarios.edits import late_flights
+from palisade.cli.scenarios.members import Members
+from palisade.cli.scenarios.stage import Stage
+from palisade.cli.scenarios.story import Report, Scenario
+from palisade.segments.names import PARTITIONS
+from palisade.segments.partition_store import file_of
+
+MONTH = "flights/2013-01"
+LATE = frozenset(str(day) for day in range(1, 11))
+DROPPED = range(27, 32)
+DIES_AT = 18
+"""Behind 15 evictions, while the third partition is put in its place."""
+
+Rows = Sequence[Sequence[str]]
+
+
+def january() -> list[list[str]]:
+    """Every flight out of New York in that month. They come first."""
+    month = FLIGHTS.header.index("month")
+    return list(takewhile(lambda row: row[month] == "1", read_rows(find_data(), FLIGHTS)))
+
+
+def write_origin(folder: Path, rows: Rows) -> None:
+    folder.mkdir(exist_ok=True)
+    incoming = folder / "incoming"
+    with incoming.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([FLIGHTS.header, *rows])
+    incoming.replace(folder / f"{FLIGHTS.name}.csv")
+
+
+async def crash_in_eviction(stage: Stage) -> Report | None:
+    cluster, origin = await stage.cluster(1), stage.folder / "origin"
+    flights = await asyncio.to_thread(january)
+    await asyncio.to_thread(write_origin, origin, flights)
+    await assign(stage, cluster)
+    options = ("--partitions", "--partitions-origin", str(origin))
+    victim, calm = (cluster.follower(name, *options) for name in ("f1", "f2"))
+    await have(stage, cluster, (victim, calm), wanted_files(flights))
+    stage.say(f"f1 and f2 keep {len(files_of(victim))} partitions each, the flights of January, and are stopped")
+    wanted = await change_flights(stage, cluster, flights, origin)
+    untouched = inodes_of(victim)
+    victim.plan["dies_at_step"] = DIES_AT
+    await victim.start()
+    (code,) = await stage.all_end([victim])
+    stage.say(f"f1 starts, and dies in step {DIES_AT} with its partitions, with one of them half there: {code}")
+    torn = [name for name, content in files_of(victim).items() if content not in wanted.values()]
+    del victim.plan["dies_at_step"]
+    await asyncio.gather(victim.start(), calm.start())
+    stage.say("f1 starts again, and f2 for the first time, undisturbed")
+    latest = await cluster.latest()
+    report = await stage.caught_up(victim, latest)
+    smooth = await stage.caught_up(calm, latest)
+    crashed = code == -signal.SIGKILL and "eviction" in report["phases"] and len(torn) == 1
+    stage.check("crashed", crashed, f"torn: {', '.join(torn)}; f2: case {smooth['case']}")
+    same = files_of(victim) == files_of(calm) == wanted
+    stage.check("as-undisturbed", same, f"{len(wanted)} partitions, each whole and in its version")
+    kept = sum(untouched.get(name) == inode for name, inode in inodes_of(victim).items())
+    counts = smooth["resources"]
+    stage.check("keeps", kept == counts["kept"] > 0, f"{kept} files; f2 says {counts}")
+    await check_state(stage, victim, cluster)
+    return report
+
+
+async def have(stage: Stage, cluster: Members, nodes: Iterable[Actor], wanted: dict[str, bytes]) -> None:
+    """Started until they have these, and stopped again in good order."""
+    latest = await cluster.latest()
+    for node in nodes:
+        await node.start()
+    for node in nodes:
+        await stage.caught_up(node, latest)
+        await stage.until(lambda node=node: files_of(node) == wanted, f"{node.name} having its partitions")  # type: ignore[misc]
+        await node.stop()
+
+
+async def assign(stage: Stage, cluster: Members) -> None:
+    where = ("--nodes", "f1,f2", "--replicas", "2", "--prefix", MONTH, "--endpoints", ",".join(cluster.streams))
+    await stage.command("partitions", "assign", *where)
+
+
+async def change_flights(stage: Stage, cluster: Members, flights: Rows, origin: Path) -> dict[str, bytes]:
+    """What a node is to have afterwards."""
+    day = FLIGHTS.header.index("day")
+    rows = late_flights([row for row in flights if int(row[day]) not in DROPPED], LATE)
+    await asyncio.to_thread(write_origin, origin, rows)
+    entries = partitioned_entries(FLIGHTS, rows, source_name())
+    await cluster.load(entry for entry in entries if entry.key.startswith(PARTITIONS))
+    await cluster.delete(PARTITIONS + f"{MONTH}-{number:02}".encode() for number in DROPPED)
+    await assign(stage, cluster)
+    await cluster.compact(await cluster.latest())
+    stage.say(
+        f"{len(LATE)} of them get late rows, {len(DROPPED)} are dropped, all are assigned anew and it is compacted"
+    )
+    return wanted_files(rows)
+
+
+def wanted_files(rows: Rows) -> dict[str, bytes]:
+    contents = contents_by_day(FLIGHTS, rows)
+    return {file_of(f"{FLIGHTS.name}/{day}"): content for day, content in contents.items()}
+
+
+def folder_of(node: Actor) -> Path:
+    return node.data_dir / "partitions"
+
+
+def files_of(node: Actor) -> dict[str, bytes]:
+    """Of a node that may be moving them: what has another name by the time it is read is not there."""
+    folder, found = folder_of(node), dict[str, bytes]()
+    for file in folder.iterdir() if folder.exists() else ():
+        with suppress(FileNotFoundError):
+            found[file.name] = file.read_bytes()
+    return found
+
+
+def inodes_of(node: Actor) -> dict[str, tuple[int, int]]:
+    """Changes with whatever is done to a file."""
+    return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder_of(node).iterdir()}
+
+
+SCENARIOS = (
+    Scenario(
+        "crash-in-eviction",
+        "a node dies in the middle of evicting local data; the next start ends as an undisturbed one",
+        "R5; scenarios.md: crash at every step of snapshot and eviction",
+        crash_in_eviction,
+        {
+            "crashed": "the first start died with a partition half there, the second one went on with the stored plan",
+            "as-undisturbed": "its partitions are those of the data set and of the node that did not crash, each whole",
+            "keeps": "what was still assigned and unchanged was not touched",
+            "equal": EQUAL,
+            "undisturbed": UNDISTURBED,
+        },
+        "a",
+    ),
+)

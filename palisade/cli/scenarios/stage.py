@@ -1,0 +1,190 @@
+"""Where a scenario is played: a temporary folder, free ports on loopback, processes, waiting, telling.
+
+Everything that was started ends with the stage, however it ends: with the scenario, an error, Ctrl-C, or `kill -9` of
+this process (`node/parent_pipe.py`). Processes are known by their id only. Every wait has an end and names what did
+not come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import random
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from palisade.base.code_root import CODE_ROOT
+from palisade.base.http_request import HttpRequests
+from palisade.catalog.demo.entries import CatalogEntry
+from palisade.cli.scenarios.actor import ANSWER_S, Actor
+from palisade.cli.scenarios.members import Members
+from palisade.cli.scenarios.story import Check, Event, Report, Scenario
+
+WAIT_S = 30.0
+POLL_S = 0.03
+PORTS = range(20_000, 32_000)
+"""Below those that the system gives to outgoing connections: a node finds its own port free at its next start."""
+Tell = Callable[[Event], None]
+
+
+class DidNotHold(Exception):
+    """What has to come before the next step did not come: which, and what was seen instead."""
+
+
+class Stage:
+    """Use it with `async with`. `entries`: the demo catalog."""
+
+    def __init__(self, scenario: Scenario[Stage], folder: Path, entries: Sequence[CatalogEntry], tell: Tell) -> None:
+        self.scenario = scenario
+        self.folder = folder
+        self.entries = entries
+        self.steps: list[str] = []
+        self.checks: list[Check] = []
+        self._tell = tell
+        self._actors: list[Actor] = []
+        self._ports: set[int] = set()
+        self._closing: list[Callable[[], Awaitable[None]]] = []
+
+    async def __aenter__(self) -> Stage:
+        self._requests = HttpRequests(timeout_s=ANSWER_S)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.gather(*(actor.kill() for actor in self._actors))
+        for close in reversed(self._closing):
+            await close()
+        await self._requests.close()
+
+    # What is told.
+
+    def say(self, text: str) -> None:
+        """A step, as it begins."""
+        self.steps.append(text)
+        self._tell(Event("step", text, {"scenario": self.scenario.name, "step": text}))
+
+    def check(self, name: str, held: bool, seen: object = "") -> None:
+        """One of what the scenario has promised."""
+        self.add(Check(name, self.scenario.promises()[name], bool(held), str(seen)))
+
+    def add(self, check: Check) -> None:
+        self.checks.append(check)
+        said = f": {check.seen}" if check.seen else ""
+        text = f"{'holds' if check.held else 'DOES NOT HOLD'}: {check.must}{said}"
+        self._tell(Event("check", text, {"scenario": self.scenario.name, **check.as_dict()}))
+
+    # Who plays.
+
+    def address(self) -> str:
+        """One that is free for TCP and UDP, and stays ours."""
+        while True:
+            port = random.SystemRandom().choice(PORTS)
+            if port not in self._ports and is_free(port):
+                self._ports.add(port)
+                return f"127.0.0.1:{port}"
+
+    def actor(self, name: str, group: str, http: str, swim: str, arguments: list[str]) -> Actor:
+        actor = Actor(name, self.folder / group / name, http, swim, arguments, self._requests)
+        self._actors.append(actor)
+        return actor
+
+    def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Before the processes are ended."""
+        self._closing.append(close)
+
+    async def cluster(self, size: int = 3, name: str = "shop", *, options: Sequence[str] = ()) -> Members:
+        """Members that are founded together and ready, with the demo catalog."""
+        members = Members(self, name, size, options)
+        await members.start()
+        revision = await members.load(self.entries)
+        up = "1 member is up" if size == 1 else f"{size} members are up"
+        self.say(f"{name}: {up}, the demo catalog is in: {len(self.entries)} keys, LM {revision}")
+        return members
+
+    async def command(self, *arguments: str) -> None:
+        """Another command of palisade, to its end. Raises DidNotHold when it fails."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "palisade.cli", *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=os.environ | {"PYTHONPATH": str(CODE_ROOT)},
+        )
+        try:
+            said = (await process.communicate())[0].decode(errors="replace").strip()
+        except BaseException:
+            process.kill()
+            raise
+        if process.returncode != 0:
+            raise DidNotHold(f"palisade {arguments[0]} has ended with {process.returncode}: {said[-500:]}")
+
+    # What is waited for.
+
+    async def until(self, holds: Callable[[], Any], what: str, within_s: float = WAIT_S) -> Any:
+        """What `holds()` comes to, once that is true. Raises DidNotHold when it does not come in time."""
+        last: Any = None
+        try:
+            async with asyncio.timeout(within_s):
+                while not (last := await value_of(holds())):  # noqa: ASYNC110
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            logs = "; ".join(f"{actor.name}: {actor.last_line()}" for actor in self._actors)
+            raise DidNotHold(f"{what} did not come within {within_s:g} s. Last lines: {logs}") from None
+        return last
+
+    async def all_end(self, actors: Iterable[Actor], within_s: float = WAIT_S) -> list[int]:
+        """Their exit codes."""
+        chosen = list(actors)
+        try:
+            async with asyncio.timeout(within_s):
+                return list(await asyncio.gather(*(actor.ended() for actor in chosen)))
+        except TimeoutError:
+            running = ", ".join(actor.name for actor in chosen if actor.runs)
+            raise DidNotHold(f"{running} did not end within {within_s:g} s") from None
+
+    async def caught_up(self, actor: Actor, revision: int) -> Report:
+        """The report of the recovery after which the node is in the logical topology, and at `revision`."""
+
+        async def there() -> bool:
+            if not actor.runs:
+                raise DidNotHold(f"{actor.name} has ended: {actor.last_line()}")
+            status = await actor.status()
+            return int(status.get("revision", 0)) >= revision and await actor.active()
+
+        await self.until(there, f"{actor.name} active at revision {revision}")
+        report = actor.report()
+        if report is None:
+            raise DidNotHold(f"{actor.name} is ready and has left no report of its recovery")
+        return report
+
+    async def same_state(self, actor: Actor, members: Members) -> tuple[bool, str]:
+        """Whether vault and cluster are equal, digest by digest, at the same revision."""
+
+        async def both() -> tuple[dict[str, Any], dict[str, Any]] | None:
+            theirs = await members.digest()
+            ours = actor.vault_digest()
+            return (ours, theirs) if theirs.get("revision") == ours["revision"] else None
+
+        ours, theirs = await self.until(both, f"the vault of {actor.name} at the cluster's revision")
+        equal = all(ours[field] == theirs[field] for field in ("chain", "buckets"))
+        return equal, f"revision {ours['revision']}, chain {ours['chain'][:16]}..."
+
+
+async def value_of(found: Any) -> Any:
+    return await found if inspect.isawaitable(found) else found
+
+
+def is_free(port: int) -> bool:
+    try:
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            with socket.socket(socket.AF_INET, kind) as probe:
+                probe.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,90 @@
+"""One `palisade node` process: its command line, its log file, its end.
+
+It leads a process group of its own, so that Ctrl-C in the terminal reaches the supervisor only, which then stops the
+nodes in good order. It ends with the supervisor in any case: `node/parent_pipe.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+from palisade.base.code_root import CODE_ROOT
+from palisade.node.config import InitialMember
+
+LOG_BYTES_MAX = 16 * 1024 * 1024
+TAIL_BYTES = 8 * 1024
+
+
+class Child:
+    def __init__(self, member: InitialMember, folder: Path, arguments: list[str]) -> None:
+        """`folder` is the node's own: its data lie in folder/data, its log is folder/node.log."""
+        self.member = member
+        self.log_path = folder / "node.log"
+        self.program = ["-P", "-m", "palisade.cli", "node"]
+        """What the interpreter runs; the options of the node follow it."""
+        self._folder = folder
+        self._arguments = arguments
+        self._process: asyncio.subprocess.Process | None = None
+        self._pipe: int | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process and self._process.returncode is None else None
+
+    async def start(self) -> None:
+        """Raises OSError when the process can't be started."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        rotate(self.log_path)
+        read_end, self._pipe = os.pipe()
+        try:
+            with self.log_path.open("ab") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, *self.program, *self._arguments),
+                    *("--data-dir", str(self._folder / "data"), "--parent-pipe", str(read_end)),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(read_end,),
+                    process_group=0,
+                    env=os.environ | {"PYTHONPATH": str(CODE_ROOT)},
+                )
+        finally:
+            os.close(read_end)
+
+    async def wait(self) -> int:
+        """The exit code of the running process, negative for a signal."""
+        if self._process is None:
+            raise RuntimeError(f"{self.member.id} was never started")
+        code = await self._process.wait()
+        if self._pipe is not None:
+            os.close(self._pipe)
+            self._pipe = None
+        return code
+
+    def send(self, number: signal.Signals) -> None:
+        """Nothing happens when the process has ended already."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    def last_lines(self, count: int = 5) -> list[str]:
+        """The end of its log."""
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            return []
+        return [line for line in lines if line.strip()][-count:]
+
+
+def rotate(log: Path) -> None:
+    """Keep one older log, once the log is long."""
+    with contextlib.suppress(FileNotFoundError):
+        if log.stat().st_size > LOG_BYTES_MAX:
+            log.replace(log.with_suffix(".log.1"))

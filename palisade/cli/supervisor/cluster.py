@@ -1,0 +1,119 @@
+"""The processes of a local cluster: started, watched, started again with a growing pause, stopped.
+
+Nothing is silent: every start, every end with its reason and the last lines of the log, and every pause is an event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from palisade.cli.supervisor.child import Child
+from palisade.cli.supervisor.events import Event
+from palisade.cli.supervisor.restart_policy import Ending, backoff_s, describe_exit, failures_in_a_row, judge
+from palisade.node.local_layout import Layout
+
+STOP_S = 10.0
+Tell = Callable[[Event], None]
+
+
+class Cluster:
+    """`start`, then `stop`. `refused` holds why a node will not run, once one has refused to."""
+
+    def __init__(self, layout: Layout, folder: Path, tell: Tell, node_options: list[str]) -> None:
+        self.layout = layout
+        self.refused: dict[str, str] = {}
+        self._tell = tell
+        self._stopping = asyncio.Event()
+        self._keepers: list[asyncio.Task[None]] = []
+        self.children = [
+            Child(member, folder / member.id, [*arguments(layout, member.id), *node_options])
+            for member in layout.members()
+        ]
+
+    def start(self) -> None:
+        """Start every process, in the background; what becomes of it is told."""
+        self._keepers = [
+            asyncio.create_task(self._keep(child), name=f"keep {child.member.id}") for child in self.children
+        ]
+
+    async def stop(self, patience_s: float = STOP_S) -> None:
+        """SIGTERM to all, SIGKILL to those that have not ended `patience_s` later. Returns when all have ended."""
+        self._stopping.set()
+        for child in self.children:
+            child.send(signal.SIGTERM)
+        waiting = [keeper for keeper in self._keepers if not keeper.done()]
+        if waiting and (await asyncio.wait(waiting, timeout=patience_s))[1]:
+            for child in self.children:
+                if child.pid is not None:
+                    text = f"{child.member.id} did not stop within {patience_s:g} s: killed (nothing agreed is lost)"
+                    self._tell(Event("killed", text, {"node": child.member.id}))
+            self.kill()
+        await asyncio.gather(*self._keepers)
+
+    def kill(self) -> None:
+        """SIGKILL to all, at once."""
+        self._stopping.set()
+        for child in self.children:
+            child.send(signal.SIGKILL)
+
+    async def _keep(self, child: Child) -> None:
+        """Run the process until the cluster stops, or until it refuses to run."""
+        failures = 0
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            ending, reason = await self._run_once(child)
+            if self._stopping.is_set():
+                return
+            failures = failures_in_a_row(failures, time.monotonic() - started)
+            pause_s = None if ending is Ending.REFUSED else backoff_s(failures)
+            self._tell_exit(child, reason, pause_s)
+            if pause_s is None:
+                self.refused[child.member.id] = "; ".join(child.last_lines(1)) or reason
+                return
+            await self._pause(pause_s)
+
+    async def _run_once(self, child: Child) -> tuple[Ending, str]:
+        try:
+            await child.start()
+        except OSError as error:
+            return Ending.FAILED, f"the process can't be started: {error}"
+        text = f"{child.member.id} started, process {child.pid}, log {child.log_path}"
+        fields = {"node": child.member.id, "pid": child.pid, "log": str(child.log_path)}
+        self._tell(Event("node-started", text, fields))
+        if self._stopping.is_set():
+            child.send(signal.SIGTERM)
+        code = await child.wait()
+        return judge(code), describe_exit(code)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not when the cluster stops."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    def _tell_exit(self, child: Child, reason: str, pause_s: float | None) -> None:
+        lines = child.last_lines()
+        then = "it stays down until the cause is mended" if pause_s is None else f"starting it again in {pause_s:g} s"
+        text = "\n    ".join([f"{child.member.id} ended: {reason}; {then}", *lines])
+        fields = {"node": child.member.id, "reason": reason, "log_lines": lines, "restart_in_s": pause_s}
+        self._tell(Event("node-exited", text, fields))
+
+
+def arguments(layout: Layout, node: str) -> list[str]:
+    """The options of `palisade node` for this node."""
+    member = next(member for member in layout.members() if member.id == node)
+    return [
+        *("--id", member.id),
+        *("--cluster", layout.cluster),
+        *("--http", str(member.http)),
+        *("--peer", str(member.peer)),
+        *("--stream", str(member.stream)),
+        *("--swim", str(layout.swim()[node])),
+        *("--seeds", ",".join(str(address) for address in layout.swim().values())),
+        *("--initial-cluster", layout.initial_cluster()),
+    ]

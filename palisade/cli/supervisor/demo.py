@@ -1,0 +1,27 @@
+"""The demo catalog of a new local cluster: loaded once, through the API that users have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from palisade.cli.supervisor.events import Event
+from palisade.client import Client
+from palisade.client.bulk_load import LoadReport, load_demo, read_demo
+from palisade.wire.credentials import Credentials
+
+PATIENCE_S = 30.0
+Tell = Callable[[Event], None]
+
+
+async def ensure_demo(endpoints: list[str], tell: Tell, shown: Credentials | None = None) -> LoadReport | None:
+    """Load what is missing; None when the catalog was complete. Raises what the client and the reader raise."""
+    async with Client(endpoints, timeout_s=PATIENCE_S, credentials=shown) as client:
+        report = await load_demo(client, read_demo, lambda done, total: tell(progress(done, total)))
+    if report is not None:
+        text = f"demo catalog: {report.entries} entries, {report.written} of them written now (prefix /catalog/)"
+        tell(Event("demo-loaded", text, {"entries": report.entries, "written": report.written}))
+    return report
+
+
+def progress(done: int, total: int) -> Event:
+    return Event("demo", f"demo catalog: {done} of {total} entries", {"done": done, "total": total})

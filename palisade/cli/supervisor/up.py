@@ -1,0 +1,236 @@
+"""`palisade up`: folder, ports, processes, readiness, demo catalog, in this order; then all of it back on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from palisade.base.directory_lock import DirectoryLock
+from palisade.base.errors import ConfigError, PalisadeError
+from palisade.base.port_probe import PortUnavailable, check_free
+from palisade.catalog.demo.flights import DataSetError
+from palisade.cli.supervisor.cluster import Cluster
+from palisade.cli.supervisor.demo import ensure_demo
+from palisade.cli.supervisor.events import Event
+from palisade.cli.supervisor.screen import Screen
+from palisade.cli.supervisor.status import Nodes
+from palisade.metastore.errors import MetastoreError
+from palisade.node.data_dir_marker import FolderError, Marker
+from palisade.node.local_layout import BASE_PORT, NODES, Layout, check_same, layout_from_json
+from palisade.raftgroup.errors import DataDirectoryError, RaftError
+from palisade.wire.auth_errors import AuthorizationError, Unauthenticated
+from palisade.wire.credentials import Credentials
+
+MARKER = "cluster.json"
+READY_POLL_S = 0.1
+WAITING_AFTER_S = 15.0
+STATUS_S = 1.0
+FIRST_USER_S = 10.0
+EXIT_STOPPED = 0
+EXIT_FAILED = 1
+EXIT_KILLED = 130
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class UpRefused(PalisadeError):
+    """The cluster was not started: why, and what to do."""
+
+    code = "up-refused"
+
+
+@dataclass(frozen=True, slots=True)
+class UpRequest:
+    """None for `nodes` and `base_port`: as the folder says, else the defaults. Options go on to every node."""
+
+    data_dir: Path
+    nodes: int | None = None
+    base_port: int | None = None
+    demo: bool = True
+    node_options: list[str] = field(default_factory=list)
+    credentials: Credentials | None = None
+    """Who loads the demo catalog, where users have to sign in."""
+
+
+async def up(request: UpRequest, screen: Screen) -> int:
+    """Run until a signal; the exit code. Raises UpRefused when the cluster can't start."""
+    with opened(request, screen) as (folder, layout):
+        cluster = Cluster(layout, folder, screen.tell, request.node_options)
+        stop = Stop(cluster, screen)
+        async with stop.on_signals():
+            try:
+                cluster.start()
+                async with Nodes(layout.members()) as nodes:
+                    await _until_stopped(stop, _serve(request, layout, cluster, nodes, screen))
+            finally:
+                await cluster.stop()
+        screen.tell(Event("stopped", "stopped; start again with the same --data-dir to go on with the same data"))
+        return stop.exit_code
+
+
+@contextlib.contextmanager
+def opened(request: UpRequest, screen: Screen) -> Iterator[tuple[Path, Layout]]:
+    """The locked folder and its layout, formatted if it is new; every port of it is free. Raises UpRefused."""
+    folder = request.data_dir.absolute()
+    lock = None
+    try:
+        marker = Marker(folder, MARKER)
+        lock = DirectoryLock(folder, DataDirectoryError)
+        layout = settle_layout(marker, folder, request, screen)
+    except (ConfigError, DataDirectoryError, FolderError, PortUnavailable) as error:
+        if lock is not None:
+            lock.release()
+        raise UpRefused(str(error)) from None
+    try:
+        yield folder, layout
+    finally:
+        lock.release()
+
+
+def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: Screen) -> Layout:
+    """What the folder holds, or what is asked for in a new one; written down only when all ports are free."""
+    content = marker.read()
+    if content is None:
+        layout = new_layout(request)
+    else:
+        layout = layout_from_json(content)
+        check_same(layout, request.nodes, request.base_port)
+    check_ports(layout)
+    if content is None:
+        marker.write(layout.to_json())
+    verb, name = ("new cluster", "formatted") if content is None else ("cluster", "opened")
+    text = f"{verb} {layout.cluster} of {layout.nodes} node(s) in {folder}"
+    screen.tell(Event(name, text, {"data_dir": str(folder), **layout.to_json()}))
+    return layout
+
+
+def new_layout(request: UpRequest) -> Layout:
+    """Every cluster gets a name of its own, so that the nodes of two never take each other for members."""
+    return Layout(
+        f"local-{secrets.token_hex(4)}",
+        NODES if request.nodes is None else request.nodes,
+        BASE_PORT if request.base_port is None else request.base_port,
+    )
+
+
+def check_ports(layout: Layout) -> None:
+    """Raise PortUnavailable for the first one that is in use."""
+    for member in layout.members():
+        for purpose, address in (("HTTP", member.http), ("peer", member.peer), ("stream", member.stream)):
+            if address is not None:
+                remedy = f"start with another --base-port and --data-dir (now {layout.base_port})"
+                check_free(address, f"{purpose} of {member.id}", remedy)
+    for node, address in layout.swim().items():
+        remedy = f"start with another --base-port and --data-dir (now {layout.base_port})"
+        check_free(address, f"SWIM of {node}", remedy, udp=True)
+
+
+class Stop:
+    """The first signal stops in good order, the second at once."""
+
+    def __init__(self, cluster: Cluster, screen: Screen) -> None:
+        self.asked = asyncio.Event()
+        self.exit_code = EXIT_STOPPED
+        self._cluster = cluster
+        self._screen = screen
+
+    @contextlib.asynccontextmanager
+    async def on_signals(self) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            yield
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self.asked.is_set():
+            self.exit_code = EXIT_KILLED
+            self._cluster.kill()
+            return
+        self.asked.set()
+        text = f"{number.name}: stopping the nodes (once more: at once)"
+        self._screen.tell(Event("stopping", text, {"signal": number.name}))
+
+
+async def _until_stopped(stop: Stop, serving: Coroutine[None, None, None]) -> None:
+    """Run `serving` until a signal; what it raises comes through."""
+    task = asyncio.create_task(serving)
+    asked = asyncio.create_task(stop.asked.wait())
+    try:
+        await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            await task
+    finally:
+        task.cancel()
+        asked.cancel()
+        await asyncio.gather(task, asked, return_exceptions=True)
+
+
+async def _serve(request: UpRequest, layout: Layout, cluster: Cluster, nodes: Nodes, screen: Screen) -> None:
+    await _wait_ready(layout, cluster, nodes, screen)
+    _tell_ready(layout, screen)
+    if request.demo:
+        await _load_demo(layout, screen, request.credentials)
+    while True:
+        rows = await nodes.status()
+        screen.status(rows)
+        await asyncio.sleep(STATUS_S)
+
+
+async def _wait_ready(layout: Layout, cluster: Cluster, nodes: Nodes, screen: Screen) -> None:
+    """Until every node is ready. Raises UpRefused when one refuses to run."""
+    loop = asyncio.get_running_loop()
+    members = {member.id: member for member in layout.members()}
+    waiting, next_word = dict(members), loop.time() + WAITING_AFTER_S
+    while waiting:
+        if cluster.refused:
+            reasons = "; ".join(f"{node}: {reason}" for node, reason in cluster.refused.items())
+            raise UpRefused(f"a node refuses to run, so nothing was left running: {reasons}")
+        for node, ready in (await nodes.ready()).items():
+            if ready and (member := waiting.pop(node, None)) is not None:
+                fields = {"node": node, **member.addresses()}
+                screen.tell(Event("node-ready", f"{node} is ready: http://{member.http}", fields))
+        if waiting and loop.time() > next_word:
+            next_word = loop.time() + WAITING_AFTER_S
+            names = ", ".join(waiting)
+            screen.tell(Event("waiting", f"still waiting for {names}; see their logs", {"nodes": list(waiting)}))
+        await asyncio.sleep(READY_POLL_S if waiting else 0)
+
+
+def _tell_ready(layout: Layout, screen: Screen) -> None:
+    urls = [f"http://{member.http}" for member in layout.members()]
+    endpoints = [str(member.stream) for member in layout.members()]
+    text = f"ready: {'  '.join(urls)}\nstream endpoints: {','.join(endpoints)}   (Ctrl-C stops the cluster)"
+    screen.tell(Event("ready", text, {"urls": urls, "endpoints": endpoints}))
+
+
+async def _signed_in(load: Callable[[], Coroutine[Any, Any, Any]], patience_s: float) -> None:
+    """In a new cluster the first user is made in a moment."""
+    until = asyncio.get_running_loop().time() + patience_s
+    while True:
+        try:
+            await load()
+            return
+        except Unauthenticated:
+            if asyncio.get_running_loop().time() >= until:
+                raise
+        await asyncio.sleep(STATUS_S)
+
+
+async def _load_demo(layout: Layout, screen: Screen, shown: Credentials | None) -> None:
+    """A demo catalog that can't be loaded now is said, and the cluster runs without it."""
+    try:
+        endpoints = [str(member.stream) for member in layout.members()]
+        await _signed_in(partial(ensure_demo, endpoints, screen.tell, shown), FIRST_USER_S if shown else 0.0)
+    except (DataSetError, MetastoreError, RaftError, AuthorizationError, OSError) as error:
+        text = f"the demo catalog is not complete: {error}; the next start goes on with it"
+        screen.tell(Event("demo-failed", text, {"reason": str(error)}))

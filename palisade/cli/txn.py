@@ -1,0 +1,75 @@
+"""palisade txn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from palisade.cli.options import client_options
+from palisade.cli.printing import readable
+from palisade.cli.session import Session
+from palisade.cli.txn_form import FormError
+from palisade.cli.txn_json import parse_json
+from palisade.cli.txn_text import parse_text
+from palisade.metastore.requests import Txn
+from palisade.metastore.results import DeleteRangeResult, PutResult, RangeResult, TxnResult
+from palisade.wire import json_results as shapes
+
+
+@click.command()
+@click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"), default="-")
+@client_options
+def txn(session: Session, file: Any) -> None:
+    """Run a transaction from FILE, or from standard input: all of `then` if every compare holds, else all of `else`.
+
+    \b
+    compare
+        version /leader = 0
+    then
+        put /leader n1
+        put "/leader/since" 2013-01-01
+    else
+        get /leader
+
+    \b
+    Targets: version, create, mod, lease (numbers), value (text).     Relations: = != < >
+    Operations: put KEY VALUE [lease=N], delete KEY, delete-prefix P, get KEY, get-prefix P
+    An absent key has version 0. Words with blanks are quoted; # begins a comment.
+
+    The same as JSON, which can also hold binary values (key_base64, value_base64) and nested transactions:
+
+    \b
+    {"compare": [{"target": "version", "key": "/leader", "relation": "=", "operand": 0}],
+     "then": [{"put": {"key": "/leader", "value": "n1"}}, {"txn": {"then": []}}],
+     "else": [{"range": {"key": "/leader"}}, {"delete": {"key": "/old/", "prefix": true}}]}
+    """
+    try:
+        request = parse_txn(file.read())
+    except FormError as error:
+        raise click.UsageError(f"{getattr(file, 'name', 'standard input')}: {error}") from None
+    result = session.call(lambda client: client.txn(request.compare, request.success, request.failure))
+    session.answer(shapes.txn_shape(result), "\n".join(lines_of(result)))
+
+
+def parse_txn(text: str) -> Txn:
+    """Either form; JSON begins with '{'. Raises FormError."""
+    return parse_json(text) if text.lstrip().startswith("{") else parse_text(text)
+
+
+def lines_of(result: TxnResult, indent: str = "") -> list[str]:
+    branch, held = ("then", "every compare held") if result.succeeded else ("else", "a compare did not hold")
+    lines = [f"{indent}{branch} ({held}), revision {result.revision}"]
+    for each in result.results:
+        lines += operation_lines(each, indent + "    ")
+    return lines
+
+
+def operation_lines(result: PutResult | DeleteRangeResult | RangeResult | TxnResult, indent: str) -> list[str]:
+    if isinstance(result, TxnResult):
+        return lines_of(result, indent)
+    if isinstance(result, PutResult):
+        return [f"{indent}put"]
+    if isinstance(result, DeleteRangeResult):
+        return [f"{indent}deleted {result.deleted}"]
+    return [f"{indent}{readable(kv.key)}\t{readable(kv.value)}" for kv in result.kvs] or [f"{indent}no key"]

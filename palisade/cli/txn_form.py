@@ -1,0 +1,46 @@
+"""What the two written forms of a transaction share: names of targets and relations, and their meaning. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+
+Operation = Put | DeleteRange | Range | Txn
+TARGETS = {target.name.lower(): target for target in CompareTarget}
+RELATIONS = {
+    "=": CompareResult.EQUAL,
+    "!=": CompareResult.NOT_EQUAL,
+    ">": CompareResult.GREATER,
+    "<": CompareResult.LESS,
+}
+SECTIONS = ("compare", "then", "else")
+
+
+class FormError(ValueError):
+    """Not understood: the place, what is wrong there, and what it should look like."""
+
+
+def compare(target: str, key: bytes, relation: str, operand: Any, range_end: bytes) -> Compare:
+    if target not in TARGETS:
+        raise FormError(f"{target!r} is not one of {', '.join(TARGETS)}")
+    if relation not in RELATIONS:
+        raise FormError(f"{relation!r} is not one of {' '.join(RELATIONS)}")
+    if TARGETS[target] is CompareTarget.VALUE:
+        value: int | bytes = operand if isinstance(operand, bytes) else key_bytes(str(operand))
+    else:
+        value = number("operand", operand)
+    return Compare(key, TARGETS[target], RELATIONS[relation], value, range_end)
+
+
+def number(name: str, value: Any) -> int:
+    try:
+        if isinstance(value, bool | float | bytes):
+            raise ValueError
+        return int(value, 16) if isinstance(value, str) and value.startswith("0x") else int(value)
+    except (TypeError, ValueError):
+        raise FormError(f"{name} {value!r} is not a whole number") from None
+
+
+def key_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,107 @@
+"""The JSON form of a transaction. Pure.
+
+    {"compare": [{"target": "version", "key": "/leader", "relation": "=", "operand": 0}],
+     "then": [{"put": {"key": "/leader", "value": "n1"}}, {"txn": {"then": [...]}}],
+     "else": [{"range": {"key": "/leader"}}]}
+
+Operations are put, delete, range and txn. Keys and values are "key", "value", or "key_base64", "value_base64"; a range,
+delete or compare of everything with a prefix has "prefix": true.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from palisade.cli.txn_form import SECTIONS, FormError, Operation, compare, key_bytes, number
+from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
+
+KEY_FIELDS = {"key", "key_base64"}
+
+
+def parse_json(text: str) -> Txn:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise FormError(f"this is not JSON: {error}") from None
+    return _json_txn(content, "the transaction")
+
+
+def _json_txn(content: Any, place: str) -> Txn:
+    fields = _fields(content, place, {"compare", "then", "else"})
+    lists = {}
+    for name in SECTIONS:
+        lists[name] = fields.get(name, [])
+        if not isinstance(lists[name], list):
+            raise FormError(f"{place}: {name!r} is not a list")
+    return Txn(
+        compare=tuple(_json_compare(each, f"compare {n}") for n, each in enumerate(lists["compare"], 1)),
+        success=tuple(_json_operation(each, f"then {n}") for n, each in enumerate(lists["then"], 1)),
+        failure=tuple(_json_operation(each, f"else {n}") for n, each in enumerate(lists["else"], 1)),
+    )
+
+
+def _json_compare(content: Any, place: str) -> Compare:
+    known = {"target", "relation", "operand", "operand_base64", "prefix"} | KEY_FIELDS
+    fields = _fields(content, place, known)
+    key = _json_bytes(fields, "key", place)
+    operand: Any = fields.get("operand")
+    if "operand_base64" in fields:
+        operand = _json_bytes(fields, "operand", place)
+    try:
+        return compare(
+            str(fields.get("target")), key, str(fields.get("relation", "=")), operand, _json_end(fields, key, place)
+        )
+    except FormError as error:
+        raise FormError(f"{place}: {error}") from None
+
+
+def _json_operation(content: Any, place: str) -> Operation:
+    if not isinstance(content, Mapping) or len(content) != 1:
+        raise FormError(f'{place}: is not one operation such as {{"put": {{"key": "/a", "value": "x"}}}}')
+    ((name, inner),) = content.items()
+    if name == "txn":
+        return _json_txn(inner, f"{place}: txn")
+    if name == "put":
+        fields = _fields(inner, place, KEY_FIELDS | {"value", "value_base64", "lease"})
+        lease = number("lease", fields.get("lease", 0))
+        return Put(_json_bytes(fields, "key", place), _json_bytes(fields, "value", place), lease=lease)
+    if name == "delete":
+        fields = _fields(inner, place, KEY_FIELDS | {"prefix"})
+        key = _json_bytes(fields, "key", place)
+        return DeleteRange(key, _json_end(fields, key, place))
+    if name == "range":
+        fields = _fields(inner, place, KEY_FIELDS | {"prefix", "limit"})
+        key = _json_bytes(fields, "key", place)
+        return Range(key, _json_end(fields, key, place), limit=number("limit", fields.get("limit", 0)))
+    raise FormError(f"{place}: {name!r} is not one of put, delete, range, txn")
+
+
+def _fields(content: Any, place: str, known: set[str]) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping):
+        raise FormError(f"{place}: is not an object")
+    if unknown := sorted(set(content) - known):
+        raise FormError(f"{place}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    return content
+
+
+def _json_bytes(fields: Mapping[str, Any], name: str, place: str) -> bytes:
+    plain, encoded = fields.get(name), fields.get(f"{name}_base64")
+    if isinstance(encoded, str) and plain is None:
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except binascii.Error as error:
+            raise FormError(f"{place}: {name}_base64 is not base64: {error}") from None
+    if not isinstance(plain, str) or encoded is not None:
+        raise FormError(f"{place}: give either {name!r}, as a text, or '{name}_base64'")
+    return key_bytes(plain)
+
+
+def _json_end(fields: Mapping[str, Any], key: bytes, place: str) -> bytes:
+    prefix = fields.get("prefix", False)
+    if not isinstance(prefix, bool):
+        raise FormError(f"{place}: 'prefix' is true or false")
+    return prefix_end(key) if prefix else b""

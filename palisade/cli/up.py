@@ -1,0 +1,57 @@
+"""palisade up."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from palisade.cli.credentials import shown
+from palisade.cli.session import REFUSED, Failure, Session
+
+
+@click.command()
+@click.option("--nodes", type=int, metavar="N", help="How many, 1 to 9; 3 in a new cluster. Best an odd number.")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    default=".palisade",
+    show_default=True,
+    help="Folder of the cluster; the first start formats it, later ones come back with its data.",
+)
+@click.option(
+    "--base-port",
+    type=int,
+    metavar="P",
+    help="Node i has HTTP at P+i, peer at P+100+i, stream at P+200+i, SWIM at P+300+i; 7400 in a new cluster.",
+)
+@click.option("--demo/--no-demo", default=True, help="Load the demo catalog the first time.  [default: demo]")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="Configuration file for every node: palisade node --help."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event, in the shapes of docs/cli.md.")
+def up(
+    nodes: int | None, data_dir: Path, base_port: int | None, demo: bool, config: Path | None, as_json: bool
+) -> None:
+    """Run a cluster on this machine, in the foreground: N processes on 127.0.0.1. Ctrl-C stops it.
+
+    A node that ends by itself is shown with its reason and the last lines of its log, and started again after a pause.
+    The first Ctrl-C (or SIGTERM) stops the nodes in good order within 10 seconds, a second one at once. The nodes end
+    with this process in any case: each watches a pipe to it.
+
+    Variables such as PALISADE_HEARTBEAT_MS reach every node.
+    """  # fmt: skip
+    from palisade.cli.supervisor.screen import screen_for
+    from palisade.cli.supervisor.up import UpRefused, UpRequest
+    from palisade.cli.supervisor.up import up as run_up
+
+    options = ["--config", str(config.absolute())] if config else []
+    request = UpRequest(data_dir, nodes, base_port, demo, options, shown())
+    try:
+        with screen_for(sys.stdout, as_json) as screen:
+            code = asyncio.run(run_up(request, screen))
+    except UpRefused as error:
+        Session([], 0, as_json).fail(Failure(REFUSED, "refused", str(error), False))
+    sys.exit(code)

@@ -1,0 +1,192 @@
+"""palisade vault inspect, verify, export, reset: the vault in a node's data folder, without asking any node."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palisade.base.durable_files import replacing
+from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, Failure, Session
+
+if TYPE_CHECKING:
+    from palisade.vault.fence_page import Fence
+    from palisade.vault.inspection import Summary
+
+STDOUT = "-"
+STEP_KEYS = 1_000
+Command = Callable[..., Any]
+
+
+@click.group()
+def vault() -> None:
+    """Look at the vault of a node: its own copy of the cluster's state. No node is asked."""
+
+
+def vault_options(command: Command) -> Command:
+    """Hands the session and the vault's folder to the command."""
+    folder = click.Path(path_type=Path)
+
+    def with_session(data_dir: Path, as_json: bool, **options: Any) -> None:
+        command(Session([], 0.0, as_json), data_dir / "vault", **options)
+
+    with_session.__doc__ = command.__doc__
+    shown = click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
+    where = click.option("--data-dir", type=folder, required=True, help="The data folder of the node.")
+    return where(shown(with_session))
+
+
+@vault.command("inspect")
+@vault_options
+def inspect(session: Session, path: Path) -> None:
+    """Whose vault it is, and how far: LV, digests, keys. The node may be running."""
+    from palisade.vault.fence_file import look_at
+    from palisade.vault.inspection import summary_of
+    from palisade.vault.opening import read_vault
+
+    with refused_clearly(session):
+        found = read_vault(path)
+        try:
+            summary = summary_of(found)
+        finally:
+            found.close()
+        looked_at = look_at(path)
+    fence = None if looked_at is None else fence_shape(*looked_at)
+    session.answer({"path": str(path), **shape_of(summary), "fence": fence}, text_of(path, summary, fence))
+
+
+@vault.command("verify")
+@vault_options
+def verify(session: Session, path: Path) -> None:
+    """Check every page, checksum and digest. The node must be stopped."""
+    from palisade.vault.directory import VaultDirectory
+    from palisade.vault.verification import verify_at_rest
+
+    directory = VaultDirectory(path)
+    with refused_clearly(session):
+        directory.require_file()
+        directory.claim()
+        try:
+            with key_bar("verifying") as show:
+                keys = verify_at_rest(path, show)
+        finally:
+            directory.release()
+    session.answer({"path": str(path), "keys": keys, "sound": True}, f"{path}: sound, {keys} keys")
+
+
+@vault.command("export")
+@click.argument("file")
+@vault_options
+def export(session: Session, path: Path, file: str) -> None:
+    """Write every key and value into FILE (- for stdout), one JSON object per line, as `palisade load` takes them."""
+    from palisade.vault.inspection import export_rows
+    from palisade.vault.opening import read_vault
+
+    with refused_clearly(session):
+        found = read_vault(path)
+        try:
+            with key_bar("exporting") as show:
+                keys = write_rows(export_rows(found), file, show)
+            revision = found.revision
+        finally:
+            found.close()
+    if file != STDOUT:
+        shape = {"file": file, "keys": keys, "revision": revision}
+        session.answer(shape, f"{file}: {keys} keys of revision {revision}")
+
+
+@vault.command("reset")
+@click.option("--confirm", is_flag=True, help="Do it. Without it, nothing is changed.")
+@vault_options
+def reset(session: Session, path: Path, confirm: bool) -> None:
+    """Put the vault aside, under another name, so that the next start takes a snapshot. The node must be stopped."""
+    from palisade.vault.directory import VaultDirectory
+
+    directory = VaultDirectory(path)
+    with refused_clearly(session):
+        directory.require_file()
+        aside = directory.put_aside() if confirm else None
+    if aside is None:
+        text = f"{path} would be put aside, and the next start take a snapshot: say --confirm. Nothing was changed"
+    else:
+        text = f"{path} is now {aside}; the next start takes a snapshot. Remove {aside} when nothing in it is missed"
+    session.answer({"path": str(path), "aside": str(aside) if aside else None, "done": confirm}, text)
+
+
+def write_rows(rows: Iterator[dict[str, object]], file: str, show: Callable[[int], None]) -> int:
+    """How many. A file is there once it is whole."""
+    if file == STDOUT:
+        return write_to(sys.stdout.buffer.write, rows, show)
+    target = Path(file)
+    partial = target.with_name(f"{target.name}.partial")
+    with replacing(target, partial, exclusive=True) as stream:
+        return write_to(stream.write, rows, show)
+
+
+def write_to(write: Callable[[bytes], Any], rows: Iterator[dict[str, object]], show: Callable[[int], None]) -> int:
+    keys = 0
+    for keys, row in enumerate(rows, 1):
+        write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        if keys % STEP_KEYS == 0:
+            show(keys)
+    return keys
+
+
+@contextmanager
+def refused_clearly(session: Session) -> Iterator[None]:
+    """Every refusal as one line and an exit code."""
+    from palisade.vault.errors import VaultError, VaultUnusable
+
+    try:
+        yield
+    except VaultUnusable as error:
+        session.fail(Failure(UNAVAILABLE, "vault-unusable", str(error), True))
+    except VaultError as error:
+        code = "vault-" + type(error).__name__.removeprefix("Vault").lower()
+        session.fail(Failure(REFUSED, code, str(error), error.retry))
+    except OSError as error:
+        session.fail(Failure(REFUSED, "not-written", f"{error}; give another file", False))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def key_bar(title: str) -> Iterator[Callable[[int], None]]:
+    """What it yields takes the number of keys so far. On stderr, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn(title), TextColumn("{task.completed:,.0f} keys"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda keys: progress.update(task, completed=keys)
+
+
+def shape_of(summary: Summary) -> dict[str, Any]:
+    return asdict(summary)
+
+
+def fence_shape(fence: Fence, trusted: bool) -> dict[str, Any]:
+    return {"trusted": trusted, "state": fence.state.name, "term": fence.term, "released": fence.released}
+
+
+def text_of(path: Path, summary: Summary, fence: dict[str, Any] | None) -> str:
+    mine = summary.lineage
+    whose = f"of node {mine.node_id} in cluster {mine.cluster_id}, generation {mine.generation}" if mine else "nobody's"
+    text = f"{path}: {whose}, LV {summary.revision}, {summary.keys} keys, chain {summary.chain}"
+    if summary.recovering is not None:
+        text += f"; a snapshot of revision {summary.recovering} was begun and is not finished"
+    if summary.pending:
+        text += f"; {summary.pending} change(s) staged and not applied"
+    if summary.eviction_pending:
+        text += "; an eviction of local data is not finished"
+    if fence is not None:
+        trusted = "may be trusted now" if fence["trusted"] else "must not be trusted now"
+        text += f"; its fence is {fence['state']}: what it holds {trusted}, RR {fence['released']}"
+    return text

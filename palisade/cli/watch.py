@@ -1,0 +1,81 @@
+"""palisade watch."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from palisade.cli.kv import end_of_range
+from palisade.cli.options import client_options, read_bytes
+from palisade.cli.printing import print_json, readable
+from palisade.cli.session import Session
+from palisade.metastore.results import RevisionEvents
+from palisade.wire import json_results as shapes
+
+TROUBLE_S = 1.0
+
+
+@click.command()
+@click.argument("key", type=read_bytes)
+@click.argument("end", type=read_bytes, default="")
+@click.option("--prefix", is_flag=True, help="Everything that begins with KEY.")
+@click.option("--from-revision", type=click.IntRange(0), default=0, help="Begin there; 0 is after the newest.")
+@click.option("--prev-kv", is_flag=True, help="Show what was there before, too.")
+@click.option("--revisions", type=click.IntRange(1), help="Leave after changes of so many revisions.")
+@client_options
+def watch(
+    session: Session, key: bytes, end: bytes, prefix: bool, from_revision: int, prev_kv: bool, revisions: int | None
+) -> None:
+    """Print every change of KEY, of a range, or of a prefix, until Ctrl-C. With --json: one object per revision.
+
+    \b
+    palisade watch /catalog/ --prefix --from-revision 1
+    """
+    range_end = end_of_range(end, prefix)
+
+    async def follow(client: Any) -> None:
+        await client.status()  # a watch waits for a cluster for ever: say so in time if there is none
+        seen = 0
+        watching = client.watch(key, range_end, prefix=prefix, start_revision=from_revision, prev_kv=prev_kv)
+        async with watching as changes:
+            telling = asyncio.ensure_future(tell_trouble(changes))
+            try:
+                async for events in changes:
+                    show(session, events)
+                    seen += bool(events.events)
+                    if revisions is not None and seen >= revisions:
+                        return
+            finally:
+                telling.cancel()
+
+    session.call(follow)
+
+
+async def tell_trouble(watch: Any) -> None:
+    """Silence may mean that nothing changes, or that nothing can come: say which."""
+    told: str | None = None
+    while True:
+        await asyncio.sleep(TROUBLE_S)
+        trouble = watch.trouble
+        if trouble == told:
+            continue
+        told = trouble
+        what = f"nothing new can come: {trouble}" if trouble else "changes can come again; none was missed"
+        print(f"palisade watch: {what}", file=sys.stderr, flush=True)
+
+
+def show(session: Session, events: RevisionEvents) -> None:
+    if session.as_json:
+        print_json(shapes.events_shape(events))
+        return
+    for event in events.events:
+        before = f"\tbefore: {readable(event.prev_kv.value)}" if event.prev_kv else ""
+        what = (
+            f"delete\t{readable(event.kv.key)}"
+            if event.delete
+            else f"put\t{readable(event.kv.key)}\t{readable(event.kv.value)}"
+        )
+        print(f"{events.revision}\t{what}{before}", flush=True)

@@ -1,0 +1,48 @@
+"""What users of a store can do with its catalog: the part of `client.store_api` that needs a cluster."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+
+class CatalogApi(ABC):
+    @abstractmethod
+    async def _call(self, name: str, *arguments: Any) -> Any:
+        """One of `api.stream.calls`."""
+
+    async def catalog_do(
+        self, operation: str, fields: dict[str, Any], *, procedure: str, wait_s: float = 0.0
+    ) -> dict[str, Any]:
+        """Begin an operation (docs/catalog.md), or find the one that was begun under this id, and wait for its end.
+
+        The answer is the procedure; it is done where `ended` and `released` are true. Raises what it failed with.
+        """
+        view: dict[str, Any] = await self._call("catalog_do", operation, fields, procedure, wait_s)
+        return view
+
+    async def catalog_objects(self, collection: str, *, below: str = "") -> list[dict[str, Any]]:
+        """Every object of a collection, or those at and below a path."""
+        found: list[dict[str, Any]] = []
+        page: dict[str, Any] = {"more": True, "last": ""}
+        while page["more"]:
+            page = await self._call("catalog_objects", collection, below, page["last"] or "")
+            found += page["objects"]
+        return found
+
+    async def catalog_object(self, collection: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = await self._call("catalog_object", collection, name)
+        return found
+
+    async def procedures(self, *, open_only: bool = False, limit: int = 100) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await self._call("procedures", open_only, limit)
+        return found
+
+    async def procedure(self, procedure: str, *, wait_s: float = 0.0) -> dict[str, Any]:
+        """As it is; with `wait_s` once it has ended and its end is released, or the time is over."""
+        found: dict[str, Any] = await self._call("procedure", procedure, wait_s)
+        return found
+
+    async def procedure_cancel(self, procedure: str) -> dict[str, Any]:
+        found: dict[str, Any] = await self._call("procedure_cancel", procedure)
+        return found

@@ -1,0 +1,150 @@
+"""The client of a cluster, over the pipelined stream."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterable, Callable, Iterable
+from typing import Any
+
+from palisade.client.bulk_puts import Many
+from palisade.client.endpoints import Route
+from palisade.client.operations import Content, as_bytes
+from palisade.client.session import Session
+from palisade.client.store_api import StoreApi
+from palisade.client.watch import Watch
+from palisade.metastore.command_codec import encode_command, operation_fields
+from palisade.metastore.requests import Command, Range, RequestId, WatchRequest
+from palisade.metastore.result_codec import decode_result
+from palisade.metastore.results import PutResult, RangeResult
+from palisade.wire.credentials import Credentials
+from palisade.wire.stream_frames import Kind
+
+CLIENT_ID_BYTES = 8
+
+
+class Client(StoreApi):
+    """Use it with `async with`. Any number of requests may be under way at a time; each is retried, safely, over
+    reconnects and changes of leader, until its deadline.
+
+    `endpoints`: 'host:port' of the streams of one or more nodes, as a list or with commas between them.
+    `timeout_s`: the deadline of requests that name none.
+    `client_id`: names this client in request ids; never give the same one to two clients, not one after the other
+    either. `exactly_once` False leaves request ids out: then a write whose connection breaks ends as OutcomeUnknown.
+    `follow_leader` False stays with the endpoints as they are given, and never goes to the leader by itself.
+    `credentials`: `Password(user, password)` or `Token(text)`, for nodes that ask who somebody is.
+    """
+
+    def __init__(
+        self,
+        endpoints: str | Iterable[str],
+        *,
+        timeout_s: float = 5.0,
+        client_id: str | None = None,
+        exactly_once: bool = True,
+        follow_leader: bool = True,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self._session = Session(Route(endpoints, follow_leader=follow_leader), timeout_s, credentials)
+        self._id = client_id or ""
+        self._exactly_once = exactly_once
+        self._sequence = 0
+
+    async def __aenter__(self) -> Client:
+        """The id is drawn here: of a client made before a fork, parent and child would else have the same one."""
+        self._id = self._id or secrets.token_hex(CLIENT_ID_BYTES)
+        self._session.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End what is under way, and the connection."""
+        await self._session.close()
+
+    async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
+        if self._session.is_full():
+            await self._session.admit()
+        rid = self._next_request_id()
+        return decode_result(await self._propose(encode_command(request, rid and RequestId(*rid)), timeout_s))
+
+    async def _put(self, key: bytes, value: bytes, timeout_s: float | None) -> PutResult:
+        if self._session.is_full():
+            await self._session.admit()
+        once = self._exactly_once
+        content = (self._next_request_id(), key, value)
+        answer = self._session.send(Kind.WRITES, content, 0, timeout_s, repeatable=once, writes=True)
+        result: PutResult = decode_result(await answer)
+        return result
+
+    def _next_request_id(self) -> tuple[str, int] | None:
+        """(client, sequence). Nothing may be awaited before it is sent: a node remembers the newest ones only."""
+        if not self._exactly_once:
+            return None
+        self._sequence += 1
+        return self._id, self._sequence
+
+    def _propose(self, command: bytes, timeout_s: float | None) -> asyncio.Future[Any]:
+        once = self._exactly_once
+        return self._session.send(Kind.WRITES, command, len(command), timeout_s, repeatable=once, writes=True)
+
+    async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
+        await self._session.admit()
+        fields = operation_fields(request)
+        size = len(request.key) + len(request.range_end) + 64
+        answer = self._session.send(Kind.READS, fields, size, timeout_s, repeatable=True, writes=False)
+        result: RangeResult = decode_result(await answer)
+        return result
+
+    async def _call(self, name: str, *arguments: Any) -> Any:
+        await self._session.admit()
+        changes = name.startswith(("member_", "transfer", "procedure_cancel", "region_"))
+        writes = changes or name == "catalog_do"  # which has an id of its own, and is found when it is sent again
+        content = (name, list(arguments))
+        return await self._session.send(Kind.CALL, content, 64, None, repeatable=not changes, writes=writes)
+
+    def _watch(self, request: WatchRequest, progress_s: float | None) -> Watch:
+        return self._session.watch(request, progress_s)
+
+    async def put_many(
+        self,
+        items: Iterable[tuple[Content, Content]] | AsyncIterable[tuple[Content, Content]],
+        *,
+        outstanding: int = 1024,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Put every pair, at most `outstanding` at a time; returns how many. The first error ends it.
+
+        The quickest way to write much. `progress` hears now and then how many puts are done, and how many it were in
+        the end. Pairs of one key are written in their order, unless a connection breaks or the leader changes.
+        """
+        if outstanding < 1:
+            raise ValueError(f"outstanding: at least 1 put has to be under way, not {outstanding}")
+        many = Many(asyncio.get_running_loop(), outstanding, progress)
+        try:
+            await self._room_for(many)
+            if isinstance(items, AsyncIterable):
+                async for key, value in items:
+                    if not self._put_one_of(many, key, value):
+                        await self._room_for(many)
+            else:
+                for key, value in items:
+                    if not self._put_one_of(many, key, value):
+                        await self._room_for(many)
+            await many.all_done()
+        finally:
+            many.close()
+        return many.ended
+
+    def _put_one_of(self, many: Many, key: Content, value: Content) -> bool:
+        """Whether there is room for another one."""
+        session, once = self._session, self._exactly_once
+        content = (self._next_request_id(), as_bytes(key), as_bytes(value))
+        session.send_for(many, Kind.WRITES, content, 0, None, repeatable=once, writes=True)
+        return many.begin() and not session.is_full()
+
+    async def _room_for(self, many: Many) -> None:
+        await many.room()
+        if self._session.is_full():
+            await self._session.admit()

@@ -1,0 +1,236 @@
+"""The client of a cluster for programs that do not use asyncio: `Client` with calls that block.
+
+It is the same client, run by an event loop in a thread of its own, one per `SyncClient`: a slow callback or a close of
+one client cannot hold up another, and nothing is shared between them. Requests of all threads travel pipelined over the
+one connection.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from palisade.client.client import Client
+from palisade.client.loop_thread import ClientClosed, LoopThread
+from palisade.client.operations import Content
+from palisade.client.pair_feed import Pair, PairFeed
+from palisade.client.sync_watch import SyncWatch
+from palisade.client.watch import Watch
+from palisade.wire.credentials import Credentials
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def documented_as(method: Callable[..., Any]) -> Callable[[F], F]:
+    """Copies the docstring of a method."""
+
+    def documented(function: F) -> F:
+        function.__doc__ = method.__doc__
+        return function
+
+    return documented
+
+
+def blocking(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncClient, P], T]:
+    """The method of `Client`, with its parameters, docstring and errors, as one that waits for the result."""
+
+    @functools.wraps(method)
+    def call(self: SyncClient, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return self._running().run(method(self._client, *arguments, **named))
+
+    return call
+
+
+class SyncClient:
+    """Threads may share it; any number of requests may be under way at a time. Each is retried, safely, over reconnects
+    and changes of leader, until its deadline. Ctrl-C ends a waiting call; a write that it ends may still be applied.
+
+    It connects at its first call, or when its `with` is entered; `close` it, or leave its `with`, when it is not needed
+    any more. A process that forks may make one before: it is the child's own if nobody has used it yet; else its calls
+    raise RuntimeError in the child.
+
+    `endpoints`: 'host:port' of the streams of one or more nodes, as a list or with commas between them.
+    `timeout_s`: the deadline of requests that name none.
+    `client_id`: names this client in request ids; never give the same one to two clients, not one after the other
+    either. `exactly_once` False leaves request ids out: then a write whose connection breaks ends as OutcomeUnknown.
+    `follow_leader` False stays with the endpoints as they are given, and never goes to the leader by itself.
+    `credentials`: `Password(user, password)` or `Token(text)`, for nodes with authorization.
+    """
+
+    def __init__(
+        self,
+        endpoints: str | Iterable[str],
+        *,
+        timeout_s: float = 5.0,
+        client_id: str | None = None,
+        exactly_once: bool = True,
+        follow_leader: bool = True,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self._client = Client(
+            endpoints,
+            timeout_s=timeout_s,
+            client_id=client_id,
+            exactly_once=exactly_once,
+            follow_leader=follow_leader,
+            credentials=credentials,
+        )
+        self._opening = threading.Lock()
+        self._thread: LoopThread | None = None
+        self._closed = False
+
+    def open(self) -> None:
+        """Start to connect. The first call does it too."""
+        self._running()
+
+    def close(self) -> None:
+        """End the calls that wait, as Unavailable or OutcomeUnknown, and the connection. Safe to call again."""
+        with self._opening:
+            self._closed = True
+            thread = self._thread
+        if thread is not None:
+            thread.stop()
+
+    def __enter__(self) -> SyncClient:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _running(self) -> LoopThread:
+        """The thread of this client, started by the first call."""
+        return self._thread or self._started()
+
+    def _started(self) -> LoopThread:
+        with self._opening:
+            if self._closed:
+                raise ClientClosed("the client is closed: make a new one")
+            if self._thread is None:
+                thread = LoopThread(self._client.__aenter__, self._client.close, "palisade-client")
+                weakref.finalize(self, thread.stop, 0.0).atexit = False
+                self._thread = thread
+            return self._thread
+
+    # Keys.
+
+    put = blocking(Client.put)
+    get = blocking(Client.get)
+    range = blocking(Client.range)
+    delete = blocking(Client.delete)
+    txn = blocking(Client.txn)
+    compact = blocking(Client.compact)
+
+    @documented_as(Client.put_many)
+    def put_many(
+        self,
+        items: Iterable[Pair],
+        *,
+        outstanding: int = 1024,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        def consume(pairs: AsyncIterator[Pair], counted: Callable[[int], None]) -> Coroutine[Any, Any, int]:
+            return self._client.put_many(pairs, outstanding=outstanding, progress=counted)
+
+        return PairFeed(self._running(), progress).run(consume, items)
+
+    @documented_as(Client.watch)
+    def watch(
+        self,
+        key: Content,
+        range_end: Content = b"",
+        *,
+        prefix: bool = False,
+        start_revision: int = 0,
+        prev_kv: bool = False,
+        filters: Iterable[str] = (),
+        progress_s: float | None = None,
+    ) -> SyncWatch:
+        thread = self._running()
+
+        async def begin() -> Watch:
+            watch = self._client.watch(
+                key,
+                range_end,
+                prefix=prefix,
+                start_revision=start_revision,
+                prev_kv=prev_kv,
+                filters=filters,
+                progress_s=progress_s,
+            )
+            return cast(Watch, watch)
+
+        return SyncWatch(thread.run(begin()), thread, self)
+
+    # Leases.
+
+    lease_grant = blocking(Client.lease_grant)
+    lease_keep_alive = blocking(Client.lease_keep_alive)
+    lease_revoke = blocking(Client.lease_revoke)
+    lease_info = blocking(Client.lease_info)
+    leases = blocking(Client.leases)
+
+    # The cluster.
+
+    ping = blocking(Client.ping)
+    status = blocking(Client.status)
+    members = blocking(Client.members)
+    topology = blocking(Client.topology)
+    fencing = blocking(Client.fencing)
+    regions = blocking(Client.regions)
+    region_set = blocking(Client.region_set)
+    region_change = blocking(Client.region_change)
+    region_delete = blocking(Client.region_delete)
+    member_add = blocking(Client.member_add)
+    member_promote = blocking(Client.member_promote)
+    member_remove = blocking(Client.member_remove)
+    transfer = blocking(Client.transfer)
+    digest = blocking(Client.digest)
+    disarm_alarm = blocking(Client.disarm_alarm)
+
+    # The catalog.
+
+    catalog_do = blocking(Client.catalog_do)
+    catalog_objects = blocking(Client.catalog_objects)
+    catalog_object = blocking(Client.catalog_object)
+    procedures = blocking(Client.procedures)
+    procedure = blocking(Client.procedure)
+    procedure_cancel = blocking(Client.procedure_cancel)
+
+
+def connect(
+    endpoints: str | Iterable[str],
+    *,
+    timeout_s: float = 5.0,
+    client_id: str | None = None,
+    exactly_once: bool = True,
+    follow_leader: bool = True,
+    credentials: Credentials | None = None,
+) -> SyncClient:
+    """A `SyncClient` that has reached a node: `connect("127.0.0.1:7601")`, or several addresses, in any order.
+
+    It blocks and returns the blocking client, as `connect` of sqlite3 or psycopg does; asyncio programs use
+    `async with Client(...)`. A wrong address or password is therefore an error of this call, not of a later one: raises
+    Unavailable when no node answers within `timeout_s`, Unauthenticated when it refuses the credentials.
+    """
+    client = SyncClient(
+        endpoints,
+        timeout_s=timeout_s,
+        client_id=client_id,
+        exactly_once=exactly_once,
+        follow_leader=follow_leader,
+        credentials=credentials,
+    )
+    try:
+        client.ping()
+    except BaseException:
+        client.close()
+        raise
+    return client

@@ -1,0 +1,107 @@
+"""A watch as a blocking iterator.
+
+No event is lost or repeated when a wait ends by a timeout or by Ctrl-C: the next call returns what came meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from palisade.client.loop_thread import ClientClosed, LoopThread
+from palisade.client.watch import Watch
+from palisade.metastore.results import RevisionEvents
+
+
+class SyncWatch:
+    """Iterate it with `for`; close it, or leave its `with`, when it is not needed any more.
+
+    Each item holds all events of one revision that the watch asks for. An item without events is a progress
+    notification: everything up to its revision was delivered. Raises Compacted when compaction overtakes it.
+    Threads may share it: each item goes to one of them. `close` from any thread ends the iteration of all.
+    """
+
+    def __init__(self, watch: Watch, thread: LoopThread, client: object) -> None:
+        """`client`: stays open for as long as its watch is in use."""
+        self._client = client
+        self._watch = watch
+        self._thread = thread
+        self._turn = threading.Lock()
+        self._taken: deque[RevisionEvents] = deque()
+        self._delivered = 0
+        self._closed = False
+
+    @property
+    def next_revision(self) -> int:
+        """Where another watch has to start to go on after what was delivered; 0 before anything is known."""
+        if self._delivered:
+            return self._delivered
+        taken = next(iter(self._taken), None)
+        return self._watch.next_revision if taken is None else taken.revision
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing new can come at the moment (no connection, no leader); None where silence means no change. The
+        watch goes on by itself when that is over."""
+        return self._thread.run(self._look())
+
+    def __iter__(self) -> Iterator[RevisionEvents]:
+        return self
+
+    def __next__(self) -> RevisionEvents:
+        return self.next()
+
+    def next(self, timeout_s: float | None = None) -> RevisionEvents:
+        """The next item. Raises TimeoutError when none has come in time; StopIteration when the watch is closed."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        if not self._turn.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s)):
+            raise TimeoutError("no event in time")
+        try:
+            if not self._taken and not self._closed:
+                self._wait(timeout_s if end is None else max(0.0, end - time.monotonic()))
+            if self._closed or not self._taken:
+                raise StopIteration
+            item = self._taken.popleft()
+            self._delivered = item.revision + 1
+            return item
+        finally:
+            self._turn.release()
+
+    def _wait(self, timeout_s: float | None) -> None:
+        try:
+            self._thread.run(self._take(timeout_s))
+        except TimeoutError:
+            raise TimeoutError("no event in time") from None
+        except ClientClosed:
+            if not self._closed:
+                raise
+
+    async def _take(self, timeout_s: float | None) -> None:
+        """Nothing is awaited between the arrival of an item and its place in `_taken`: so none can be lost."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                self._taken.append(await anext(self._watch))
+        except StopAsyncIteration:
+            return
+
+    async def _look(self) -> str | None:
+        return self._watch.trouble
+
+    def close(self) -> None:
+        """End it, also for threads that wait in `next`. Safe to call again, and after the client was closed."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._thread.run(self._watch.aclose())
+        except ClientClosed:
+            return
+
+    def __enter__(self) -> SyncWatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,186 @@
+"""A watch that outlives connections: it goes on behind the last revision that has arrived.
+
+So nothing is missed and nothing repeated, whichever node it is connected to (M4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from palisade.metastore.errors import Compacted
+from palisade.metastore.requests import WatchRequest
+from palisade.metastore.results import Event, KeyValue, RevisionEvents
+from palisade.wire.error_codes import error_of
+from palisade.wire.stream_frames import WATCH_CREDIT, Kind
+
+if TYPE_CHECKING:
+    from palisade.client.connection import Link
+
+
+class HistoryBroken(Compacted):
+    """The cluster was restored from a backup, or forced out of a minority: the revisions behind that are others. As
+    with any Compacted, whoever watches has to read anew; `minimal_revision` is the first there is."""
+
+
+class WatchingSession(Protocol):
+    """What a watch needs of the session that it belongs to."""
+
+    @property
+    def trouble(self) -> str | None: ...
+    def forget_watch(self, number: int) -> None: ...
+
+
+class Watch:
+    """`next_revision` is where the next connection goes on; what has arrived and was not taken yet is kept.
+
+    The node sends at most `WATCH_CREDIT` batches ahead of the consumer, so a slow consumer costs neither side memory.
+    """
+
+    def __init__(self, number: int, request: WatchRequest, progress_s: float | None, session: WatchingSession) -> None:
+        self._number = number
+        self._request = request
+        self._progress_s = progress_s
+        self._session = session
+        self._arriving = request.start_revision
+        self._delivered = request.start_revision
+        self._batches: deque[deque[RevisionEvents]] = deque()
+        self._news = asyncio.Event()
+        self._error: Exception | None = None
+        self._link: Link | None = None
+        self._closed = False
+        self._history: object = None
+        """Cluster id and generation, as the first node said that knew."""
+
+    @property
+    def next_revision(self) -> int:
+        """Where another watch has to start to go on after what was delivered; 0 before anything is known."""
+        return self._delivered or self._arriving
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing new can come at the moment (no connection, no leader); None where silence means no change. The
+        watch goes on by itself when that is over."""
+        return self._session.trouble
+
+    # What the session tells.
+
+    def begin(self, link: Link) -> None:
+        """Start, or go on, over this connection."""
+        if self._error is not None:
+            return
+        self._link = link
+        request = self._request
+        progress_ms = max(1, int(self._progress_s * 1000)) if self._progress_s else 0
+        credit = max(0, WATCH_CREDIT - len(self._batches))
+        link.send(
+            Kind.WATCH,
+            [
+                self._number,
+                request.key,
+                request.range_end,
+                self._arriving,
+                request.prev_kv,
+                sorted(request.filters),
+                progress_ms,
+                credit,
+            ],
+        )
+
+    def begin_where_none(self, link: Link) -> None:
+        """Unless it has begun already, over the connection that is used again."""
+        if self._link is None:
+            self.begin(link)
+
+    def on_frame(self, kind: int, body: Any) -> None:
+        if self._error is not None:
+            return
+        if kind == Kind.EVENTS:
+            batch = deque(events_from(*each) for each in body[1])
+            self._arriving = batch[-1].revision + 1
+            self._batches.append(batch)
+        elif kind == Kind.WATCHING:
+            self._arriving = max(self._arriving, body[1])
+            if not self._ends_with_its_history(body[2] if len(body) > 2 else None):
+                return
+        elif kind == Kind.PROGRESS:
+            if body[1] + 1 < self._arriving:
+                return  # Of a node that is behind what another one has sent.
+            self._arriving = max(self._arriving, body[1] + 1)
+            if self._batches:
+                return
+            self._batches.append(deque((RevisionEvents(body[1], ()),)))
+        elif kind == Kind.WATCH_ENDED:
+            self._error = error_of(*body[1:])
+        self._news.set()
+
+    def _ends_with_its_history(self, its: Any) -> bool:
+        """`its`: of the node that it goes on at, where that one knows."""
+        own: Any = self._history or its
+        self._history = own
+        if its is None or its == own:
+            return False
+        self._error = HistoryBroken(
+            f"the cluster is of generation {its[1]} now, and this watch of generation {own[1]}: a backup was restored, "
+            "or a new cluster forced, and revisions since then are others. Read what is there, and watch from there on",
+            1,
+        )
+        return True
+
+    @property
+    def ended(self) -> bool:
+        """With an error, which its consumer hears behind what has arrived."""
+        return self._error is not None
+
+    def end(self, error: Exception) -> None:
+        self._error = self._error or error
+        self._news.set()
+
+    # What the consumer does.
+
+    def __aiter__(self) -> AsyncIterator[RevisionEvents]:
+        return self
+
+    async def __anext__(self) -> RevisionEvents:
+        while not self._batches:
+            if self._closed:
+                raise StopAsyncIteration
+            if self._error is not None:
+                error = self._error
+                await self.aclose()
+                raise error
+            self._news.clear()
+            await self._news.wait()
+        batch = self._batches[0]
+        events = batch.popleft()
+        if not batch:
+            self._batches.popleft()
+            if events.events and self._link is not None:
+                self._link.send(Kind.MORE, [self._number, 1])
+        self._delivered = events.revision + 1
+        return events
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._batches.clear()
+            self._news.set()
+            self._session.forget_watch(self._number)
+
+    async def __aenter__(self) -> Watch:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def events_from(revision: int, events: list[Any]) -> RevisionEvents:
+    """From their wire form."""
+    return RevisionEvents(revision, tuple(map(event_from, events)))
+
+
+def event_from(wire: list[Any]) -> Event:
+    delete, kv, previous = wire
+    return Event(delete, KeyValue._make(kv), KeyValue._make(previous) if previous is not None else None)

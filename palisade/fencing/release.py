@@ -1,0 +1,304 @@
+"""The leader's side of fencing: who may serve, and up to where changes may be shown (RR, the released revision).
+
+A strict revision is released once no registered holder can serve what it replaced (`verdict.py`, `grants.py`). RR moves
+over the revisions in order. That a revision is released stays true whoever leads, so releases are never taken back; RR
+itself is not stored. A new leader knows RR once everything that was committed before its term is proven released, which
+takes an answer of each holder, or T_proceed of its own term at most.
+
+What makes it sound is the order of calls: `committed` before anybody is told of a revision, and before any grant that
+is to require it; a grant is noted before it is sent; and no grant without a quorum lease, so none after somebody else
+was elected. `DESIGN.md` has the proof.
+
+One commit costs the same whatever the number of holders; an acknowledgement costs the same whatever the number of
+revisions that wait.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from palisade.fencing.errors import NotLeading, check
+from palisade.fencing.grants import Registration
+from palisade.fencing.messages import Fenced, Grant, Hello, HolderId, Renew
+from palisade.fencing.registry import Registry, Standing
+from palisade.fencing.timing import Timing
+from palisade.fencing.verdict import Outcome, Verdict, judge, overall
+
+__all__ = ["NotGranted", "Registration", "Released", "Releases", "Standing", "Wait"]
+
+
+FINISHED_MAX = 10_000
+
+
+class NotGranted(enum.Enum):
+    """Why a holder that spoke gets no lease now."""
+
+    NOT_LEADING = "this node does not lead"
+    NO_QUORUM_LEASE = "the leader can't be sure that it still leads"
+    NOT_REGISTERED = "the holder is not registered with this vault"
+    LEAVING = "the holder is being taken out"
+    OTHER_TIMES = "the holder is registered with a shorter lease than it would hold: that is replaced first"
+    OLD_INCARNATION = "another process of this node has come since"
+    NOT_ASKED = "it did not ask for one"
+
+
+@dataclass(slots=True)
+class Batch:
+    """Strict revisions that were committed together; some of first..last need not be strict."""
+
+    first: int
+    last: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A batch that is committed and not released: since when, for whom, until when."""
+
+    first: int
+    last: int
+    since: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A batch that was released, after `waited_s`. `by_fence`: not everybody had acknowledged it."""
+
+    first: int
+    last: int
+    waited_s: float
+    by_fence: bool
+
+
+class Releases:
+    """Lives as long as the node; leads from `begin_term` to `end_term`. All times by the leader's own clock."""
+
+    __slots__ = (
+        "_finished",
+        "_lm",
+        "_registry",
+        "_rr",
+        "_strict_latest",
+        "_strict_released",
+        "_term",
+        "_timing",
+        "_waiting",
+    )
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._registry = Registry(timing)
+        self._waiting: deque[Batch] = deque()
+        self._finished: deque[Released] = deque(maxlen=FINISHED_MAX)
+        self._term: int | None = None
+        self._rr: int | None = None
+        self._lm = 0
+        self._strict_latest = self._strict_released = 0
+
+    # The term
+
+    def begin_term(self, term: int, now: float, registered: Iterable[Registration], lm: int) -> None:
+        """This node leads `term`, has applied its own first commit, and with it everything that was committed before:
+        revisions up to `lm`, and who is registered."""
+        self.end_term()
+        self._term = term
+        self._registry.begin(registered, now)
+        self._lm = self._strict_latest = lm
+        if lm:
+            self._waiting.append(Batch(1, lm, now))
+        else:
+            self._rr = 0
+
+    def end_term(self) -> None:
+        """Leadership is lost, or given up: everything is dropped."""
+        self._term = self._rr = None
+        self._lm = self._strict_latest = self._strict_released = 0
+        self._registry.clear()
+        self._waiting.clear()
+        self._finished.clear()
+
+    @property
+    def leads(self) -> bool:
+        return self._term is not None
+
+    @property
+    def term(self) -> int:
+        if self._term is None:
+            raise NotLeading("this node does not lead: ask the leader")
+        return self._term
+
+    @property
+    def lm(self) -> int:
+        return self._lm
+
+    @property
+    def strict_latest(self) -> int:
+        """The latest strict revision: what a grant requires."""
+        return self._strict_latest
+
+    @property
+    def rr(self) -> int | None:
+        """RR; None until this leader knows it."""
+        return self._rr
+
+    @property
+    def strict_released(self) -> int:
+        """Up to where strict revisions are released: what holders are told. RR itself also moves over revisions that
+        nobody is staged, and a holder that hears that RR has passed what it has staged takes its lease for over."""
+        return self._strict_released
+
+    @property
+    def registry(self) -> Registry:
+        return self._registry
+
+    def visible(self, revision: int) -> bool:
+        """Whether it may be shown: no strict revision up to it waits."""
+        return self._rr is not None and revision <= self._rr
+
+    # What holders say
+
+    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> Grant | NotGranted:
+        """`quorum_lease`: whether this leader holds it now. The grant is noted here, so it may be sent, late or
+        never."""
+        if self._term is None:
+            return NotGranted.NOT_LEADING
+        held = self._registry.find(holder)
+        if held is None:
+            return NotGranted.NOT_REGISTERED
+        if not held.hear(holder.incarnation, now):
+            return NotGranted.OLD_INCARNATION
+        held.said = renew.state
+        held.acknowledge(min(renew.staged, self._lm))
+        if not renew.asks or not held.registration.fences:
+            return NotGranted.NOT_ASKED
+        if held.leaving:
+            return NotGranted.LEAVING
+        if not held.registration.covers(renew):
+            return NotGranted.OTHER_TIMES
+        if not quorum_lease:
+            return NotGranted.NO_QUORUM_LEASE
+        held.grant(renew.t0, now, self._strict_latest)
+        return Grant(self._term, holder.incarnation, renew.t0, self._strict_latest)
+
+    def hello(self, hello: Hello, now: float) -> Standing:
+        """A connection begins. Only one that is REGISTERED is granted anything."""
+        if self._term is None:
+            return Standing.NOT_LEADING
+        standing = self._registry.standing(hello)
+        held = self._registry.find(hello.holder)
+        if held is not None:
+            if not held.hear(hello.holder.incarnation, now):
+                return Standing.OLD_INCARNATION
+            held.said = hello.state
+        return standing
+
+    def staged(self, holder: HolderId, upto: int, now: float) -> None:
+        """It has every strict event up to `upto`."""
+        held = self._registry.find(holder)
+        if held is not None and held.hear(holder.incarnation, now):
+            held.acknowledge(min(upto, self._lm))
+
+    def fenced(self, holder: HolderId, fenced: Fenced, now: float) -> bool:
+        """It serves nothing and promised its leases away. False: that can't be concluded from this message."""
+        held = self._registry.find(holder)
+        if held is None or fenced.term != self._term or not held.hear(holder.incarnation, now):
+            return False
+        return held.promise(fenced, now)
+
+    # Commits and releases
+
+    def committed(self, latest: int, now: float, strict: tuple[int, int] | None) -> None:
+        """Everything up to `latest` is committed; `strict`: the first and the last strict revision since the call
+        before.
+
+        Before any holder, client or reader is told of these revisions. Raises NotLeading.
+        """
+        if self._term is None:
+            raise NotLeading("this node does not lead: ask the leader")
+        check(latest > self._lm, f"revision {latest} is committed after {self._lm}")
+        if strict is not None:
+            first, last = strict
+            check(self._lm < first <= last <= latest, f"strict revisions {strict} of ({self._lm}, {latest}]")
+            self._waiting.append(Batch(first, last, now))
+            self._strict_latest = last
+        self._lm = latest
+        self._skip_eventual()
+
+    def moves(self, now: float) -> bool:
+        """Whether `advance` would release anything."""
+        return bool(self._waiting) and not self._registry.blocks(self._goal(), now, self._strict_latest)
+
+    def advance(self, now: float) -> int | None:
+        """The new RR, if strict revisions were released just now; else None. To be called once per turn, not per
+        message; costs next to nothing while the holder that it waited for last time is still waited for."""
+        if not self.moves(now):
+            return None
+        safe_up_to = self._registry.safe_up_to(now, self._strict_latest)
+        before = self._rr
+        while self._waiting and self._waiting[0].last <= safe_up_to:
+            self._finish(self._waiting.popleft(), now)
+        if self._waiting and self._rr is not None and self._waiting[0].first <= safe_up_to:
+            self._waiting[0].first = safe_up_to + 1
+            self._rr = self._strict_released = safe_up_to
+        self._skip_eventual()
+        return self._rr if self._rr != before else None
+
+    def _goal(self) -> int:
+        """What has to be safe for RR to move. A new leader learns RR in one step."""
+        batch = self._waiting[0]
+        return batch.last if self._rr is None else batch.first
+
+    def _finish(self, batch: Batch, now: float) -> None:
+        self._rr = self._strict_released = batch.last
+        by_fence = self._registry.least_staged() < batch.last
+        self._finished.append(Released(batch.first, batch.last, now - batch.at, by_fence))
+
+    def _skip_eventual(self) -> None:
+        """RR counts all revisions, and only strict ones wait."""
+        if self._rr is not None:
+            self._rr = max(self._rr, self._waiting[0].first - 1 if self._waiting else self._lm)
+
+    def next_time(self, now: float) -> float | None:
+        """When `advance` is due if nobody says anything; None: not by time. To be asked again after each change."""
+        if not self._waiting:
+            return None
+        return self._registry.safe_at(self._goal(), now, self._strict_latest)
+
+    # What to show
+
+    def verdict(self, now: float, revision: int | None = None) -> Verdict | None:
+        """On this revision, or on the one that RR waits for. None: nothing waits, or nothing is known of it here."""
+        if revision is None:
+            if not self._waiting:
+                return None
+            revision = self._goal()
+        if revision > self._lm:
+            return None
+        batch = next((each for each in self._waiting if revision <= each.last), None)
+        if batch is None or (self._rr is not None and revision < batch.first):
+            return Verdict(revision, Outcome.PROCEED, None, ())
+        return self._verdict(revision, now, batch.at)
+
+    def _verdict(self, revision: int, now: float, committed_at: float) -> Verdict:
+        judged = (judge(held.facts(revision), revision, now) for held in self._registry)
+        return overall(judged, revision, now, committed_at + self._timing.proceed_s())
+
+    @property
+    def waiting(self) -> int:
+        """How many batches wait."""
+        return len(self._waiting)
+
+    def waits(self, now: float, most: int = 20) -> tuple[Wait, ...]:
+        """The oldest of them."""
+        oldest = (self._waiting[number] for number in range(min(most, len(self._waiting))))
+        return tuple(Wait(b.first, b.last, b.at, self._verdict(b.last, now, b.at)) for b in oldest)
+
+    def take_released(self) -> tuple[Released, ...]:
+        """What was released since the last call, for metrics; no more than the latest of them, if nobody asked."""
+        finished = tuple(self._finished)
+        self._finished.clear()
+        return finished

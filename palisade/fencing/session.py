@@ -1,0 +1,77 @@
+"""The leader's half of one connection with a holder: what has to be staged over it.
+
+A holder that takes stages already goes on where it is. One that joins is staged what is not released, and what its
+vault lacks, as soon as RR is known; the stage says so even if there is nothing in it. What follows begins where the
+last ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from palisade.fencing.messages import Behind, Hello, HolderId, Join, Row, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class StageRange:
+    """The strict events of after < r <= upto are due, perhaps none."""
+
+    chain: int
+    after: int
+    upto: int
+
+    def stage(self, term: int, rows: tuple[Row, ...]) -> Stage:
+        return Stage(term, self.chain, self.after, self.upto, rows)
+
+    def behind(self, term: int) -> Behind:
+        return Behind(term, self.chain, self.upto)
+
+
+class Session:
+    """Begins with the holder's Hello."""
+
+    __slots__ = ("_chain", "_holder", "_join_lv", "_released", "_sent")
+
+    def __init__(self, hello: Hello) -> None:
+        self._holder = hello.holder
+        self._chain = hello.chain
+        self._join_lv: int | None = None
+        self._sent: int | None = hello.staged if hello.joined else None
+        self._released = 0
+
+    @property
+    def holder(self) -> HolderId:
+        return self._holder
+
+    @property
+    def joined(self) -> bool:
+        """Whether it takes stages, or has asked to."""
+        return self._sent is not None or self._join_lv is not None
+
+    def on_join(self, join: Join) -> None:
+        if join.chain > self._chain:
+            self._chain, self._join_lv, self._sent = join.chain, join.lv, None
+
+    def next_range(self, lm: int, released: int | None) -> StageRange | None:
+        """What to stage now, if anything. `released`: RR, or None while it is not known."""
+        if self._join_lv is not None:
+            return None if released is None else StageRange(self._chain, min(released, self._join_lv), lm)
+        if self._sent is None or lm <= self._sent:
+            return None
+        return StageRange(self._chain, self._sent, lm)
+
+    def sent(self, staged: StageRange) -> None:
+        """The stage of this range has left."""
+        if staged.chain == self._chain:
+            self._join_lv, self._sent = None, staged.upto
+
+    def behind(self) -> None:
+        """The range can't be staged, and the holder is told so: it joins again."""
+        self._join_lv = self._sent = None
+
+    def release_due(self, released: int | None) -> bool:
+        """True once for each RR that is greater than the one before."""
+        if released is None or released <= self._released:
+            return False
+        self._released = released
+        return True

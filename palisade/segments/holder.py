@@ -1,0 +1,325 @@
+"""The partitions of a node: a component that follows their assignments, and the `Resources` of its recovery.
+
+Guarantees, and why they hold:
+- A local partition that is not assigned in its version is removed; an assigned one that is not local is fetched. At
+  start, the stored plan of the recovery does this (`recovery/eviction.py`); afterwards, a plan of the same kind, made
+  anew when an assignment changes. So a crash midway needs no handling of its own.
+- A partition that cannot be fetched does not block the node: it is reported as missing, with the reason, and retried.
+- Recovery and this component never change the files at the same time.
+- An expired partition (`is_expired`) is not fetched and does not count as missing. Only retention removes it, by rules
+  that it reads through the fence (`retention_worker.py`), so a stale rule can at most delay a fetch. A partition in the
+  trash that is needed again is restored from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from palisade.recovery.errors import ResourceMissing
+from palisade.recovery.eviction import plan_eviction
+from palisade.recovery.eviction_plan import Action, Step
+from palisade.recovery.lifecycle import Component
+from palisade.recovery.listeners import Listeners, Told
+from palisade.segments.names import Wanted, name_below, own_prefix, wanted_of
+from palisade.segments.partition_store import Shelf
+from palisade.segments.sources import Source, fetch
+from palisade.vault.change import Item
+from palisade.vault.vault import Vault
+from palisade.wire.segment_errors import BadPartition, FolderUnreadable, NoSuchPartition, PartitionError
+
+log = logging.getLogger(__name__)
+
+RETRY_MIN_S, RETRY_MAX_S = 1.0, 60.0
+FETCHES = 4
+"""Number of concurrent fetches of a running node."""
+TOLD_S = 5.0
+"""Interval of progress lines in the log."""
+
+
+class Places(Protocol):
+    """Finds the sources of a partition: `sources.Everywhere`."""
+
+    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[Source]: ...
+
+
+NO_RETENTION = {"works": False, "why": "retention is off on this node", "passes": 0, "refused": 0}
+
+
+def never(name: str) -> bool:
+    """Without retention no partition expires."""
+    return False
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts since the start of the process. `trouble`: the last error by partition."""
+
+    fetched: int = 0
+    evicted: int = 0
+    trashed: int = 0
+    purged: int = 0
+    restored: int = 0
+    trouble: dict[str, str] = field(default_factory=dict)
+
+
+class PartitionHolder(Component):
+    """A component and a `recovery.ports.Resources`. Both need a vault: call `on` first."""
+
+    def __init__(self, node: str, shelf: Shelf, places: Places, listeners: Listeners) -> None:
+        self.node = node
+        self.shelf = shelf
+        self.tally = Tally()
+        self.wanted: dict[str, Wanted] = {}
+        self.is_expired: Callable[[str], bool] = never
+        self.retention_view: Callable[[], Mapping[str, Any]] = lambda: NO_RETENTION
+        self._places = places
+        self._listeners = listeners
+        self._prefix = own_prefix(node)
+        self._vault: Vault | None = None
+        self._scanned = False
+        self._files = asyncio.Lock()
+        self._wakeup = asyncio.Event()
+
+    def on(self, vault: Vault) -> PartitionHolder:
+        self._vault = vault
+        return self
+
+    @property
+    def vault(self) -> Vault:
+        if self._vault is None:
+            raise RuntimeError("no vault: the node has not started")
+        return self._vault
+
+    @property
+    def revision(self) -> int:
+        """LV; 0 before the node has started."""
+        return self._vault.revision if self._vault is not None else 0
+
+    # A component on the vault.
+
+    async def start(self) -> None:
+        if not self._scanned:
+            await self.local()
+        self.wanted = self.assignments()
+        self._listeners.listen("partitions", self._on_change)
+
+    def _on_change(self, told: Told) -> None:
+        """Receives single revisions and differences. Never waits."""
+        for event in told.events:
+            if event.key.startswith(self._prefix):
+                self._update(event.key, event.item)
+
+    def _update(self, key: bytes, item: Item | None) -> None:
+        try:
+            name = name_below(self._prefix, key)
+            self.wanted.pop(name, None)
+            if item is not None:
+                self.wanted[name] = wanted_of(item.value)
+        except BadPartition as error:
+            log.warning("invalid assignment skipped: key=%r error=%s", key, error)
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        pause = RETRY_MIN_S
+        while True:
+            self._wakeup.clear()
+            before = self.tally.fetched
+            done = await self._settle()
+            pause = RETRY_MIN_S if self.tally.fetched > before else min(2 * pause, RETRY_MAX_S)
+            try:
+                async with asyncio.timeout(None if done else pause):
+                    await self._wakeup.wait()
+                pause = RETRY_MIN_S
+            except TimeoutError:
+                pass
+
+    async def _settle(self) -> bool:
+        """One pass that removes and fetches partitions. Whether the local ones now match the assignments."""
+        await self._clear_trash()
+        plan = plan_eviction(0, self.shelf.versions(), self._expected(self.wanted))
+        if not plan.steps:
+            self._forget_what_is_over()
+            return not self.tally.trouble
+        fetches = deque(step for step in plan.steps if step.action is Action.FETCH)
+        for step in plan.steps:
+            if step.action is Action.EVICT:
+                await self._try(step)
+        progress = Progress(len(fetches), asyncio.get_running_loop().time)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(FETCHES):
+                group.create_task(self._fetch_some(fetches, progress))
+        self._forget_what_is_over()
+        return not self.tally.trouble
+
+    def _forget_what_is_over(self) -> None:
+        self.tally.trouble = {name: why for name, why in self.tally.trouble.items() if self._is_open(name)}
+
+    async def _clear_trash(self) -> None:
+        """Purge trashed partitions that are not assigned here any more."""
+        for name in [name for name in self.shelf.trashed if self._is_open(name)]:
+            try:
+                async with self._files:
+                    await self.shelf.purge(name, partial(self._is_open, name))
+            except PartitionError as error:
+                self._note_trouble(name, error)
+
+    async def _fetch_some(self, fetches: deque[Step], progress: Progress) -> None:
+        while fetches:
+            await self._try(fetches.popleft())
+            progress.one_done()
+
+    async def _try(self, step: Step) -> None:
+        """Execute a step if the current assignment still requires it."""
+        wanted = self.wanted.get(step.name)
+        try:
+            if step.action is Action.EVICT and not self._belongs(step.name):
+                await self.evict(step.name)
+            elif step.action is Action.FETCH and wanted is not None and not self.is_expired(step.name):
+                await self._bring(step.name, wanted)
+        except PartitionError as error:
+            self._note_trouble(step.name, error)
+
+    def _note_trouble(self, name: str, error: PartitionError) -> None:
+        if self.tally.trouble.get(name) != str(error):
+            log.warning("%s", error)
+        self.tally.trouble[name] = str(error)
+
+    def _expected(self, assigned: Mapping[str, Wanted]) -> dict[str, str]:
+        """Digests by name of the partitions to have locally. An expired one only counts if it is local."""
+        return {
+            name: wanted.digest
+            for name, wanted in assigned.items()
+            if self.shelf.has(name, wanted.digest) or not self.is_expired(name)
+        }
+
+    def _belongs(self, name: str) -> bool:
+        """Whether the local version is the assigned one."""
+        wanted = self.wanted.get(name)
+        return wanted is not None and self.shelf.has(name, wanted.digest)
+
+    def _is_open(self, name: str) -> bool:
+        if name in self.shelf.trashed:
+            return self.wanted.get(name) != self.shelf.trashed[name]
+        is_missing = name in self.wanted and not self.is_expired(name)
+        return (is_missing or name in self.shelf.held) and not self._belongs(name)
+
+    # `recovery.ports.Resources`.
+
+    async def local(self) -> dict[str, str]:
+        """Raises FolderUnreadable."""
+        async with self._files:
+            try:
+                await self.shelf.scan()
+            except OSError as error:
+                raise FolderUnreadable(
+                    f"cannot read the folder of the partitions: {error}; check its permissions"
+                ) from error
+            self._scanned = True
+        return self.shelf.versions()
+
+    async def assigned(self) -> dict[str, str]:
+        return self._expected(self.assignments())
+
+    def assignments(self) -> dict[str, Wanted]:
+        """The assignments of this node in its vault; invalid ones are skipped and logged."""
+        found: dict[str, Wanted] = {}
+        for item in self.vault.range(self._prefix, self._prefix[:-1] + b"0"):
+            try:
+                found[name_below(self._prefix, item.key)] = wanted_of(item.value)
+            except BadPartition as error:
+                log.warning("invalid assignment skipped: key=%r error=%s", item.key, error)
+        return found
+
+    async def evict(self, name: str) -> None:
+        async with self._files:
+            await self.shelf.drop(name)
+        self.tally.evicted += 1
+        self._wakeup.set()
+
+    async def fetch(self, name: str, version: str) -> None:
+        """Raises ResourceMissing if it cannot be fetched; the running node retries."""
+        wanted = self.assignments().get(name)
+        if wanted is None or wanted.digest != version:
+            return
+        try:
+            await self._bring(name, wanted)
+        except PartitionError as error:
+            self._note_trouble(name, error)
+            raise ResourceMissing(str(error)) from error
+
+    async def _bring(self, name: str, wanted: Wanted) -> None:
+        if self.shelf.has(name, wanted.digest) or await self._restored(name, wanted):
+            return
+        content = await fetch(name, wanted, self._places.sources(name, wanted, self.vault))
+        async with self._files:
+            await self.shelf.put(name, wanted, content)
+        self.tally.fetched += 1
+        self.tally.trouble.pop(name, None)
+
+    async def _restored(self, name: str, wanted: Wanted) -> bool:
+        """Restore it from the trash. False if it is not there in this version."""
+        if self.shelf.trashed.get(name) != wanted:
+            return False
+        async with self._files:
+            await self.shelf.restore(name)
+        self.tally.restored += 1
+        self.tally.trouble.pop(name, None)
+        log.info("partition restored from the trash: name=%s", name)
+        return True
+
+    # Used by retention.
+
+    async def trash(self, name: str, still: Callable[[], bool]) -> bool:
+        """Calls `still` directly before moving the file. Whether it was moved. Raises NotRemoved, and as `still`."""
+        async with self._files:
+            done = name in self.shelf.held and await self.shelf.trash(name, still)
+        self.tally.trashed += done
+        return done
+
+    async def purge(self, name: str, still: Callable[[], bool]) -> bool:
+        """Like `trash`, but removes a trashed partition permanently."""
+        async with self._files:
+            done = name in self.shelf.trashed and await self.shelf.purge(name, still)
+        self.tally.purged += done
+        return done
+
+    def wake(self) -> None:
+        """Call when the set of expired partitions may have changed."""
+        self._wakeup.set()
+
+    # Used by the API.
+
+    async def read(self, name: str, digest: str | None) -> tuple[bytes, Wanted]:
+        """Raises NoSuchPartition. A damaged partition is fetched again immediately."""
+        before = self.shelf.held.get(name)
+        try:
+            return await self.shelf.read(name, digest)
+        except NoSuchPartition:
+            if self.shelf.held.get(name) is not before:
+                self._wakeup.set()
+            raise
+
+
+class Progress:
+    """Logs the progress of a long pass."""
+
+    def __init__(self, total: int, now: Callable[[], float]) -> None:
+        self._total, self._done, self._now = total, 0, now
+        self._told_at = now()
+
+    def one_done(self) -> None:
+        self._done += 1
+        if self._now() >= self._told_at + TOLD_S:
+            self._told_at = self._now()
+            log.info("partition fetches attempted: done=%d total=%d", self._done, self._total)
+
+
+def missing(wanted: Mapping[str, Wanted], shelf: Shelf) -> list[str]:
+    """Names of the partitions that are assigned and not local in that version, sorted."""
+    return sorted(name for name, each in wanted.items() if not shelf.has(name, each.digest))

@@ -1,0 +1,199 @@
+"""The local partitions, as files that are identified by the digest of their content.
+
+Guarantees, and why they hold:
+- A read returns exactly the requested version: every read is hashed, and a damaged file is dropped from the index, so
+  that it is fetched again.
+- A file gets its final name only when it is complete: it is written under another name and renamed. The next start
+  removes leftovers of a crash. Nothing is synced: a file torn by a power loss has another digest, and the next start
+  compares digests.
+- Only `drop` and `purge` remove files. An expired partition is moved into the trash, which `restore` undoes, and later
+  purged. For both, the caller's condition is evaluated again in the acting thread, directly before the system call, so
+  a node that was paused does not act on outdated knowledge (issue 4, F11).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from palisade.segments.names import SIZE_BYTES_MAX, TRASH, Wanted, checked_name, table_and_day
+from palisade.wire.segment_errors import BadPartition, NoSuchPartition, NotFetched, NotRemoved
+
+log = logging.getLogger(__name__)
+
+INCOMING = ".incoming-"
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Disk(Protocol):
+    """One folder. Every method may raise OSError, and a crash may leave any of them half done."""
+
+    async def names(self) -> list[str]:
+        """The files; those in the trash with the prefix TRASH."""
+        ...
+
+    async def read(self, file: str, limit: int) -> bytes:
+        """At most `limit` bytes. Raises FileNotFoundError."""
+        ...
+
+    async def write(self, file: str, content: bytes) -> None: ...
+    async def rename(self, old: str, new: str) -> None:
+        """Atomic: afterwards either nothing has changed, or `new` is the old file."""
+        ...
+
+    async def remove(self, file: str) -> None:
+        """Succeeds if the file does not exist."""
+        ...
+
+    async def rename_if(self, old: str, new: str, still: Callable[[], bool]) -> bool:
+        """`rename` if `still()`, called directly before it, is true. Whether it was done. Raises as `still`."""
+        ...
+
+    async def remove_if(self, file: str, still: Callable[[], bool]) -> bool:
+        """`remove` if `still()`, as in `rename_if`."""
+        ...
+
+
+class Shelf:
+    """`held`: the local partitions by name. `trashed`: those in the trash. Both are read by `scan` and kept up to
+    date."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.held: dict[str, Wanted] = {}
+        self.trashed: dict[str, Wanted] = {}
+        self._written = 0
+
+    async def scan(self) -> None:
+        """Read all files; remove incomplete ones. A file that is not a partition is ignored. Raises OSError."""
+        held: dict[str, Wanted] = {}
+        trashed: dict[str, Wanted] = {}
+        for file in sorted(await self.disk.names()):
+            if file.startswith(INCOMING):
+                await self.disk.remove(file)
+            elif (name := name_in(file.removeprefix(TRASH))) is None:
+                log.warning("file ignored, not a partition: file=%s", file[:80])
+            else:
+                (trashed if file.startswith(TRASH) else held)[name] = await self._version(file)
+        self.held, self.trashed = held, trashed
+
+    async def _version(self, file: str) -> Wanted:
+        try:
+            return version_of(await self.disk.read(file, SIZE_BYTES_MAX + 1))
+        except (OSError, BadPartition) as error:
+            log.warning("partition unreadable, fetching it again if assigned: file=%s error=%s", file, error)
+            return UNREADABLE
+
+    def versions(self) -> dict[str, str]:
+        """Digest by name; empty for a damaged partition."""
+        return {name: held.digest if held is not UNREADABLE else "" for name, held in self.held.items()}
+
+    def has(self, name: str, digest: str) -> bool:
+        held = self.held.get(name)
+        return held is not None and held is not UNREADABLE and held.digest == digest
+
+    async def put(self, name: str, wanted: Wanted, content: bytes) -> None:
+        """`content` must be verified. Raises NotFetched if the write fails; an older version stays."""
+        self._written += 1
+        incoming = f"{INCOMING}{self._written}-{file_of(name)}"
+        try:
+            await self.disk.write(incoming, content)
+            await self.disk.rename(incoming, file_of(name))
+        except OSError as error:
+            await self._forget_incoming(incoming)
+            what = "no space left" if error.errno in NO_ROOM else "the write failed"
+            raise NotFetched(f"partition {name} not stored: {what} ({error}); free disk space; retrying") from error
+        self.held[name] = wanted
+
+    async def _forget_incoming(self, incoming: str) -> None:
+        try:
+            await self.disk.remove(incoming)
+        except OSError as error:
+            log.warning("temporary file not removed until the next start: file=%s error=%s", incoming, error)
+
+    async def drop(self, name: str) -> None:
+        """Remove it. Raises NotRemoved; the partition is not served any more even then."""
+        held = self.held.pop(name, None)
+        try:
+            await self.disk.remove(file_of(name))
+        except OSError as error:
+            if held is not None:
+                self.held[name] = UNREADABLE
+            raise NotRemoved(f"cannot remove partition {name}: {error}; check the permissions of its folder") from error
+
+    async def trash(self, name: str, still: Callable[[], bool]) -> bool:
+        """Move it into the trash, where it is not served. Whether it was moved. Raises NotRemoved, and as `still`."""
+        held = self.held.pop(name)
+        done = False
+        try:
+            done = await self.disk.rename_if(file_of(name), TRASH + file_of(name), still)
+        except OSError as error:
+            raise NotRemoved(f"cannot move partition {name} into the trash: {error}; check its folder") from error
+        finally:
+            (self.trashed if done else self.held)[name] = held
+        return done
+
+    async def purge(self, name: str, still: Callable[[], bool]) -> bool:
+        """Remove it from the trash, permanently. Whether it was removed. Raises NotRemoved, and as `still`."""
+        try:
+            done = await self.disk.remove_if(TRASH + file_of(name), still)
+        except OSError as error:
+            raise NotRemoved(f"cannot remove partition {name} from the trash: {error}; check its folder") from error
+        if done:
+            self.trashed.pop(name, None)
+        return done
+
+    async def restore(self, name: str) -> None:
+        """Restore it from the trash. Raises NotFetched."""
+        try:
+            await self.disk.rename(TRASH + file_of(name), file_of(name))
+        except FileNotFoundError as error:
+            self.trashed.pop(name, None)
+            raise NotFetched(f"partition {name} is no longer in the trash; fetching it") from error
+        except OSError as error:
+            raise NotFetched(f"cannot restore partition {name} from the trash: {error}; check its folder") from error
+        self.held[name] = self.trashed.pop(name)
+
+    async def read(self, name: str, digest: str | None = None) -> tuple[bytes, Wanted]:
+        """Raises NoSuchPartition. A partition that proves damaged is dropped from the index and raises it too."""
+        held = self.held.get(name)
+        if held is None or held is UNREADABLE or (digest is not None and held.digest != digest):
+            version = f" with digest {digest}" if digest else ""
+            raise NoSuchPartition(f"this node does not have partition {name}{version}; ask another node")
+        try:
+            content = await self.disk.read(file_of(name), SIZE_BYTES_MAX + 1)
+            if version_of(content) == held:
+                return content, held
+            trouble = "its content has changed"
+        except (OSError, BadPartition) as error:
+            trouble = str(error)
+        if self.held.get(name) is held:
+            log.warning("local partition damaged, fetching it again: name=%s error=%s", name, trouble)
+            self.held[name] = UNREADABLE
+        raise NoSuchPartition(f"partition {name} is damaged on this node: {trouble}; ask another node")
+
+
+UNREADABLE = Wanted("sha256:" + "0" * 64, 0)
+"""Stands for a damaged partition. It matches no assignment, so it is evicted and fetched again."""
+
+
+def version_of(content: bytes) -> Wanted:
+    """Raises BadPartition for content above the size limit."""
+    return Wanted(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content))
+
+
+def file_of(name: str) -> str:
+    """Raises BadPartition."""
+    table, day = table_and_day(checked_name(name))
+    return f"{table}@{day}"
+
+
+def name_in(file: str) -> str | None:
+    """None if the file is not a partition."""
+    try:
+        return checked_name(file.replace("@", "/", 1))
+    except BadPartition:
+        return None

@@ -1,0 +1,141 @@
+"""Decides which local partitions have expired (P6, issue 4, seed 000: TTL). Pure.
+
+A partition holds one day of one table; its age counts from the end of that day (UTC). Its TTL rule is the catalog's
+for the path `demo.<table>`, else for `demo`; without a rule it never expires.
+
+Guarantees, and why they hold:
+- A clock jump alone deletes nothing. Wall clocks are set in steps, mostly after boot, and a wrong step is corrected
+  by another step. So wall time is used only after it has agreed with the boot clock for SETTLE_S, and one pass then
+  takes at most a tenth of the local partitions, the oldest first.
+- A partition is removed permanently only after `trash_s` in the trash, if it has expired by rules that were read again.
+"""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from palisade.catalog import keys
+from palisade.catalog.ttl import has_expired, places_of, ttl_of
+from palisade.segments.names import table_and_day
+from palisade.wire.segment_errors import PartitionError
+
+DATABASE = "demo"
+"""The catalog database whose TTL rules apply to the tables of the demo catalog."""
+FIRST, END = keys.at(keys.TTL, DATABASE), keys.at(keys.TTL, DATABASE) + b"0"
+"""Every rule for a partition has a key with FIRST <= key < END."""
+SETTLE_S = 300.0
+STEP_S, SLEW = 1.0, 0.001
+"""Largest difference between wall clock and boot clock that is not a jump: a constant, and a part per second (NTP slews
+by at most 500 ppm)."""
+SHARE = 10
+DAY_S = 86_400
+
+
+class RulesUnknown(PartitionError):
+    """The rules cannot be read through the fence now, so no partition counts as expired."""
+
+    retry = True
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rows from FIRST to END of one snapshot."""
+
+    rows: Mapping[bytes, bytes] = field(default_factory=dict)
+    _read: dict[str, int | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """Cached TTLs in ms by path: a node has hundreds of partitions of a few tables."""
+
+    def expires(self, name: str, now_s: float) -> bool:
+        """Whether the partition has expired. `now_s`: wall time since 1970."""
+        ended_s = end_of_day_s(name)
+        if ended_s is None:
+            return False
+        return has_expired(ended_s * 1000, self._ttl_ms(path_of(name)), int(now_s * 1000))
+
+    def _ttl_ms(self, path: str) -> int | None:
+        if path not in self._read:
+            self._read[path] = ttl_of(path, self.rows.get)
+        return self._read[path]
+
+    def of(self, name: str) -> tuple[bytes | None, ...]:
+        """All rows that can hold the partition's rule."""
+        return tuple(self.rows.get(key) for key in places_of(path_of(name)))
+
+
+def path_of(name: str) -> str:
+    """`flights/2013-01-31` -> `demo.flights`."""
+    return f"{DATABASE}.{table_and_day(name)[0]}"
+
+
+def end_of_day_s(name: str) -> int | None:
+    """None for a day that does not exist, which never expires."""
+    year, month, day = map(int, table_and_day(name)[1].split("-"))
+    try:
+        in_month = calendar.monthrange(year, month)[1]
+        return calendar.timegm((year, month, day, 0, 0, 0)) + DAY_S if day <= in_month else None
+    except ValueError:
+        return None
+
+
+@dataclass(slots=True)
+class WallClock:
+    """Wall time is steady once it has agreed with the boot clock for SETTLE_S. Boot counts as a jump."""
+
+    jumps: int = 0
+    jumped_s: float = 0.0
+    """Size of the last jump."""
+    _seen: tuple[float, float] | None = None
+    _since_s: float = 0.0
+
+    def see(self, wall_s: float, boot_s: float) -> bool:
+        """Records both clocks; call once per pass. Whether wall time is steady."""
+        gained = self._gained(wall_s, boot_s)
+        if gained:
+            self.jumps, self.jumped_s, self._since_s = self.jumps + 1, gained, boot_s
+        self._seen = wall_s, boot_s
+        return self.settles_in_s(boot_s) <= 0
+
+    def still(self, wall_s: float, boot_s: float) -> bool:
+        """Whether wall time is steady and has not jumped since the last `see`. Records nothing."""
+        return self._seen is not None and not self._gained(wall_s, boot_s) and self.settles_in_s(boot_s) <= 0
+
+    def settles_in_s(self, boot_s: float) -> float:
+        return self._since_s + SETTLE_S - boot_s
+
+    def _gained(self, wall_s: float, boot_s: float) -> float:
+        """Wall time gained on the boot clock since the last `see`; 0 unless that is a jump."""
+        if self._seen is None:
+            return 0.0
+        passed_s = boot_s - self._seen[1]
+        gained = wall_s - self._seen[0] - passed_s
+        return gained if abs(gained) > STEP_S + SLEW * max(passed_s, 0.0) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The actions of one pass, the oldest first. At most `most` of `trash` and `most` of `purge` are executed."""
+
+    trash: tuple[str, ...] = ()
+    purge: tuple[str, ...] = ()
+    restore: tuple[str, ...] = ()
+    most: int = 1
+
+
+def choose(
+    rules: Rules, wall_s: float, counts: bool, held: Iterable[str], trashed: Mapping[str, float], trash_s: float
+) -> Chosen:
+    """`counts`: whether wall time is steady. `trashed`: seconds in the trash by name."""
+    here = list(held)
+    restore = tuple(sorted(name for name in trashed if not rules.expires(name, wall_s)))
+    if not counts:
+        return Chosen(restore=restore)
+    most = max(1, (len(here) + len(trashed)) // SHARE)
+    past = oldest_first(name for name in here if rules.expires(name, wall_s))
+    gone = oldest_first(set(trashed).difference(restore, (name for name in trashed if trashed[name] < trash_s)))
+    return Chosen(past, gone, restore, most)
+
+
+def oldest_first(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(names, key=lambda name: (table_and_day(name)[1], name)))

@@ -1,0 +1,212 @@
+"""Removes the expired partitions of this node, by rules that it reads through the fence (P6, F7, F11).
+
+Guarantees, and why they hold:
+- While the node is fenced or recovering, or the rules cannot be read, nothing is trashed, purged or restored: a failed
+  read ends the pass.
+- Deletion has two steps: a move into the trash, and permanent removal at least `trash_s` later. Directly before each
+  step, in the thread that performs it, the rules are read again through the fence and must equal those of the pass, and
+  wall time must still be steady. So once `unset ttl` has returned, every node has staged it or is fenced, and the next
+  read prevents deletion by the old rule. A pause between that read and the following system call cannot be excluded. It
+  can delay a move into the trash, which the next pass undoes; to lose data it would have to hit the single purge call.
+- The holder restores a trashed partition that has not expired any more at its next pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from palisade.catalog.keys import TTL
+from palisade.recovery.lifecycle import Component
+from palisade.recovery.listeners import Listeners, Told
+from palisade.segments.fenced_rules import RuleReader, unfenced_rules
+from palisade.segments.holder import PartitionHolder
+from palisade.segments.retention import Chosen, Rules, RulesUnknown, WallClock, choose
+from palisade.vault.errors import VaultError
+from palisade.vault.fence_file import clock_ns
+from palisade.vault.vault import Vault
+from palisade.wire.segment_errors import PartitionError
+
+log = logging.getLogger(__name__)
+
+Clocks = Callable[[], tuple[float, float]]
+"""Wall time since 1970, and the boot clock, which continues during suspend; in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`look_s`: interval of the passes. `trash_s`: minimum time of a partition in the trash."""
+
+    look_s: float = 10.0
+    trash_s: float = 600.0
+
+
+def system_clocks() -> tuple[float, float]:
+    return time.time(), clock_ns() / 1e9
+
+
+class RetentionWorker(Component):
+    """`open_rules` is called at `start`, with the open vault."""
+
+    def __init__(
+        self,
+        holder: PartitionHolder,
+        listeners: Listeners,
+        clocks: Clocks,
+        open_rules: Callable[[Vault], RuleReader],
+        pace: Pace | None = None,
+    ) -> None:
+        self.holder = holder
+        self.pace = pace or Pace()
+        self.trouble: str | None = "no pass has run yet"
+        """Why retention does nothing; None if the last pass read the rules and wall time was steady."""
+        self.passes = self.refused = 0
+        self.failed: dict[str, str] = {}
+        """Error by name of the partitions that could not be moved or removed."""
+        self.rules: Rules | None = None
+        """As read by the last successful pass."""
+        self.wall = WallClock()
+        self._listeners, self._clocks, self._open_rules = listeners, clocks, open_rules
+        self._reader: RuleReader | None = None
+        self._since: dict[str, float] = {}
+        self._unfenced: tuple[int, Rules] = (-1, Rules())
+        self._wakeup = asyncio.Event()
+        holder.is_expired = self.is_expired
+        holder.retention_view = self.view
+
+    async def start(self) -> None:
+        self._reader = self._open_rules(self.holder.vault)
+        self._listeners.listen("retention", self._on_change)
+
+    async def stop(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def _on_change(self, told: Told) -> None:
+        if any(event.key.startswith(TTL) for event in told.events):
+            self._wakeup.set()
+
+    async def run(self) -> None:
+        while True:
+            self._wakeup.clear()
+            await self.look_and_act()
+            try:
+                async with asyncio.timeout(self.pace.look_s):
+                    await self._wakeup.wait()
+            except TimeoutError:
+                pass
+
+    def is_expired(self, name: str) -> bool:
+        """Whether a partition need not be fetched: by the rules of the last pass; before the first pass by the vault's,
+        unfenced."""
+        rules = self.rules
+        if rules is None:
+            rules = self._rules_of_vault()
+        return rules.expires(name, self._clocks()[0])
+
+    def _rules_of_vault(self) -> Rules:
+        vault = self.holder.vault
+        if self._unfenced[0] != vault.revision:
+            try:
+                self._unfenced = vault.revision, unfenced_rules(vault)
+            except VaultError:
+                return Rules()
+        return self._unfenced[1]
+
+    async def look_and_act(self) -> Chosen:
+        """One pass. Returns the actions that it chose."""
+        wall_s, boot_s = self._clocks()
+        jumps = self.wall.jumps
+        counts = self.wall.see(wall_s, boot_s)
+        if self.wall.jumps > jumps:
+            jumped_s = self.wall.jumped_s
+            log.warning("wall clock jumped: jumped_s=%.1f; no partition expires until it is steady", jumped_s)
+        try:
+            rules = await self._require_reader().look()
+        except RulesUnknown as error:
+            self._refuse(str(error))
+            return Chosen()
+        steady_in_s = self.wall.settles_in_s(boot_s)
+        self._note(None if counts else f"the wall clock is not steady yet, {steady_in_s:.0f} s left")
+        self.passes += 1
+        changed, self.rules = rules != self.rules, rules
+        chosen = choose(rules, wall_s, counts, self._assigned_here(), self._in_trash(boot_s), self.pace.trash_s)
+        self.failed = {name: why for name, why in self.failed.items() if name in chosen.trash + chosen.purge}
+        if changed or chosen.restore:
+            self.holder.wake()
+        await self._act(chosen, rules)
+        self._in_trash(self._clocks()[1])
+        return chosen
+
+    def _assigned_here(self) -> list[str]:
+        """Names of the local partitions that are assigned in their version; the holder removes all others."""
+        held = self.holder.shelf.held
+        return [name for name, wanted in self.holder.wanted.items() if held.get(name) == wanted]
+
+    def _in_trash(self, boot_s: float) -> dict[str, float]:
+        """Seconds in the trash by name, counted from the start of this process."""
+        self._since = {name: self._since.get(name, boot_s) for name in self.holder.shelf.trashed}
+        return {name: boot_s - since_s for name, since_s in self._since.items()}
+
+    async def _act(self, chosen: Chosen, rules: Rules) -> None:
+        try:
+            trashed = await self._some(chosen.most, chosen.trash, self.holder.trash, rules)
+            purged = await self._some(chosen.most, chosen.purge, self.holder.purge, rules)
+        except RulesUnknown as error:
+            self._refuse(str(error))
+            return
+        if trashed or purged:
+            left = len(chosen.trash) - trashed
+            text = "expired partitions removed: trashed=%d purged=%d still_to_trash=%d"
+            log.info(text, trashed, purged, left)
+
+    async def _some(self, most: int, names: tuple[str, ...], act: Callable[..., Awaitable[bool]], rules: Rules) -> int:
+        """Performs at most `most` actions. Returns how many were done. Raises RulesUnknown."""
+        done = 0
+        for name in names:
+            if done == most:
+                break
+            try:
+                done += await act(name, partial(self._still, name, rules))
+                self.failed.pop(name, None)
+            except RulesUnknown:
+                raise
+            except PartitionError as error:
+                self._note_failure(name, str(error))
+        return done
+
+    def _note_failure(self, name: str, why: str) -> None:
+        if self.failed.get(name) != why:
+            log.warning("%s; retrying at the next pass", why)
+        self.failed[name] = why
+
+    def _still(self, name: str, rules: Rules) -> bool:
+        """Whether the partition still has to be removed. Called in the acting thread, directly before the system call.
+        Raises RulesUnknown."""
+        again = self._require_reader().look_now()
+        wall_s, boot_s = self._clocks()
+        return again.of(name) == rules.of(name) and self.wall.still(wall_s, boot_s) and again.expires(name, wall_s)
+
+    def _require_reader(self) -> RuleReader:
+        if self._reader is None:
+            raise RulesUnknown("the node has not started yet")
+        return self._reader
+
+    def _refuse(self, why: str) -> None:
+        self.refused += 1
+        self._note(why)
+
+    def _note(self, why: str | None) -> None:
+        if (why is None) != (self.trouble is None):
+            log.info("retention %s", "resumed" if why is None else f"suspended: {why}")
+        self.trouble = why
+
+    def view(self) -> dict[str, Any]:
+        """Shape `retention` of the API's `Partitions`."""
+        why = self.trouble or next(iter(self.failed.values()), None)
+        return {"works": self.trouble is None, "why": why, "passes": self.passes, "refused": self.refused}

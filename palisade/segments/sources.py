@@ -1,0 +1,105 @@
+"""Fetches a partition: from other nodes that have it, else from the original data set. No source is trusted.
+
+Content is accepted only with the assigned size and digest, so a truncated download or a faulty node costs one attempt
+and never stores wrong data.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from palisade.base.errors import PalisadeError
+from palisade.segments.assignment import score
+from palisade.segments.names import Wanted, assignment_key, wanted_of
+from palisade.segments.partition_store import version_of
+from palisade.vault.errors import VaultError
+from palisade.vault.vault import Vault
+from palisade.wire.segment_errors import BadPartition, NotFetched
+
+log = logging.getLogger(__name__)
+
+STRANGERS_MAX = 3
+"""Number of nodes without the assignment that are asked before the data set."""
+
+
+class SourceFailed(PalisadeError):
+    """The source cannot provide the partition. The text is a short reason."""
+
+    code = "source-failed"
+
+
+class Source(Protocol):
+    """A place to fetch partitions from."""
+
+    @property
+    def name(self) -> str: ...
+    async def get(self, name: str, wanted: Wanted) -> bytes:
+        """At most one byte more than the size of `wanted`. Raises SourceFailed."""
+        ...
+
+
+async def fetch(name: str, wanted: Wanted, sources: Iterable[Source]) -> bytes:
+    """From the first source that has it. Raises NotFetched with the reason of each source."""
+    reasons = []
+    for source in sources:
+        try:
+            content = await source.get(name, wanted)
+            check(content, wanted)
+        except SourceFailed as error:
+            reasons.append(f"{source.name}: {error}")
+        except BadPartition as error:
+            log.warning("fetched partition discarded: name=%s source=%s error=%s", name, source.name, error)
+            reasons.append(f"{source.name}: {error}")
+        else:
+            return content
+    raise NotFetched(
+        f"cannot fetch partition {name} with digest {wanted.digest} ({'; '.join(reasons) or 'no source'}); retrying"
+    )
+
+
+def check(content: bytes, wanted: Wanted) -> None:
+    """Raises BadPartition."""
+    if len(content) != wanted.size_bytes:
+        found_size = f"{len(content)} bytes" if len(content) < wanted.size_bytes else "more"
+        raise BadPartition(f"expected {wanted.size_bytes} bytes, got {found_size}")
+    if (found := version_of(content)) != wanted:
+        raise BadPartition(f"wrong digest {found.digest}")
+
+
+def peers_for(name: str, wanted: Wanted, vault: Vault, others: Sequence[str]) -> list[str]:
+    """The nodes of `others` to ask, in order: those with the assignment in this version, then a few more.
+
+    Each partition has its own order, which spreads the fetches of a new node over all nodes.
+    """
+    near = sorted(others, key=lambda node: score(node, name), reverse=True)
+    held = [node for node in near if _is_assigned(vault, node, name, wanted)]
+    return [*held, *[node for node in near if node not in held][:STRANGERS_MAX]]
+
+
+def _is_assigned(vault: Vault, node: str, name: str, wanted: Wanted) -> bool:
+    """False if the vault cannot be read; then all nodes count alike."""
+    try:
+        item = vault.get(assignment_key(node, name))
+        return item is not None and wanted_of(item.value) == wanted
+    except (VaultError, BadPartition):
+        return False
+
+
+class Everywhere:
+    """All sources of partitions. `addresses`: HTTP address by name of the other live nodes."""
+
+    def __init__(
+        self,
+        addresses: Callable[[], Mapping[str, str]],
+        peer: Callable[[str, str], Source],
+        origin: Source,
+    ) -> None:
+        self._addresses, self._peer, self._origin = addresses, peer, origin
+
+    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[Source]:
+        addresses = self._addresses()
+        for node in peers_for(name, wanted, vault, list(addresses)):
+            yield self._peer(node, addresses[node])
+        yield self._origin

@@ -1,0 +1,113 @@
+"""The partitions of a node as plain values, for the API and the command line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from palisade.segments.holder import NO_RETENTION, PartitionHolder
+from palisade.segments.names import table_and_day
+
+HEADER = ["node", "assigned", "local", "missing", "expired", "trashed", "bytes", "why"]
+STATES = ("missing", "extra", "expired", "trashed", "local")
+"""In the order of listing."""
+COUNTS = ("assigned", *STATES, "bytes", "trash_bytes", "fetched", "evicted", "trashings", "purged", "restored")
+UNKNOWN = "?"
+SUMMED = ("local", "missing", "expired", "trashed", "bytes")
+
+
+def partitions_view(node: str, holder: PartitionHolder | None, limit: int) -> dict[str, Any]:
+    """Shape `Partitions` of the API, missing ones first. `holder`: None if the node stores no partitions."""
+    if holder is None:
+        counts = dict.fromkeys(COUNTS, 0)
+        return {"node": node, "keeps": False, "revision": 0, **counts, "retention": NO_RETENTION, "partitions": []}
+    rows = sorted(_rows(holder), key=lambda row: (STATES.index(row["state"]), row["table"], row["day"]))
+    tally = holder.tally
+    return {
+        "node": node,
+        "keeps": True,
+        "revision": holder.revision,
+        "assigned": len(holder.wanted),
+        **counts_of(holder),
+        "bytes": sum(held.size_bytes for held in holder.shelf.held.values()),
+        "trash_bytes": sum(held.size_bytes for held in holder.shelf.trashed.values()),
+        "fetched": tally.fetched,
+        "evicted": tally.evicted,
+        "trashings": tally.trashed,
+        "purged": tally.purged,
+        "restored": tally.restored,
+        "retention": holder.retention_view(),
+        "partitions": list(islice(rows, limit)),
+    }
+
+
+def counts_of(holder: PartitionHolder) -> dict[str, int]:
+    """Number of partitions of this node by state."""
+    states = [state_of(name, holder) for name in _names(holder)]
+    return {state: states.count(state) for state in STATES}
+
+
+def _names(holder: PartitionHolder) -> set[str]:
+    return holder.wanted.keys() | holder.shelf.held.keys() | holder.shelf.trashed.keys()
+
+
+def state_of(name: str, holder: PartitionHolder) -> str:
+    """'extra': local but not assigned, to be removed. 'expired': past its TTL, and not local."""
+    wanted = holder.wanted.get(name)
+    if wanted is None:
+        return "extra"
+    if holder.shelf.has(name, wanted.digest):
+        return "local"
+    if name in holder.shelf.trashed:
+        return "trashed"
+    return "expired" if holder.is_expired(name) else "missing"
+
+
+def _rows(holder: PartitionHolder) -> list[dict[str, Any]]:
+    return [_row(name, holder) for name in _names(holder)]
+
+
+def _row(name: str, holder: PartitionHolder) -> dict[str, Any]:
+    shelf = holder.shelf
+    known = holder.wanted.get(name) or shelf.held.get(name) or shelf.trashed[name]
+    table, day = table_and_day(name)
+    return {
+        "table": table,
+        "day": day,
+        "state": state_of(name, holder),
+        "digest": known.digest,
+        "size_bytes": known.size_bytes,
+        "error": holder.tally.trouble.get(name),
+    }
+
+
+def node_summary(node: str, assigned: int, found: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A node in `palisade partitions list`: its assignments in the metadata store, and its own report.
+
+    `found`: the node's response to GET /v1/partitions; None if it did not answer.
+    """
+    if found is None:
+        return {"node": node, "assigned": assigned, **dict.fromkeys(SUMMED), "error": "no answer"}
+    errors = [row["error"] for row in found["partitions"] if row["error"]]
+    why = "stores no partitions: started without --partitions" if not found["keeps"] and assigned else None
+    expired, trashed = found.get("expired", 0), found.get("trashed", 0)
+    return {
+        "node": node,
+        "assigned": assigned,
+        "local": found["local"],
+        "missing": max(0, assigned - found["local"] - expired - trashed),
+        "expired": expired,
+        "trashed": trashed,
+        "bytes": found["bytes"],
+        "error": errors[0] if errors else why,
+    }
+
+
+def summary_row(summary: Mapping[str, Any]) -> list[str]:
+    values = [summary[name] for name in ("assigned", *SUMMED)]
+    return [
+        summary["node"],
+        *(UNKNOWN if value is None else f"{value:,}" for value in values),
+        summary["error"] or "",
+    ]

@@ -1,0 +1,48 @@
+"""Signing in: a token for user and password. The key of tokens is made by the first login of a cluster."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put, Txn
+from palisade.service.authorization.authorizer import TOKEN_KEY, Authorizer
+from palisade.service.authorization.rights import Identity
+from palisade.service.callers import THIS_NODE
+from palisade.service.key_values import KeyValues
+from palisade.wire.auth_errors import PermissionsUnknown, Unauthenticated
+from palisade.wire.credentials import Password
+from palisade.wire.tokens import KEY_BYTES, TTL_S, Claims, sign
+
+
+class Login:
+    def __init__(self, service: KeyValues, authorizer: Authorizer) -> None:
+        self._service, self._authorizer = service, authorizer
+
+    async def token(self, shown: Password, where: str, ttl_s: int = TTL_S) -> tuple[str, int]:
+        """(token, when it ends in ms of the wall clock). Raises Unauthenticated, TooManyLogins, PermissionsUnknown."""
+        identity = await self._authorizer.identify(shown, where)
+        if not isinstance(identity, Identity):
+            raise Unauthenticated("a token is given to users")
+        expires_ms = self._authorizer.wall_ms() + ttl_s * 1000
+        key = await self._key()
+        return sign(Claims(identity.user, identity.credential, expires_ms), key), expires_ms
+
+    async def _key(self) -> bytes:
+        row = await self._authorizer.row(TOKEN_KEY)
+        if row is None:
+            await write_own(self._service, made_once(TOKEN_KEY, secrets.token_bytes(KEY_BYTES)))
+            row = await self._authorizer.row(TOKEN_KEY)
+        if row is None:
+            raise PermissionsUnknown("the key of tokens is not to be seen here yet: try again")
+        return row.value
+
+
+def made_once(key: bytes, value: bytes) -> Txn:
+    absent = Compare(key, CompareTarget.VERSION, CompareResult.EQUAL, 0)
+    return Txn((absent,), (Put(key, value),))
+
+
+async def write_own(service: KeyValues, request: Txn) -> Any:
+    """A write of the node itself, below palisade/."""
+    return await service.write(request, caller=THIS_NODE)

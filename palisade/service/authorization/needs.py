@@ -1,0 +1,91 @@
+"""Which rights a request needs. Pure.
+
+Least privilege: a read needs READ on every key that it names, a write WRITE, also where it would find nothing; whoever
+asks for the value before (`prev_kv`) or compares reads. A transaction needs the rights of all its compares and of both
+of its branches, so who is let in does not depend on what is stored. What concerns the cluster and not keys needs ADMIN
+on every key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from palisade.catalog.permissions import Privilege
+from palisade.metastore.requests import (
+    FROM_KEY,
+    DeleteRange,
+    LeaseGrant,
+    LeaseKeepAlive,
+    LeaseRevoke,
+    Put,
+    Range,
+    Txn,
+    WatchRequest,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A privilege on a key, or on every key of [key, range_end)."""
+
+    privilege: Privilege
+    key: bytes
+    range_end: bytes = b""
+
+    def __str__(self) -> str:
+        name = self.privilege.value
+        if self == EVERYTHING:
+            return f"{name} on every key"
+        shown = self.key.decode("utf-8", "backslashreplace")[:100]
+        if not self.range_end:
+            return f"{name} on {shown!r}"
+        end = (
+            "the end" if self.range_end == FROM_KEY else repr(self.range_end.decode("utf-8", "backslashreplace")[:100])
+        )
+        return f"{name} on {shown!r} up to {end}"
+
+
+EVERYTHING = Need(Privilege.ADMIN, b"\0", FROM_KEY)
+"""What an operation on the cluster needs."""
+
+LeaseKeys = Callable[[int], Iterable[bytes]]
+"""The keys of a lease, as this node knows them."""
+Needs = tuple[Need, ...]
+
+
+def reading(key: bytes, range_end: bytes = b"") -> Need:
+    return Need(Privilege.READ, key, range_end)
+
+
+def writing(key: bytes, range_end: bytes = b"") -> Need:
+    return Need(Privilege.WRITE, key, range_end)
+
+
+def needs_of(request: Any, lease_keys: LeaseKeys) -> Needs:
+    """Of a request of `metastore.requests`. What is not listed here is for ADMIN."""
+    return tuple(_needs(request, lease_keys))
+
+
+def _needs(request: Any, lease_keys: LeaseKeys) -> Iterator[Need]:
+    if isinstance(request, Range | WatchRequest):
+        yield reading(request.key, request.range_end)
+    elif isinstance(request, Put):
+        yield writing(request.key)
+        if request.prev_kv:
+            yield reading(request.key)
+    elif isinstance(request, DeleteRange):
+        yield writing(request.key, request.range_end)
+        if request.prev_kv:
+            yield reading(request.key, request.range_end)
+    elif isinstance(request, Txn):
+        for compare in request.compare:
+            yield reading(compare.key, compare.range_end)
+        for each in (*request.success, *request.failure):
+            yield from _needs(each, lease_keys)
+    elif isinstance(request, LeaseRevoke | LeaseKeepAlive):
+        for key in lease_keys(request.id):
+            yield writing(key)
+    elif not isinstance(request, LeaseGrant):
+        yield EVERYTHING

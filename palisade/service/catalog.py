@@ -1,0 +1,229 @@
+"""What the APIs ask of the catalog, at any member: begin an operation and wait for its end, look at what there is.
+
+An operation is recorded by a transaction like any other write, and carried out by the leader; who waits watches the
+record. The answer comes when the end is released: then no node shows anything older (or it serves nothing). Where that
+takes longer than the caller waits, the answer is the procedure as it is, never an error for something that was begun:
+what is written may be effective already, above all a REVOKE (F8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from palisade.base.errors import by_code
+from palisade.catalog import keys
+from palisade.catalog.collections import Collection, collection_named, dropped_databases, is_hidden
+from palisade.catalog.engine import Engine
+from palisade.catalog.errors import BadField, Busy, CatalogError, NotThere
+from palisade.catalog.json import procedure_view
+from palisade.catalog.kinds.all import kind_named
+from palisade.catalog.passwords import SALT_BYTES, sealed
+from palisade.catalog.ports import ReleaseRefused
+from palisade.catalog.procedures import ID_MAX, Procedure, State
+from palisade.catalog.row_format import shown
+from palisade.metastore.requests import Range, WatchRequest, prefix_end
+from palisade.metastore.results import KeyValue
+from palisade.raftgroup.errors import OutcomeUnknown, RaftError
+from palisade.service.catalog_store import NodeStore, Releases
+from palisade.service.key_values import KeyValues
+from palisade.service.procedure_runner import Runner
+
+log = logging.getLogger(__name__)
+
+ID = re.compile(rf"[A-Za-z0-9_.-]{{1,{ID_MAX}}}")
+BUSY_S = 0.1
+LOOK_S = 1.0
+WAIT_MAX_S = 300.0
+LIMIT = 1000
+SEALING_MAX = 2
+UNKNOWN = "Whether procedure {0} was begun shows in the list of procedures; with its id it is not begun a second time"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A procedure, and whether its end is released to every node."""
+
+    procedure: Procedure
+    released: bool
+
+    @property
+    def settled(self) -> bool:
+        return self.procedure.ended and self.released
+
+
+class Catalog:
+    """The fields of `releases` may be set until the node starts."""
+
+    def __init__(self, service: KeyValues, node: str) -> None:
+        self._service = service
+        self.releases = Releases()
+        self._store = NodeStore(service, self.releases)
+        self._engine = Engine(self._store, node)
+        self.runner = Runner(service, self._engine)
+        self._sealing = asyncio.Semaphore(SEALING_MAX)
+
+    # Operations.
+
+    async def do(self, kind_name: object, given: Any, id_: object = None, wait_s: float | None = None) -> Outcome:
+        """Begin an operation, and wait for its end at most `wait_s` (0: not at all).
+
+        Raises BadField; what the operation failed with; Busy when another one works on the object for longer than that.
+        """
+        kind = kind_named(kind_name)
+        request = kind.checked(given)
+        own_id = self._checked_id(id_)
+        if kind.secret:
+            request[kind.secret] = await self._sealed(request[kind.secret])
+        object_id = secrets.token_hex(8)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._wait_s(wait_s)
+        while True:
+            try:
+                begun = await self._engine.submit(own_id, kind, request, object_id)
+                break
+            except Busy:
+                if loop.time() + BUSY_S > until:
+                    raise
+                await asyncio.sleep(BUSY_S)
+            except OutcomeUnknown as error:
+                raise OutcomeUnknown(f"{error}. {UNKNOWN.format(own_id)}") from error
+        try:
+            return await self.wait(own_id, max(0.0, until - loop.time()))
+        except RaftError as error:
+            log.info("procedure %s is begun, how far it is can't be seen now: %s", own_id, error)
+            return Outcome(begun, False)
+
+    def _checked_id(self, id_: object) -> str:
+        if id_ is None or id_ == "":
+            return secrets.token_hex(8)
+        if not isinstance(id_, str) or not ID.fullmatch(id_):
+            raise BadField(f"procedure: {shown(id_)} is no id: use 1 to {ID_MAX} of A-Z a-z 0-9 _ . -")
+        return id_
+
+    async def _sealed(self, password: object) -> dict[str, Any]:
+        """In a thread: it takes long on purpose. Few at a time, since each takes 16 MiB."""
+        if not isinstance(password, str):
+            raise BadField("password: is not a text")
+        async with self._sealing:
+            return await asyncio.to_thread(sealed, password, secrets.token_bytes(SALT_BYTES))
+
+    def _wait_s(self, wait_s: float | None) -> float:
+        if wait_s is None:
+            return self._service.deadline_s
+        if not 0 <= wait_s <= WAIT_MAX_S:
+            raise BadField(f"wait_s: {wait_s} is not between 0 and {WAIT_MAX_S:g} seconds")
+        return wait_s
+
+    async def wait(self, id_: str, wait_s: float | None = None) -> Outcome:
+        """Until its end is released, or the time is over. Raises NoSuchProcedure, and what it failed with."""
+        procedure, released = await self._released(id_, self._wait_s(wait_s))
+        failed = procedure.failed
+        if failed is not None:
+            raise by_code(CatalogError).get(failed.code, CatalogError)(failed.text)
+        return Outcome(procedure, released)
+
+    async def _released(self, id_: str, wait_s: float) -> tuple[Procedure, bool]:
+        """The procedure, and whether it has ended and its end is released."""
+        ended: Procedure | None = None
+        with contextlib.suppress(TimeoutError, ReleaseRefused):
+            async with asyncio.timeout(wait_s):
+                ended = await self._ended(id_)
+                await self.releases.released(ended.revision)
+                return ended, True
+        return ended or await self._engine.read(id_), False
+
+    async def _ended(self, id_: str) -> Procedure:
+        async with self._changes(keys.PROCEDURES + id_.encode()) as next_change:
+            while not (procedure := await self._engine.read(id_)).ended:
+                await next_change()
+            return procedure
+
+    @contextlib.asynccontextmanager
+    async def _changes(self, key: bytes) -> AsyncIterator[Any]:
+        """Of a key from now on; one that hangs behind a compaction is looked at again, now and then."""
+        watching = self._service.watch(WatchRequest(key), progress_s=LOOK_S)
+        try:
+            yield watching.next
+        finally:
+            watching.close()
+
+    # Procedures.
+
+    async def procedures(self, *, open_only: bool = False, limit: int = 100) -> list[dict[str, Any]]:
+        """The newest ones first."""
+        found = [each for each in await self._engine.known() if not (open_only and each.ended)]
+        return [self.view(each) for each in reversed(found[-limit:])] if limit > 0 else []
+
+    async def procedure(self, id_: str, wait_s: float = 0.0) -> dict[str, Any]:
+        """As it is, or once it has ended and is released, at the latest after `wait_s`. Raises NoSuchProcedure."""
+        procedure, released = await self._released(id_, self._wait_s(wait_s))
+        return self.view(procedure, released=released)
+
+    async def cancel(self, id_: str) -> dict[str, Any]:
+        """Raises NotCancellable, NoSuchProcedure."""
+        return self.view(await self._engine.cancel(id_))
+
+    def view(self, procedure: Procedure, *, released: bool = False) -> dict[str, Any]:
+        waiting = self.releases.waiting_for(procedure.revision) if procedure.state is State.PREPARED else []
+        return procedure_view(procedure, waiting, released=released)
+
+    # Objects.
+
+    async def objects(self, name: object, *, below: str = "", after: str = "", limit: int = LIMIT) -> dict[str, Any]:
+        """Of one collection, in order: those at and below a path, after a name. Each of them is linearizable."""
+        collection = collection_named(name)
+        if not 1 <= limit <= LIMIT:
+            raise BadField(f"limit: {limit} is not between 1 and {LIMIT}")
+        start, end = interval(collection, below, after)
+        gone = await self._gone(collection)
+        found = await self._service.range(Range(start, end, limit=limit, exact_count=False))
+        shapes = [collection.shape_or_damage(row) for row in found.kvs if is_within(collection, row, below)]
+        return {
+            "revision": found.revision,
+            "more": found.more,
+            "last": keys.path_of(collection.place, found.kvs[-1].key) if found.kvs else None,
+            "objects": [shape for shape in shapes if not is_hidden(shape, gone, collection)],
+        }
+
+    async def object(self, name: object, path: str) -> dict[str, Any]:
+        """Raises NotThere, DamagedRow."""
+        collection = collection_named(name)
+        gone = await self._gone(collection)
+        found = await self._service.range(Range(keys.at(collection.place, path)))
+        if found.kvs:
+            shape = collection.shape(found.kvs[0])
+            if not is_hidden(shape, gone, collection):
+                return shape
+        raise NotThere(f"there is no {path[:200]!r} among the {collection.name}")
+
+    async def _gone(self, collection: Collection) -> frozenset[str]:
+        """The databases that are being dropped. Read before what is in them, and released as that is: an object that is
+        shown was there at one of the two moments, and one that is hidden was not."""
+        if not collection.inside:
+            return frozenset()
+        found = await self._service.range(Range(keys.DATABASES, prefix_end(keys.DATABASES)))
+        return dropped_databases(found.kvs)
+
+
+def interval(collection: Collection, below: str, after: str) -> tuple[bytes, bytes]:
+    """The keys at which the objects are that are asked for."""
+    place = collection.place
+    start, end = place, prefix_end(place)
+    if below:
+        start, end = keys.at(place, below), prefix_end(keys.below(place, below))
+    if after:
+        start = max(start, keys.at(place, after) + b"\0")
+    return start, max(end, start)
+
+
+def is_within(collection: Collection, row: KeyValue, below: str) -> bool:
+    """Between a path and what is below it there may be others: a-b lies between a and a/b."""
+    path = keys.path_of(collection.place, row.key)
+    return not below or path == below or path.startswith(f"{below}.")

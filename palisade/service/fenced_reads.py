@@ -1,0 +1,96 @@
+"""Fenced reads of the node's own vault, for its APIs: what `VaultReader` tells every process, without a hop.
+
+The same rules, the same policies, the same errors: the reader of this process (`VaultReader.over`) is all there is. Its
+snapshot is taken first, and behind that it is looked whether the lease holds; so a node that was paused in between
+says so. A task that waits is told by the holder when the fence page or LV has moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from palisade.vault.errors import Denied, Fenced, Pending, ReadRefused
+from palisade.vault.read_drivers import Changed
+from palisade.vault.reader import VaultReader
+from palisade.vault.snapshot_reads import Origin, Rows, Shown
+from palisade.vault.vault import Vault
+
+Ask = Callable[[bytes, bytes | None, int], Awaitable[Rows]]
+"""(start, end, limit) -> what the cluster says of that range, linearizably."""
+T = TypeVar("T", Shown, Rows)
+
+
+class FencedReads:
+    """`ask`: for the regions whose policy is to ask the cluster; None: nobody can be asked."""
+
+    def __init__(self, ask: Ask | None = None) -> None:
+        self.ask = ask
+        self._reader: VaultReader | None = None
+        self.ended = dict.fromkeys((*(each.value for each in Origin), *_ENDS.values()), 0)
+        """How the reads ended that were not answered at once: whose word they were, or why there was none."""
+
+    def open(self, vault: Vault, changed: Changed, now: Callable[[], float]) -> None:
+        """The vault that is read from now on."""
+        self._reader = VaultReader.over(
+            vault,
+            fetch=lambda key: self._asked(key, key + b"\0", 1),
+            fetch_range=self._asked,
+            changed=changed,
+            clock_ns=lambda: int(now() * 1e9),
+        )
+
+    async def _asked(self, start: bytes, end: bytes | None, limit: int) -> Rows:
+        if self.ask is None:
+            raise Fenced("this node knows nobody to ask")
+        return await self.ask(start, end, limit)
+
+    def close(self) -> None:
+        """Before the vault is."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def at_once(self, key: bytes) -> Shown | None:
+        """What takes no waiting and no policy; None: `read` it. Raises VaultError."""
+        return None if self._reader is None else self._reader.at_once(key)
+
+    def state(self) -> object | None:
+        """While it is the same object, `at_once` shows the same rows; None while nothing may be served."""
+        reader = self._reader
+        if reader is None:
+            return None
+        found = reader.state()
+        if found is None and reader.fence.deadline_ns:
+            found = reader.state()
+        return found
+
+    async def read(self, key: bytes) -> Shown:
+        """Raises ReadRefused, VaultError."""
+        return await self._counted(self._open().read_async(key))
+
+    async def range(self, start: bytes, end: bytes | None, limit: int) -> Rows:
+        """All of one revision; others have a turn meanwhile. Raises ReadRefused, VaultError."""
+        return await self._counted(self._open().range_async(start, end, limit))
+
+    async def wait_for(self, revision: int, timeout_s: float) -> int:
+        """LV, once it is there. Raises NotReached."""
+        return await self._open().wait_for_async(revision, timeout_s)
+
+    def _open(self) -> VaultReader:
+        if self._reader is None:
+            self.ended["fenced"] += 1
+            raise Fenced("the vault of this node is not open: ask another one, or read linearizably with /v1/kv")
+        return self._reader
+
+    async def _counted(self, reading: Awaitable[T]) -> T:
+        try:
+            found = await reading
+        except ReadRefused as error:
+            self.ended[_ENDS[type(error)]] += 1
+            raise
+        self.ended[found.origin.value] += 1
+        return found
+
+
+_ENDS: dict[type[ReadRefused], str] = {Fenced: "fenced", Pending: "pending", Denied: "denied"}

@@ -1,0 +1,47 @@
+"""What the leader proposes of its own accord: leases that ran out, compaction by retention, results to forget, time,
+and, once in the life of a cluster, its id.
+
+The meta storage says what is due (`MetaStore.due_commands`, pure); proposing one twice does no harm, so a change of
+leader in between does none either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.requests import Command, FoundCluster
+from palisade.metastore.state_machine import MetaStore
+from palisade.raftgroup.errors import NodeFailed, RaftError
+from palisade.raftgroup.ports import Clock
+from palisade.service.ports import GroupFace
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.1
+
+
+async def do_leader_duties(group: GroupFace, store: MetaStore, clock: Clock) -> None:
+    """Run until cancelled. Raises NodeFailed when the node has stopped itself."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        if store.collecting:
+            store.collect()
+        if not group.leads:
+            continue
+        for command in due(store, clock):
+            try:
+                await group.propose(encode_command(command))
+            except NodeFailed:
+                raise
+            except RaftError as error:
+                log.debug("%s is proposed again later: %s", type(command).__name__, error)
+                break
+
+
+def due(store: MetaStore, clock: Clock) -> list[Command]:
+    """Of several leaders that choose an id only the first one's counts, so two at a time do no harm either."""
+    commands = store.due_commands(store.clock_ms(clock.now()))
+    return commands if store.lineage.cluster_id else [FoundCluster(secrets.token_hex(8)), *commands]

@@ -1,0 +1,231 @@
+"""The one write and read path of a node. HTTP, etcd's paths, the stream and the embedded store call it; they decode and
+encode.
+
+Every request is asked once what its caller has to have the right to, before anything else is done. Every write is
+checked before it is proposed, has a deadline, and comes to one of three ends: a result, a refusal (nothing changed), or
+OutcomeUnknown. Reads are linearizable unless they ask not to be: a local read after a read barrier of the group. The
+errors are those of `metastore.errors`, `raftgroup.errors` and `wire.fencing_errors`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from palisade.base.metrics import Metrics
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.digest import Digest
+from palisade.metastore.errors import LeaseNotFound
+from palisade.metastore.requests import Command, Range, RequestId, Txn, WatchRequest
+from palisade.metastore.results import LeaseInfo, RangeResult, TxnResult
+from palisade.metastore.state_machine import MetaStore
+from palisade.metastore.validation import check_request, check_request_id, is_read_only
+from palisade.service.authorization.needs import needs_of
+from palisade.service.callers import EVERYBODY, Caller
+from palisade.service.pending_frame import FrameReply, PendingFrame
+from palisade.service.pending_write import PendingWrite, Reply
+from palisade.service.ports import GroupFace
+from palisade.service.range_pages import is_pageable, read_pages
+from palisade.service.strict_responses import StrictResponses
+from palisade.service.watches import Watching
+from palisade.service.write_checks import WriteChecks
+
+R = TypeVar("R", RangeResult, TxnResult)
+
+SCANS_MAX = 16
+"""How many ranges are put together at a time: the others wait, so that their answers fit in memory."""
+
+
+class KeyValues:
+    """`deadline_s` is how long a request may take that does not say so itself. `strict`: holds answers about strict
+    regions back until they are released; None without fencing."""
+
+    def __init__(
+        self,
+        group: GroupFace,
+        store: MetaStore,
+        *,
+        deadline_s: float = 5.0,
+        metrics: Metrics | None = None,
+        strict: StrictResponses | None = None,
+    ) -> None:
+        self.group = group
+        self.store = store
+        self.deadline_s = deadline_s
+        self.metrics = metrics or Metrics()
+        self.strict = strict
+        self._checks = WriteChecks(store.limits, strict, self.lease_keys)
+        self._scans = asyncio.Semaphore(SCANS_MAX)
+
+    def authorize(self, request: Any, caller: Caller) -> None:
+        """Raises the refusal of a caller that may not make this request."""
+        if caller.is_limited:
+            caller.require(needs_of(request, self.lease_keys))
+
+    # Writes.
+
+    def submit(
+        self,
+        request: Command,
+        reply: Reply,
+        *,
+        caller: Caller = EVERYBODY,
+        request_id: RequestId | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Propose; `reply` is called once, with the result or with the exception that the write came to.
+
+        A write to a strict region is answered when it is released, and with ReleasePending where that is not in time.
+        Raises the refusal of what is not proposed; `reply` is not called then.
+        """
+        if caller.is_limited:
+            caller.require(needs_of(request, self.lease_keys))
+        check_request(request, self.store.limits)
+        if request_id is not None:
+            check_request_id(request_id, self.store.limits)
+        strict = self.strict
+        touches_strict = strict is not None and strict.classify(request, own=caller.writes_own)
+        command = encode_command(request, request_id)
+        timeout_s = timeout_s or self.deadline_s
+        write = PendingWrite(command, request, request_id, reply, timeout_s, strict, self.metrics)
+        write.all_strict = touches_strict
+        self.group.submit(write)
+
+    async def write(
+        self,
+        request: Command,
+        request_id: RequestId | None = None,
+        *,
+        caller: Caller = EVERYBODY,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """The result of a write; as `submit`. A transaction that writes nothing is read where this node stands."""
+        if isinstance(request, Txn) and request_id is None and is_read_only(request):
+            return await self.read_txn(request, caller=caller)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def reply(result: Any) -> None:
+            if not answer.done():
+                answer.set_result(result)
+
+        self.submit(request, reply, caller=caller, request_id=request_id, timeout_s=timeout_s)
+        result = await answer
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def submit_frame(
+        self, numbered: Iterable[tuple[int, Any]], reply: FrameReply, puts_max: int, *, caller: Caller, timeout_s: float
+    ) -> int:
+        """Propose many encoded commands as one; how many puts are under way then. Each is refused or answered for
+        itself. Raises TooManyPuts, and what iterating `numbered` raises: then nothing was done."""
+        accepted, refused = self._checks.frame(numbered, caller, puts_max)
+        for write in refused:
+            if write.refusal is not None:
+                reply.on_refusal([write], write.refusal)
+        if not accepted:
+            return 0
+        frame = PendingFrame(accepted, reply, timeout_s, self.strict, self.metrics)
+        try:
+            self.group.submit(frame)
+        except Exception as error:
+            reply.on_refusal(accepted, error)
+            return 0
+        return frame.weight
+
+    async def all_released(self, *, timeout_s: float | None = None) -> None:
+        """Until every strict change so far is released. Raises Unavailable, ReleasePending."""
+        if self.strict is None:
+            return
+        await self.barrier(timeout_s=timeout_s)
+        revision = self.store.revision
+        if not await self.strict.released.until(revision, timeout_s or self.deadline_s):
+            raise self.strict.pending(revision)
+
+    # Reads.
+
+    async def barrier(self, *, timeout_s: float | None = None) -> None:
+        """Afterwards a read of the store is linearizable. Raises Unavailable."""
+        if not self.group.try_read_barrier():
+            await self.group.read_barrier(timeout_s=timeout_s or self.deadline_s)
+
+    async def range(
+        self,
+        request: Range,
+        *,
+        caller: Caller = EVERYBODY,
+        timeout_s: float | None = None,
+        bytes_max: int | None = None,
+    ) -> RangeResult:
+        """`bytes_max`: an answer in the order of the keys ends there, with `more`, whatever its limit."""
+        self.authorize(request, caller)
+        check_request(request, self.store.limits)
+        if not request.serializable:
+            await self.barrier(timeout_s=timeout_s)
+        self.metrics.reads += 1
+        if not request.range_end or not is_pageable(request):
+            pending = self._is_pending(request)
+            return await self._seen(self.store.range(request), pending, timeout_s)
+        async with self._scans:
+            pending = self._is_pending(request)
+            return await self._seen(await read_pages(self.store, request, bytes_max), pending, timeout_s)
+
+    def _is_pending(self, request: Range) -> bool:
+        """Reads of the past, and those that need not be linearizable, show what is committed."""
+        linearizable = not request.serializable and request.revision <= 0
+        return linearizable and self.strict is not None and self.strict.is_pending(request)
+
+    async def _seen(self, result: R, pending: bool, timeout_s: float | None = None) -> R:
+        """No strict change is answered before it is released: a read that has seen one waits for it."""
+        if pending and self.strict is not None:
+            await self.strict.seen(result.revision, timeout_s or self.deadline_s)
+        return result
+
+    def range_now(self, request: Range, *, caller: Caller = EVERYBODY) -> RangeResult | None:
+        """The answer to a read of one key, if it takes no waiting; None if `range` has to be awaited."""
+        if caller.is_limited:
+            caller.require(needs_of(request, self.lease_keys))
+        if request.range_end or not (request.serializable or self.group.try_read_barrier()):
+            return None
+        if self._is_pending(request):
+            return None
+        check_request(request, self.store.limits)
+        self.metrics.reads += 1
+        return self.store.range(request)
+
+    async def read_txn(self, request: Txn, *, caller: Caller = EVERYBODY) -> TxnResult:
+        self.authorize(request, caller)
+        check_request(request, self.store.limits)
+        await self.barrier()
+        self.metrics.reads += 1
+        pending = self.strict is not None and self.strict.is_pending(request)
+        return await self._seen(self.store.read_txn(request), pending)
+
+    def lease_keys(self, lease_id: int) -> tuple[bytes, ...]:
+        """As this node knows them; none of a lease that it does not know. A client that attaches a key leaves its fate
+        to whatever client may end the lease."""
+        try:
+            return tuple(self.store.lease_info(lease_id).keys)
+        except LeaseNotFound:
+            return ()
+
+    async def lease_info(self, lease_id: int) -> LeaseInfo:
+        """Raises LeaseNotFound."""
+        await self.barrier()
+        return self.store.lease_info(lease_id)
+
+    async def leases(self) -> tuple[int, ...]:
+        await self.barrier()
+        return self.store.leases()
+
+    async def digest(self) -> Digest:
+        """Of this replica, at the revision that it names."""
+        await self.barrier()
+        return self.store.digest()
+
+    # Watches.
+
+    def watch(self, request: WatchRequest, *, progress_s: float | None = None) -> Watching:
+        """Raises Compacted (naming MM) or InvalidRequest. Close it after use."""
+        return Watching(self.store.watches, request, self.metrics, progress_s=progress_s)

@@ -1,0 +1,28 @@
+"""The lease of this node as the write and read path sees it: set by the part that holds it, read for every write."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from palisade.service.strict_commands import Prefixes
+
+
+class LeaseHolder(Protocol):
+    @property
+    def prefixes(self) -> Prefixes:
+        """What the vault of this node knows to be strict."""
+        ...
+
+    @property
+    def serves(self) -> bool:
+        """Whether a lease is held now."""
+        ...
+
+
+class OwnLease:
+    """`holder`: None until the vault of this node is open."""
+
+    __slots__ = ("holder",)
+
+    def __init__(self, holder: LeaseHolder | None = None) -> None:
+        self.holder = holder

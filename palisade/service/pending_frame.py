@@ -1,0 +1,105 @@
+"""Many writes that were sent together: one proposal, an answer for each.
+
+Those that touch no strict region are answered when they are applied. The strict ones wait together until the last of
+them is released; where that is not in time, each is answered as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from palisade.base.metrics import Metrics
+from palisade.metastore.command_codec import decode_fields, unpack_command
+from palisade.metastore.put_series import results_in
+from palisade.raftgroup.errors import RaftError
+from palisade.raftgroup.proposals import Applied
+from palisade.service.pending_write import HeldProposal, Outcome, WriteState
+from palisade.service.strict_commands import Prefixes, fields_are_strict
+from palisade.service.strict_responses import StrictResponses
+from palisade.service.write_checks import CheckedWrite
+
+
+class FrameReply(Protocol):
+    """Each write of a frame is answered once, by one of these."""
+
+    def on_refusal(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
+        """They were not proposed."""
+        ...
+
+    def on_results(self, writes: Sequence[CheckedWrite], results: Sequence[Any]) -> None:
+        """One result for each, as `metastore.result_codec` writes it."""
+        ...
+
+    def on_failure(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
+        """They were proposed, and came to this."""
+        ...
+
+
+class PendingFrame(HeldProposal):
+    __slots__ = ("_held", "_metrics", "_reply", "writes")
+
+    def __init__(
+        self,
+        writes: Sequence[CheckedWrite],
+        reply: FrameReply,
+        timeout_s: float,
+        strict: StrictResponses | None,
+        metrics: Metrics,
+    ) -> None:
+        super().__init__([write.command for write in writes], timeout_s, strict, sum([write.puts for write in writes]))
+        self.writes = writes
+        self._held: Sequence[int] = ()
+        """Places of those that wait for their release."""
+        self._reply, self._metrics = reply, metrics
+        self.all_strict = strict is not None and all(write.strict for write in writes)
+
+    def decide_again(self, prefixes: Prefixes) -> None:
+        self.writes = [_decided(write, prefixes) for write in self.writes]
+
+    def release(self, applied: Applied, strict: StrictResponses) -> None:
+        self._held = [place for place, write in enumerate(self.writes) if write.strict]
+        if not self._held:
+            self._answer(applied)
+            return
+        self.state = WriteState.HELD
+        if len(self._held) < len(self.writes):
+            self._tell(applied, [place for place, write in enumerate(self.writes) if not write.strict])
+        held = applied._replace(results=[applied.results[place] for place in self._held])
+        strict.when_released(held, self.until, self.reached)
+
+    def late(self, applied: Applied, strict: StrictResponses) -> None:
+        """Each put of a series, too: they have revisions of their own, and what was refused waits for no release."""
+        places = self._held if self.state is WriteState.HELD else range(len(self.writes))
+        self.state = WriteState.ANSWERED
+        for place in places:
+            write, result = self.writes[place], applied.results[place]
+            for number, each in enumerate(results_in(result) or [result], write.number):
+                single = [write._replace(number=number, puts=1)]
+                self._answer_some(single, strict.as_it_stands(applied._replace(results=[each])))
+
+    def answer(self, outcome: Outcome) -> None:
+        if self._held and isinstance(outcome, Applied):
+            self._tell(outcome, self._held)
+        else:
+            self._answer_some(self.writes, outcome)
+
+    def _tell(self, applied: Applied, places: Sequence[int]) -> None:
+        results = [applied.results[place] for place in places]
+        self._answer_some([self.writes[place] for place in places], applied._replace(results=results))
+
+    def _answer_some(self, writes: Sequence[CheckedWrite], outcome: Outcome) -> None:
+        if isinstance(outcome, Applied):
+            self._metrics.applied += sum([write.puts for write in writes])
+            self._reply.on_results(writes, outcome.results)
+            return
+        if isinstance(outcome, RaftError):
+            self._metrics.failed(outcome)
+        self._reply.on_failure(writes, outcome)
+
+
+def _decided(write: CheckedWrite, prefixes: Prefixes) -> CheckedWrite:
+    if write.strict:
+        return write
+    strict = fields_are_strict(unpack_command(write.command), prefixes, lambda fields: decode_fields(fields)[0])
+    return write._replace(strict=strict)

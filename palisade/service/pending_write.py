@@ -1,0 +1,153 @@
+"""A write from its proposal to its answer, as one object: proposed, applied, released, answered.
+
+A write to a strict region is answered when it is released, and with ReleasePending where that is not in time. Whether
+it touches one is decided when it is proposed. A prefix may become strict meanwhile, so it is decided again when the
+write is applied, unless nothing can have changed unseen: the node holds a lease and its strict prefixes are the same
+(`StrictResponses`). The time of a write counts from its proposal: what the log has used is not there for the release.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from palisade.base.metrics import Metrics
+from palisade.metastore.command_codec import decode_result
+from palisade.metastore.requests import Command, RequestId
+from palisade.raftgroup.errors import RaftError
+from palisade.raftgroup.proposals import Applied, Proposal
+from palisade.service.retry_check import check_answers
+from palisade.service.strict_commands import Prefixes, is_strict
+from palisade.wire.fencing_errors import ReleaseError
+
+if TYPE_CHECKING:
+    from palisade.service.strict_responses import StrictResponses
+
+Outcome = Applied | RaftError | ReleaseError
+"""Of a write. ReleaseError: it is applied, and not released in time."""
+Reply = Callable[[Any], None]
+"""Called once with the result (metastore.results), or with the exception that the write came to."""
+
+
+class WriteState(enum.Enum):
+    """UNSURE: applied by the leader; whether it is strict shows when this node has applied it. HELD: it waits for its
+    release."""
+
+    PROPOSED = enum.auto()
+    UNSURE = enum.auto()
+    HELD = enum.auto()
+    ANSWERED = enum.auto()
+
+
+class HeldProposal(Proposal):
+    """`strict`: None where nothing is fenced. `all_strict`: every part of it waits for its release. `prefixes`: what
+    was strict when that was decided. `until`: by the clock of `strict`."""
+
+    __slots__ = ("all_strict", "applied", "prefixes", "state", "strict", "until")
+
+    def __init__(
+        self, commands: Sequence[bytes], timeout_s: float, strict: StrictResponses | None, weight: int | None = None
+    ) -> None:
+        super().__init__(commands, timeout_s, weight)
+        self.state = WriteState.PROPOSED
+        self.applied: Applied | None = None
+        self.all_strict = False
+        self.strict = strict
+        self.prefixes: Prefixes = ()
+        self.until = 0.0
+        if strict is not None:
+            self.prefixes = strict.prefixes
+            self.until = strict.released.now() + timeout_s
+
+    def ended(self, outcome: Applied | RaftError) -> None:
+        strict = self.strict
+        if not isinstance(outcome, Applied) or strict is None:
+            self._answer(outcome)
+            return
+        self.applied = outcome
+        if self.all_strict or strict.knows(self.prefixes):
+            self.release(outcome, strict)
+        else:
+            self.state = WriteState.UNSURE
+            strict.when_applied(outcome, self.until, self.reached)
+
+    def reached(self, in_time: bool) -> None:
+        """Applied by this node, or released; or the time is over."""
+        applied, strict = self.applied, self.strict
+        if applied is None or strict is None:
+            return
+        if not in_time:
+            self.late(applied, strict)
+        elif self.state is WriteState.UNSURE:
+            self.decide_again(strict.prefixes)
+            self.release(applied, strict)
+        else:
+            self._answer(applied)
+
+    def _answer(self, outcome: Outcome) -> None:
+        self.state = WriteState.ANSWERED
+        self.answer(outcome)
+
+    def release(self, applied: Applied, strict: StrictResponses) -> None:
+        """Answer what touches no strict region; hold the rest."""
+        if self.all_strict:
+            self.state = WriteState.HELD
+            strict.when_released(applied, self.until, self.reached)
+        else:
+            self._answer(applied)
+
+    def late(self, applied: Applied, strict: StrictResponses) -> None:
+        self._answer(strict.late(applied))
+
+    @abstractmethod
+    def decide_again(self, prefixes: Prefixes) -> None:
+        """Now that the write is applied here."""
+
+    @abstractmethod
+    def answer(self, outcome: Outcome) -> None:
+        """Called once for each part."""
+
+
+class PendingWrite(HeldProposal):
+    """One request."""
+
+    __slots__ = ("_began", "_metrics", "_reply", "request", "request_id")
+
+    def __init__(
+        self,
+        command: bytes,
+        request: Command,
+        request_id: RequestId | None,
+        reply: Reply,
+        timeout_s: float,
+        strict: StrictResponses | None,
+        metrics: Metrics,
+    ) -> None:
+        super().__init__((command,), timeout_s, strict)
+        self.request, self.request_id = request, request_id
+        self._reply, self._metrics, self._began = reply, metrics, metrics.now()
+
+    def decide_again(self, prefixes: Prefixes) -> None:
+        self.all_strict = is_strict(self.request, prefixes)
+
+    def answer(self, outcome: Outcome) -> None:
+        metrics = self._metrics
+        metrics.write_latency.observe(metrics.now() - self._began)
+        if isinstance(outcome, Applied):
+            metrics.applied += 1
+            self._reply(self._result(outcome))
+            return
+        if isinstance(outcome, RaftError):
+            metrics.failed(outcome)
+        self._reply(outcome)
+
+    def _result(self, applied: Applied) -> Any:
+        try:
+            result = decode_result(applied.result)
+            if self.request_id is not None:
+                check_answers(result, self.request, self.request_id)
+        except Exception as error:
+            return error
+        return result

@@ -1,0 +1,140 @@
+"""The status of nodes for people and programs: one row per node, as a table, a line, or JSON. Pure but for rich."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from palisade.recovery.report_json import progress_cell
+
+Row = Mapping[str, Any]
+NOTHING = "-"
+COLUMNS = (
+    ("node", "id"),
+    ("role", "role"),
+    ("term", "term"),
+    ("LM", "revision"),
+    ("MM", "minimal_revision"),
+    ("commit", "commit_index"),
+    ("applied", "applied_index"),
+    ("ready", "ready"),
+    ("topology", "topology"),
+    ("inc", "incarnation"),
+    ("fence", "fence"),
+    ("lease", "lease"),
+    ("RR", "released"),
+    ("LV", "vault"),
+    ("url", "url"),
+)
+OF_FENCE = {"incarnation": "incarnation", "lease": "lease_age_ms", "vault": "applied"}
+"""Where a row has these: in its field `fencing`."""
+NUMBERS = {
+    "released", "term", "revision", "minimal_revision", "commit_index", "applied_index", "incarnation", "lease",
+    "vault",
+}  # fmt: skip
+
+
+def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
+    """What a node says of itself (`palisade/api/cluster_view.py`), cut down to a row."""
+    raft, fencing = status.get("raft", {}), status.get("fencing") or {}
+    return {
+        "id": status.get("member"),
+        "url": url,
+        "role": status.get("role"),
+        "term": status.get("term"),
+        "leader": status.get("leader"),
+        "generation": status.get("generation"),
+        "ready": bool(status.get("ready")),
+        "revision": status.get("revision"),
+        "minimal_revision": status.get("minimal_revision"),
+        "commit_index": raft.get("commit_index"),
+        "applied_index": raft.get("applied_index"),
+        "topology": (status.get("topology") or {}).get("phase"),
+        "recovery": status.get("recovery"),
+        "fence": fencing.get("state"),
+        "released": fencing.get("released"),
+        "fencing": status.get("fencing"),
+        "refused_by": status.get("refused_by"),
+    }
+
+
+def silent_row(node: str | None, url: str | None) -> dict[str, Any]:
+    """The row of a node that does not answer: everything but its name and address is null."""
+    return {**row_of({}, url), "id": node}
+
+
+def status_table(rows: Sequence[Row]) -> Table:
+    """LM is the newest revision, MM the oldest that is readable; the leader has a star.
+
+    `inc`: its incarnation in the topology, `lease`: how long ago it asked for the lease by which it serves, RR: up to
+    where it shows what is released, LV: how far its vault is.
+    """
+    table = Table(header_style="bold")
+    for title, field in COLUMNS:
+        table.add_column(title, justify="right" if field in NUMBERS else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*cells(row), style=None if row.get("ready") else "red")
+    return table
+
+
+def cells(row: Row) -> list[str]:
+    return [cell(row, field) for _, field in COLUMNS]
+
+
+def cell(row: Row, field: str) -> str:
+    """A field as people read it; large numbers with their thousands apart."""
+    value = (row.get("fencing") or {}).get(OF_FENCE[field]) if field in OF_FENCE else row.get(field)
+    if field == "ready":
+        return "yes" if value else "no"
+    if value is None:
+        return "silent" if field == "role" else NOTHING
+    if field == "lease":
+        return f"{value / 1000:.1f} s"
+    if field == "topology" and row.get("recovery"):
+        return f"{value} ({progress_cell(row['recovery'])})"
+    if field == "id" and row.get("role") == "leader":
+        return f"{value} *"
+    return f"{value:,}" if field in NUMBERS else str(value)
+
+
+def line_of(row: Row) -> str:
+    """'n1 leader term 2 revision 5,532 ready', and 'recovering (replay 24 %)' behind it."""
+    if row.get("role") is None:
+        return f"{row.get('id')} silent"
+    ready = "ready" if row.get("ready") else "not ready"
+    recovery = progress_cell(row.get("recovery"))
+    recovering = f", recovering ({recovery})" if recovery else ""
+    return f"{row.get('id')} {row['role']} term {row.get('term')} revision {cell(row, 'revision')} {ready}{recovering}"
+
+
+def changes_of(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
+    """What is worth a new line when it changes; revisions are not, and of a recovery its phase and each tenth of it."""
+    fields = ("id", "role", "term", "ready")
+    return [(*(row.get(field) for field in fields), *tenth_of(row.get("recovery"))) for row in rows]
+
+
+def tenth_of(progress: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    if progress is None:
+        return ()
+    return progress["phase"], 10 * progress["done"] // progress["total"] if progress["total"] else None
+
+
+def waits_of(rows: Sequence[Row]) -> list[str]:
+    """A line for each change that waits for its release, as the leader knows it."""
+    lines = []
+    for row in rows:
+        for wait in (row.get("fencing") or {}).get("waits") or ():
+            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "nobody any more"
+            lines.append(f"revisions {wait['first']} to {wait['last']} wait since {wait['waited_ms']} ms: {whom}")
+    return lines
+
+
+def refusals_of(rows: Sequence[Row]) -> list[str]:
+    """A line for each member that does not let another one connect."""
+    return [
+        f"{member} refuses {row['id']}: {reason}"
+        for row in rows
+        for member, reason in (row.get("refused_by") or {}).items()
+    ]

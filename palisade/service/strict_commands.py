@@ -1,0 +1,66 @@
+"""Which requests touch strict regions, and which touch what is the cluster's own. Pure.
+
+Whether a write has to wait for its release is decided from its request, before it is proposed: so a node that only
+forwards knows it too. A lease revoke counts as strict wherever it may delete a strict key, which no request shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from palisade.metastore.put_series import is_series
+from palisade.metastore.requests import FROM_KEY, DeleteRange, LeaseExpire, LeaseRevoke, Put, Range, Txn
+
+Prefixes = tuple[bytes, ...]
+OWN = b"palisade/"
+"""What the cluster keeps for itself."""
+
+
+def touches(start: bytes, range_end: bytes, prefixes: Prefixes) -> bool:
+    """Whether [start, range_end), or the key `start` where `range_end` is empty, has keys under one of the prefixes."""
+    if start.startswith(prefixes):
+        return True
+    if not range_end:
+        return False
+    return any(start <= prefix and (range_end == FROM_KEY or prefix < range_end) for prefix in prefixes)
+
+
+def is_strict(request: Any, prefixes: Prefixes) -> bool:
+    """Whether its answer has to wait until what it wrote or saw is released."""
+    if isinstance(request, Put):
+        return request.key.startswith(prefixes)
+    if isinstance(request, DeleteRange | Range):
+        return touches(request.key, request.range_end, prefixes)
+    if isinstance(request, Txn):
+        compared = any(touches(each.key, each.range_end, prefixes) for each in request.compare)
+        return compared or any(is_strict(each, prefixes) for each in (*request.success, *request.failure))
+    return isinstance(request, LeaseRevoke | LeaseExpire)
+
+
+def any_strict(keys: Iterable[bytes], prefixes: Prefixes) -> bool:
+    return any(key.startswith(prefixes) for key in keys)
+
+
+def fields_are_strict(fields: Any, prefixes: Prefixes, decode: Callable[[Any], Any]) -> bool:
+    """Of a command that was checked, as its msgpack value: a series, or what `decode` makes of it."""
+    if is_series(fields):
+        return any_strict(fields[2][::2], prefixes)
+    return is_strict(decode(fields), prefixes)
+
+
+def writes_own(request: Any, has_own: Callable[[], bool]) -> bytes | None:
+    """The first key of the cluster's own that it would write. `has_own`: whether there are any.
+
+    A wide delete passes over nothing where there is nothing: whoever empties a store need not leave a hole.
+    """
+    if isinstance(request, Put):
+        return request.key if request.key.startswith(OWN) else None
+    if isinstance(request, DeleteRange):
+        if request.key.startswith(OWN):
+            return request.key
+        return OWN if touches(request.key, request.range_end, (OWN,)) and has_own() else None
+    if isinstance(request, Txn):
+        found: Sequence[bytes | None] = [writes_own(each, has_own) for each in (*request.success, *request.failure)]
+        return next((key for key in found if key is not None), None)
+    return None

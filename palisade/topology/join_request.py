@@ -1,0 +1,82 @@
+"""Entering a running cluster: say who one is, again and again, until the cluster's log says so too.
+
+The node is added as a learner that becomes a voter by itself once it has caught up. It knows that it is in when the
+membership in its own log names its storage; so an answer that is lost does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from palisade.base.address import Address
+from palisade.base.errors import PalisadeError
+from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.raftgroup.group import Group
+from palisade.topology.own_node import OwnNode
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+TIMEOUT_S = 10.0
+CONFLICTS_MAX = 30
+"""How often a change of membership that is in the way of this one is waited for."""
+
+
+class JoinRefused(PalisadeError):
+    """The cluster does not take this node; says why and what to do. The node stops."""
+
+    code = "join-refused"
+
+
+async def join_cluster(own: OwnNode, group: Group, headers: Mapping[str, str]) -> None:
+    """Return when the node is a member. `headers`: sent with each request. Raises JoinRefused."""
+    if own.join is None:
+        return
+    async with HttpRequests(headers, timeout_s=TIMEOUT_S) as requests:
+        conflicts = 0
+        while not _is_member(own, group):
+            try:
+                conflict = await _ask(requests, own.join, own, group)
+                conflicts += conflict is not None
+                if conflict is not None and conflicts > CONFLICTS_MAX:
+                    raise JoinRefused(f"{own.join} does not take {own.id} into {own.cluster}: {conflict}")
+            except NoAnswer as error:
+                log.warning("no answer from %s, trying again: %s", own.join, error.reason)
+            await asyncio.sleep(RETRY_S)
+    log.info("%s is a member of %s", own.id, own.cluster)
+
+
+def _is_member(own: OwnNode, group: Group) -> bool:
+    member = group.members.get(own.id)
+    return member is not None and member.incarnation == group.incarnation
+
+
+async def _ask(requests: HttpRequests, at: Address, own: OwnNode, group: Group) -> str | None:
+    """Returns what is in the way for now, if the cluster says so. Raises NoAnswer, JoinRefused."""
+    listed = await requests.json(str(at), "/v1/members")
+    if listed.status == HTTPStatus.MISDIRECTED_REQUEST:
+        raise JoinRefused(f"--join {at} names no member of {own.cluster}: {listed.detail}")
+    if listed.status >= 400:
+        raise NoAnswer(str(at), f"HTTP {listed.status}: {listed.detail}")
+    known = {member["id"]: member["incarnation"] for member in listed.content["members"]}
+    if known.get(own.id) == group.incarnation:
+        return None
+    asked: dict[str, Any] = {
+        "id": own.id,
+        "incarnation": group.incarnation,
+        "addresses": dict(own.addresses),
+        "voter": True,
+    }
+    answer = await requests.json(str(at), "/v1/members", "POST", asked)
+    if answer.status >= 500:
+        log.warning("%s can't add this node now (HTTP %d), trying again", at, answer.status)
+    if not 400 <= answer.status < 500:
+        return None
+    if answer.status != HTTPStatus.CONFLICT:
+        raise JoinRefused(f"{at} does not take {own.id} into {own.cluster}: {answer.detail}")
+    log.warning("%s does not add this node yet, trying again: %s", at, answer.detail)
+    return answer.detail

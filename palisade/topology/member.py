@@ -1,0 +1,142 @@
+"""Joins this node to the logical topology, keeps it there, and leaves it: executes the state machine in `life.py`.
+
+`Door` is the interface to the registrar: a member of the Raft group calls its own, a follower calls one over HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from palisade.raftgroup.errors import NodeFailed, RaftError
+from palisade.topology.admission_rules import JoinRequest, Reject
+from palisade.topology.join_state import Life, Phase
+from palisade.topology.records import PROTOCOL_VERSION, NodeRecord, Role
+from palisade.topology.registrar import ClusterState
+from palisade.wire.topology_errors import JoinLater, JoinRejected, NodeRefused
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 0.2
+LOOK_S = 1.0
+LEAVE_S = 0.5
+
+
+class Door(Protocol):
+    """Each method raises Unavailable if no registrar answers."""
+
+    async def state(self) -> ClusterState: ...
+    async def join(self, request: JoinRequest) -> NodeRecord:
+        """Raises JoinRejected, JoinLater."""
+        ...
+
+    async def recovered(self, name: str, instance: str, incarnation: int, revision: int) -> NodeRecord:
+        """Raises JoinRejected."""
+        ...
+
+    async def leave(self, name: str, instance: str) -> NodeRecord: ...
+    async def look(self, name: str) -> NodeRecord | None: ...
+
+
+Recover = Callable[[ClusterState], Awaitable[int]]
+"""Recovers from the node's vault to the cluster's state; returns LV. An exception stops the node."""
+
+
+class TopologyMember:
+    """`door`: the registrar to use now. `duplicate`: the error text if SWIM has found another process with this node's
+    name, else None. `cluster_id`: of the data on this node; empty if it has never been in a cluster.
+    """
+
+    def __init__(
+        self,
+        door: Callable[[], Door],
+        *,
+        name: str,
+        role: Role,
+        instance: str,
+        cluster: str,
+        token: str | None,
+        addresses: dict[str, str],
+        recover: Recover,
+        cluster_id: Callable[[], str],
+        duplicate: Callable[[], str | None],
+    ) -> None:
+        self.life = Life()
+        self.state: ClusterState | None = None
+        self._door = door
+        self._name = name
+        self._role = role
+        self._instance = instance
+        self._cluster = cluster
+        self._token = token
+        self._addresses = addresses
+        self._recover = recover
+        self._cluster_id = cluster_id
+        self._duplicate = duplicate
+
+    def incarnation(self) -> int:
+        """Of this node in the logical topology; 0 unless it is active there."""
+        return self.life.incarnation if self.life.phase is Phase.ACTIVE else 0
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises NodeRefused, and what `recover` raises."""
+        while True:
+            taken = self._duplicate()
+            if taken is not None:
+                raise NodeRefused(taken)
+            before = self.life
+            try:
+                self.life = await self._step(before)
+            except JoinLater as later:
+                self.life = before.told_to_wait(str(later))
+            except JoinRejected as rejected:
+                self.life = before.refused(Reject(rejected.reason, str(rejected)))
+            except NodeFailed:
+                raise
+            except RaftError as error:
+                self.life = before.told_to_wait(str(error))
+            self._log_change(before)
+            if self.life.phase is Phase.REJECTED:
+                raise NodeRefused(f"cluster {self._cluster} rejected {self._name}: {self.life.reason}")
+            if self.life.phase is before.phase:
+                await asyncio.sleep(LOOK_S if before.phase is Phase.ACTIVE else RETRY_S)
+
+    def _log_change(self, before: Life) -> None:
+        now = self.life
+        if now.phase is not before.phase:
+            reason = f": {now.waiting}" if now.waiting else ""
+            log.info("topology phase changed: node=%s phase=%s%s", self._name, now.phase.value, reason)
+        elif now.waiting != before.waiting and now.waiting:
+            log.info("topology waiting: node=%s phase=%s: %s", self._name, now.phase.value, now.waiting)
+
+    async def _step(self, life: Life) -> Life:
+        if life.phase is Phase.SEEKING:
+            self.state = await self._door().state()
+            return life.found() if self.state.initialized else life.told_to_wait("the cluster is not initialized yet")
+        if life.phase is Phase.JOINING:
+            return life.validated(await self._door().join(self._request(life)))
+        if life.phase is Phase.RECOVERING:
+            self.state = await self._door().state()
+            return life.has_recovered(await self._recover(self.state))
+        if life.phase is Phase.FINISHING:
+            await self._door().recovered(self._name, self._instance, life.incarnation, life.recovered)
+            return life.is_active()
+        return life.saw(await self._door().look(self._name), self._instance)
+
+    def _request(self, life: Life) -> JoinRequest:
+        return JoinRequest(
+            self._cluster, PROTOCOL_VERSION, self._token, self._name, self._role, self._instance, life.attempt,
+            self._addresses, self._cluster_id(),
+        )  # fmt: skip
+
+    async def leave(self) -> None:
+        """Announce the departure, waiting at most `LEAVE_S`; otherwise failure detection finds it."""
+        if self.life.phase not in (Phase.RECOVERING, Phase.FINISHING, Phase.ACTIVE):
+            return
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._door().leave(self._name, self._instance)
+        except (RaftError, JoinRejected, JoinLater, TimeoutError) as error:
+            log.info("leave not announced: node=%s error=%s", self._name, error or type(error).__name__)

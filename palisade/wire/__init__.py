@@ -1,0 +1,1 @@
+"""What crosses the wire: frames, codes of errors, shapes of results, credentials."""

@@ -1,0 +1,233 @@
+"""How each refusal is told: one table for HTTP, for etcd's JSON paths and for the stream.
+
+Pure. The error itself has its stable code (the problem type of RFC 9457, and what travels on the stream) and says
+whether a retry helps. A row adds the HTTP status and title of /v1, and the gRPC code with etcd's own words of /v3
+(etcd 3.4, etcdserver/api/v3rpc/rpctypes/error.go).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from palisade.base.errors import PalisadeError
+from palisade.catalog import errors as catalog
+from palisade.metastore import errors as store
+from palisade.raftgroup import errors as group
+from palisade.vault import errors as vault
+from palisade.wire import auth_errors as authorization
+from palisade.wire import fencing_errors as fencing
+from palisade.wire import scenario_errors as scenarios
+from palisade.wire import segment_errors as partitions
+from palisade.wire import topology_errors as topology
+
+
+class Grpc(enum.IntEnum):
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+HTTP_OF_GRPC = {
+    Grpc.UNKNOWN: 500,
+    Grpc.INVALID_ARGUMENT: 400,
+    Grpc.DEADLINE_EXCEEDED: 504,
+    Grpc.NOT_FOUND: 404,
+    Grpc.RESOURCE_EXHAUSTED: 429,
+    Grpc.FAILED_PRECONDITION: 412,
+    Grpc.OUT_OF_RANGE: 400,
+    Grpc.UNIMPLEMENTED: 501,
+    Grpc.INTERNAL: 500,
+    Grpc.UNAVAILABLE: 503,
+    Grpc.DATA_LOSS: 500,
+    Grpc.PERMISSION_DENIED: 403,
+    Grpc.UNAUTHENTICATED: 401,
+}
+"""What grpc-gateway 1.9 makes of a gRPC code."""
+
+
+class BadRequest(PalisadeError):
+    """What was sent can't be read: the text names the field and what is wrong with it."""
+
+    code = "bad-request"
+
+
+class PreconditionFailed(PalisadeError):
+    """If-Match or If-None-Match does not hold. Nothing was changed."""
+
+    code = "precondition-failed"
+
+
+class WithoutCluster(PalisadeError):
+    """A node that runs alone, from its vault, was asked for what only a cluster can do. Nothing was changed."""
+
+    code = "standalone"
+    retry = False
+
+
+class NoMember(PalisadeError):
+    """A node that is no member of the Raft group was asked for what only members serve. Nothing was changed."""
+
+    code = "not-a-member"
+    retry = False
+
+
+class Shown(NamedTuple):
+    """`etcd` None: the text of the error itself, because etcd has no words for it."""
+
+    status: int
+    title: str
+    grpc: Grpc
+    etcd: str | None
+
+
+class Refusal(NamedTuple):
+    """`code`: that of the error. The rest as in `Shown`."""
+
+    code: str
+    status: int
+    title: str
+    grpc: Grpc
+    etcd: str | None
+
+
+_INVALID, _RANGE, _DOWN = Grpc.INVALID_ARGUMENT, Grpc.OUT_OF_RANGE, Grpc.UNAVAILABLE
+_STATE = Grpc.FAILED_PRECONDITION
+_TOO_LARGE = "etcdserver: request is too large"
+_TOO_MANY = "etcdserver: too many operations in txn request"
+_NO_SPACE = "etcdserver: mvcc: database space exceeded"
+_COMPACTED = "etcdserver: mvcc: required revision has been compacted"
+_FUTURE = "etcdserver: mvcc: required revision is a future revision"
+
+SHOWN: dict[type[PalisadeError], Shown] = {
+    # Before BadRequest, which its code stands for on the stream.
+    partitions.BadPartition: Shown(400, "The request can't be read", _INVALID, None),
+    BadRequest: Shown(400, "The request can't be read", _INVALID, None),
+    PreconditionFailed: Shown(412, "The key is not as it was expected", _INVALID, None),
+    WithoutCluster: Shown(503, "This node runs without its cluster", _DOWN, None),
+    NoMember: Shown(421, "This node is no member of the cluster", Grpc.FAILED_PRECONDITION, None),
+    authorization.NoCredentials: Shown(401, "Nobody has signed in", _INVALID, "etcdserver: user name is empty"),
+    authorization.WrongPassword: Shown(
+        401,
+        "Wrong user or password",
+        _INVALID,
+        "etcdserver: authentication failed, invalid user ID or password",
+    ),
+    authorization.Unauthenticated: Shown(401, "Sign in again", Grpc.UNAUTHENTICATED, "etcdserver: invalid auth token"),
+    authorization.PermissionDenied: Shown(403, "You may not", Grpc.PERMISSION_DENIED, "etcdserver: permission denied"),
+    authorization.PermissionsUnknown: Shown(503, "Who may what can't be known", _DOWN, None),
+    authorization.TooManyLogins: Shown(429, "Later", Grpc.RESOURCE_EXHAUSTED, None),
+    authorization.AuthorizationOff: Shown(
+        409,
+        "Nobody has to sign in here",
+        Grpc.FAILED_PRECONDITION,
+        "etcdserver: authentication is not enabled",
+    ),
+    store.KeyEmpty: Shown(400, "No key given", _INVALID, "etcdserver: key is not provided"),
+    store.KeyTooLarge: Shown(413, "The key is too large", _INVALID, _TOO_LARGE),
+    store.ValueTooLarge: Shown(413, "The value is too large", _INVALID, _TOO_LARGE),
+    store.RequestTooLarge: Shown(413, "The request is too large", _INVALID, _TOO_LARGE),
+    store.TooManyOperations: Shown(413, "Too many operations", _INVALID, _TOO_MANY),
+    store.DuplicateKey: Shown(
+        400, "A key is written twice", _INVALID, "etcdserver: duplicate key given in txn request"
+    ),
+    store.InvalidRequest: Shown(400, "The request makes no sense", _INVALID, None),
+    store.KeyNotFound: Shown(404, "No such key", _INVALID, "etcdserver: key not found"),
+    store.Compacted: Shown(410, "The revision is compacted", _RANGE, _COMPACTED),
+    store.FutureRevision: Shown(400, "The revision does not exist yet", _RANGE, _FUTURE),
+    store.LeaseNotFound: Shown(404, "No such lease", Grpc.NOT_FOUND, "etcdserver: requested lease not found"),
+    store.LeaseExists: Shown(
+        409, "The lease exists already", Grpc.FAILED_PRECONDITION, "etcdserver: lease already exists"
+    ),
+    store.LeaseTtlInvalid: Shown(400, "The time to live is out of range", _RANGE, "etcdserver: too large lease TTL"),
+    store.QuotaExceeded: Shown(507, "The store is full", Grpc.RESOURCE_EXHAUSTED, _NO_SPACE),
+    store.TooManyPins: Shown(503, "Too many pins", Grpc.RESOURCE_EXHAUSTED, None),
+    store.ResultEvicted: Shown(409, "The first result is forgotten", _INVALID, None),
+    vault.VaultDamaged: Shown(500, "Stored data is damaged", Grpc.DATA_LOSS, None),
+    vault.VaultError: Shown(503, "The vault of this node can't be read", _DOWN, None),
+    vault.Fenced: Shown(503, "This node is fenced", _DOWN, None),
+    vault.Pending: Shown(503, "A change is not released yet", _DOWN, None),
+    vault.Denied: Shown(403, "What can't be known is refused", Grpc.PERMISSION_DENIED, None),
+    vault.NotReached: Shown(503, "The vault is not at that revision yet", _DOWN, None),
+    store.StoreCorrupt: Shown(500, "Stored data is damaged", Grpc.DATA_LOSS, "etcdserver: corrupt cluster"),
+    store.MetastoreError: Shown(400, "The request was refused", _INVALID, None),
+    group.NotLeader: Shown(503, "This node does not lead", _DOWN, "etcdserver: not leader"),
+    group.Unavailable: Shown(503, "No leader with a majority", _DOWN, "etcdserver: no leader"),
+    group.OutcomeUnknown: Shown(504, "The outcome is unknown", Grpc.DEADLINE_EXCEEDED, "etcdserver: request timed out"),
+    fencing.ReleasePending: Shown(504, "Committed, and not released yet", Grpc.DEADLINE_EXCEEDED, None),
+    fencing.ReadPending: Shown(503, "A change is not released yet", _DOWN, None),
+    fencing.ReservedKey: Shown(403, "The key belongs to the cluster", _INVALID, None),
+    group.MembershipRefused: Shown(409, "The membership can't change so now", Grpc.FAILED_PRECONDITION, None),
+    topology.JoinRejected: Shown(403, "The node may not join", Grpc.FAILED_PRECONDITION, None),
+    topology.AlreadyInitialized: Shown(409, "The cluster is initialized", Grpc.FAILED_PRECONDITION, None),
+    topology.JoinLater: Shown(503, "The node can't join yet", _DOWN, None),
+    partitions.NoSuchPartition: Shown(404, "Not held here", Grpc.NOT_FOUND, None),
+    scenarios.NoSuchScenario: Shown(404, "No such scenario", Grpc.NOT_FOUND, None),
+    scenarios.ScenarioRuns: Shown(409, "A scenario is under way", Grpc.FAILED_PRECONDITION, None),
+    scenarios.ScenariosOff: Shown(403, "It plays no scenarios", Grpc.FAILED_PRECONDITION, None),
+    catalog.BadField: Shown(400, "A field can't be so", _INVALID, None),
+    catalog.NotThere: Shown(404, "No such object", Grpc.NOT_FOUND, None),
+    catalog.AlreadyThere: Shown(409, "It is there already", _STATE, None),
+    catalog.NotAllowed: Shown(409, "The object can't be changed so now", _STATE, None),
+    catalog.Busy: Shown(409, "Another procedure works on it", _DOWN, None),
+    catalog.RolledBack: Shown(409, "The change was taken back", _STATE, None),
+    catalog.DamagedRow: Shown(500, "A row of the catalog is damaged", Grpc.DATA_LOSS, None),
+    catalog.NoSuchProcedure: Shown(404, "No such procedure", Grpc.NOT_FOUND, None),
+    catalog.ProcedureDiffers: Shown(409, "The id belongs to another operation", _STATE, None),
+    catalog.NotCancellable: Shown(409, "The procedure can't be taken back", _STATE, None),
+    catalog.CatalogError: Shown(409, "The catalog refuses it", _STATE, None),
+    group.NodeFailed: Shown(503, "This node has stopped", _DOWN, "etcdserver: server stopped"),
+}
+REFUSALS: dict[type[Exception], Refusal] = {kind: Refusal(kind.code, *shown) for kind, shown in SHOWN.items()}
+INTERNAL = Refusal("internal", 500, "The node has a fault", Grpc.INTERNAL, "the node has a fault; its log says more")
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """The row of an error, or of the nearest class that it derives from; INTERNAL for what nobody foresaw."""
+    for kind in type(error).__mro__:
+        row = REFUSALS.get(kind)
+        if row is not None:
+            return row
+    return INTERNAL
+
+
+def etcd_words(error: Exception) -> tuple[str, Grpc, int]:
+    """(message, gRPC code, HTTP status) as etcd's gateway answers."""
+    row = refusal_of(error)
+    text = str(error)
+    message = text if row.etcd is None or text.startswith("etcdserver:") else row.etcd
+    return message, row.grpc, HTTP_OF_GRPC[row.grpc]
+
+
+def named_revision(error: Exception) -> int:
+    """MM where it was compacted, that of the write where it is committed and pending; 0 for other errors."""
+    if isinstance(error, store.Compacted):
+        return error.minimal_revision
+    return error.revision if isinstance(error, fencing.ReleasePending) else 0
+
+
+def error_of(code: str, message: str, revision: int = 0) -> Exception:
+    """The error that a code on the stream stands for; an unknown one becomes a MetastoreError with its text.
+
+    `revision`: `named_revision` of the error."""
+    kind = _BY_CODE.get(code)
+    if kind is store.Compacted or kind is fencing.ReleasePending:
+        return kind(message, revision)
+    if kind is group.NotLeader:
+        return group.Unavailable(message)
+    return kind(message) if kind is not None else store.MetastoreError(f"{code}: {message}")
+
+
+_BY_CODE: dict[str, type[Exception]] = {
+    row.code: kind for kind, row in REFUSALS.items() if not issubclass(kind, topology.TopologyError)
+}

@@ -1,0 +1,177 @@
+"""What a holder and the leader say to each other, as msgpack values: the bodies of FENCE frames. Pure.
+
+    [code, field, ...]: the fields of `fencing.messages`, in their order
+
+What arrives is checked for its shape here and for its sense by the messages themselves. The connection is ordered;
+whoever gets a message that it does not understand ends it, since what came before can't be told from what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import msgpack
+
+from palisade.base.frames import Encoder
+from palisade.fencing.messages import (
+    Behind,
+    Elsewhere,
+    Fenced,
+    Grant,
+    Hello,
+    HolderId,
+    Join,
+    Refused,
+    Release,
+    Renew,
+    Row,
+    Stage,
+    Staged,
+    State,
+    Welcome,
+)
+
+HELLO, JOIN, RENEW, STAGED, FENCED = range(1, 6)
+WELCOME, ELSEWHERE, REFUSED, STAGE, BEHIND, GRANT, RELEASE = range(11, 18)
+
+FromHolder = Hello | Join | Renew | Staged | Fenced
+FromLeader = Welcome | Elsewhere | Refused | Stage | Behind | Grant | Release
+Message = FromHolder | FromLeader
+FROM_HOLDER = (Hello, Join, Renew, Staged, Fenced)
+FROM_LEADER = (Welcome, Elsewhere, Refused, Stage, Behind, Grant, Release)
+
+
+class BadMessage(ValueError):
+    """What arrived is no message of fencing."""
+
+
+def _hello(message: Hello) -> list[Any]:
+    who = message.holder
+    return [
+        HELLO, who.node, who.vault, who.incarnation, message.fences, message.lease_s, message.state.value,
+        message.chain, message.joined, message.staged, message.lv, message.proceed_s, message.generation,
+    ]  # fmt: skip
+
+
+_PACK: dict[type, Callable[[Any], list[Any]]] = {
+    Hello: _hello,
+    Join: lambda m: [JOIN, m.chain, m.lv],
+    Renew: lambda m: [RENEW, m.t0, m.staged, m.state.value, m.asks, m.lease_s, m.proceed_s],
+    Staged: lambda m: [STAGED, m.upto],
+    Fenced: lambda m: [FENCED, m.term, m.at],
+    Welcome: lambda m: [WELCOME, m.term, m.lm, m.released],
+    Elsewhere: lambda m: [ELSEWHERE, m.leader],
+    Refused: lambda m: [REFUSED, m.reason],
+    Stage: lambda m: [STAGE, m.term, m.chain, m.after, m.upto, pack_rows(m.rows)],
+    Behind: lambda m: [BEHIND, m.term, m.chain, m.lm],
+    Grant: lambda m: [GRANT, m.term, m.incarnation, m.t0, m.required],
+    Release: lambda m: [RELEASE, m.term, m.released],
+}
+
+
+class SameRows:
+    """Rows that are the same object: to compare what is in them would cost more than to encode it again."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: tuple[Row, ...]) -> None:
+        self.rows = rows
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SameRows) and other.rows is self.rows
+
+    def __hash__(self) -> int:
+        return id(self.rows)
+
+
+@lru_cache(maxsize=1)
+def _packed(same: SameRows) -> bytes:
+    packed: bytes = msgpack.packb(same.rows)
+    return packed
+
+
+def pack_rows(rows: tuple[Row, ...]) -> bytes:
+    """One msgpack value within another: what goes to many holders, each in a chain of its own, is encoded once."""
+    return _packed(SameRows(rows))
+
+
+def pack(message: Message) -> list[Any]:
+    return _PACK[type(message)](message)
+
+
+def _rows(packed: bytes) -> tuple[Row, ...]:
+    try:
+        rows = msgpack.unpackb(packed, use_list=False)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise BadMessage(f"the rows of a stage are not msgpack: {error}") from None
+    if type(rows) is not tuple or not _are_rows(rows):
+        raise BadMessage("the rows of a stage are a list of a revision, a key and a body or nil each")
+    return rows
+
+
+def _are_rows(rows: tuple[Any, ...]) -> bool:
+    if not {*map(type, rows)} <= {tuple} or not {*map(len, rows)} <= {3}:
+        return False
+    kinds = [{*map(type, column)} for column in zip(*rows, strict=True)]
+    return not rows or (kinds[0] == {int} and kinds[1] == {bytes} and kinds[2] <= {bytes, type(None)})
+
+
+_TEXT, _INT, _FLOAT, _FLAG, _BYTES = (str,), (int,), (float, int), (bool,), (bytes,)
+_MAYBE_INT, _MAYBE_TEXT = (int, type(None)), (str, type(None))
+
+_SHAPES: dict[int, tuple[tuple[Any, ...], Callable[..., Message]]] = {
+    HELLO: (
+        (_TEXT, _TEXT, _INT, _FLAG, _FLOAT, _TEXT, _INT, _FLAG, _INT, _INT, _FLOAT, _INT),
+        lambda node, vault, incarnation, fences, lease_s, state, *rest: Hello(
+            HolderId(node, vault, incarnation), fences, lease_s, State(state), *rest
+        ),
+    ),
+    JOIN: ((_INT, _INT), Join),
+    RENEW: (
+        (_FLOAT, _INT, _TEXT, _FLAG, _FLOAT, _FLOAT),
+        lambda t0, staged, state, asks, lease_s, proceed_s: Renew(t0, staged, State(state), asks, lease_s, proceed_s),
+    ),
+    STAGED: ((_INT,), Staged),
+    FENCED: ((_INT, _FLOAT), Fenced),
+    WELCOME: ((_INT, _INT, _MAYBE_INT), Welcome),
+    ELSEWHERE: ((_MAYBE_TEXT,), Elsewhere),
+    REFUSED: ((_TEXT,), Refused),
+    STAGE: (
+        (_INT, _INT, _INT, _INT, _BYTES),
+        lambda term, chain, after, upto, rows: Stage(term, chain, after, upto, _rows(rows)),
+    ),
+    BEHIND: ((_INT, _INT, _INT), Behind),
+    GRANT: ((_INT, _INT, _FLOAT, _INT), Grant),
+    RELEASE: ((_INT, _INT), Release),
+}
+
+
+def unpack(body: Any) -> Message:
+    """Raises BadMessage."""
+    if not isinstance(body, list) or not body or type(body[0]) is not int or body[0] not in _SHAPES:
+        raise BadMessage("the body of a FENCE frame is a list that begins with the code of a message")
+    shapes, make = _SHAPES[body[0]]
+    fields = body[1:]
+    if len(fields) != len(shapes) or not all(type(each) in shape for each, shape in zip(fields, shapes, strict=True)):
+        raise BadMessage(f"message {body[0]} of fencing has not the fields that it should have")
+    try:
+        return make(*fields)
+    except (ValueError, TypeError) as error:
+        raise BadMessage(f"message {body[0]} of fencing makes no sense: {error}") from None
+
+
+class Frames:
+    """Messages as frames of one kind. What goes to many, one after the other, is encoded once."""
+
+    def __init__(self, kind: int) -> None:
+        self._kind = kind
+        self._encode = Encoder().encode
+        self._last: Message | None = None
+        self._frame = b""
+
+    def of(self, message: Message) -> bytes:
+        if message is not self._last:
+            self._last, self._frame = message, self._encode(self._kind, pack(message))
+        return self._frame

@@ -1,0 +1,158 @@
+"""What the followers' answers to appends and heartbeats mean to the leader.
+
+`screen_reply` (pure) lets an answer count only in the term that it was given in (pysyncobj.md, fault 2), never moves
+nextIndex below matchIndex + 1 or past the end of the log (fault 3, RATIS-1074), and holds an acknowledgement back until
+the leader's own journal has synced as far, because the library counts the leader as one of the majority at once. An
+answer that was held back is judged again then: its sender may have been removed or replaced, and this node may lead no
+more. That a follower's match is unknown is a value of its own (`None`), which no arithmetic can take for an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from palisade.raftgroup.library import Engine
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.ports import Journal
+from palisade.raftgroup.quorum_lease import QuorumLease
+from palisade.raftgroup.replication import Replication
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer to an append: `success` acknowledges everything below `next_index`, else it asks for that index."""
+
+    term: int
+    next_index: int
+    success: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepDown:
+    """Somebody is in a later term."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Deliver it again once the own journal has synced this index."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    match: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Send from this index on."""
+
+    next_index: int
+
+
+ReplyVerdict = Drop | StepDown | Hold | Acknowledge | Resend
+
+
+def screen_reply(reply: Reply, *, term: int, match: int | None, last_index: int, synced_index: int) -> ReplyVerdict:
+    """What an answer means to the leader of `term` whose log ends at `last_index` and is synced to `synced_index`.
+
+    `match` is what the follower is known to hold, None while that is unknown.
+    """
+    if reply.term > term:
+        return StepDown(reply.term)
+    if reply.term < term:
+        return Drop(f"an answer of term {reply.term} in term {term}")
+    if not reply.success:
+        floor = 1 if match is None else match + 1
+        return Resend(min(max(reply.next_index, floor), last_index + 1))
+    acknowledged = reply.next_index - 1
+    if acknowledged > last_index:
+        return Drop(f"acknowledges index {acknowledged} of a log that ends at {last_index}")
+    return Hold(acknowledged) if acknowledged > synced_index else Acknowledge(acknowledged)
+
+
+_Held = tuple[str, Reply, float, str]
+
+
+class Replies:
+    """`is_known` says whether that storage is the one by which the group knows that member."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        journal: Journal,
+        lease: QuorumLease,
+        replication: Replication,
+        is_known: Callable[[str, str], bool],
+        follow_term: Callable[[int], None],
+    ) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._lease = lease
+        self._replication = replication
+        self._is_known = is_known
+        self._follow_term = follow_term
+        self.held: list[_Held] = []
+        """Acknowledgements of what is not on the leader's own disk yet."""
+        self.handlers: dict[int, Callable[[str, Any], None]] = {
+            Kind.APPEND_REPLY: self._on_append_reply,
+            Kind.HEARTBEAT_REPLY: self._on_heartbeat_reply,
+        }
+
+    def judge_held(self) -> None:
+        """More of the log is on the leader's own disk."""
+        held, self.held = self.held, []
+        for member, reply, sent_at, incarnation in held:
+            self._judge(member, reply, sent_at, incarnation)
+
+    def _on_append_reply(self, follower: str, body: Any) -> None:
+        term, next_index, success, sent_at, incarnation = body
+        self._judge(follower, Reply(term, next_index, success), sent_at, incarnation)
+
+    def _judge(self, follower: str, reply: Reply, sent_at: float, incarnation: str) -> None:
+        if not self._engine.leads or not self._is_known(follower, incarnation):
+            return
+        verdict = screen_reply(
+            reply,
+            term=self._engine.term,
+            match=self._engine.match_index(follower),
+            last_index=self._journal.last.index,
+            synced_index=self._journal.synced_index,
+        )
+        if isinstance(verdict, StepDown):
+            self._follow_term(verdict.term)
+            return
+        if isinstance(verdict, Drop):
+            return
+        self._confirmed(follower, sent_at)
+        if isinstance(verdict, Hold):
+            self.held.append((follower, reply, sent_at, incarnation))
+        elif isinstance(verdict, Acknowledge):
+            self._engine.deliver_acknowledgement(follower, verdict.match)
+            self._replication.acknowledged(follower, verdict.match)
+        elif isinstance(verdict, Resend):
+            self._replication.resend(follower, verdict.next_index, sent_at)
+
+    def _on_heartbeat_reply(self, follower: str, body: Any) -> None:
+        term, sent_at, incarnation = body
+        if not self._engine.leads or not self._is_known(follower, incarnation):
+            return
+        if term > self._engine.term:
+            self._follow_term(term)
+        elif term == self._engine.term:
+            self._confirmed(follower, sent_at)
+
+    def _confirmed(self, follower: str, sent_at: float) -> None:
+        self._lease.acknowledge(follower, sent_at)
+        self._engine.deliver_sign_of_life(follower)

@@ -1,0 +1,279 @@
+"""How a new group comes to know its members' storages, and how a wiped one is told apart from a new one.
+
+Each storage gets a random name, its incarnation, when it is made. A founding member pins, durably, the first
+incarnation that it sees of every other founding member, and tells them all its pins. It takes part in elections once
+all founding members report the same complete map; that is the first membership, and from then on what another storage
+says under one of these ids counts for nothing. So a founding member that lost its disk can't vote twice: before the
+map is agreed nobody has voted, and afterwards each of the others has pinned the storage that is gone.
+Price: the first start needs all founding members; later ones need a majority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from palisade.raftgroup.errors import DataDirectoryError
+from palisade.raftgroup.generations import OTHER_GENERATION, UNKNOWN, judge_generation, refusing_generation
+from palisade.raftgroup.membership import FIRST_GENERATION, Member, MemberRole, Membership
+
+OTHER_STORAGE = "other-storage: "
+"""How a refusal begins when the group knows the refused member with another storage: the refused one acts on that."""
+_TEXTS = ("cluster", "member", "incarnation", "address", "terms", "origin")
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a node says of itself in the handshake.
+
+    `address`: where it listens for members, 'host:port'. `terms`: what all members have to agree on. `knows`: the
+    incarnations of the membership that it goes by, and `version` how new that is. `generation`: of its history, 0 for
+    none. `origin`: the backup that it was restored from, until the restored group is founded.
+    """
+
+    cluster: str
+    member: str
+    incarnation: str
+    address: str
+    terms: str
+    knows: Mapping[str, str]
+    version: int = 0
+    generation: int = 0
+    origin: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "cluster": self.cluster,
+            "member": self.member,
+            "incarnation": self.incarnation,
+            "address": self.address,
+            "terms": self.terms,
+            "knows": dict(self.knows),
+            "version": self.version,
+            "generation": self.generation,
+            "origin": self.origin,
+        }
+
+    @staticmethod
+    def from_wire(wire: Mapping[str, Any]) -> Greeting:
+        """Raises ValueError, naming the field, for a greeting that is none."""
+        texts = [wire.get(name) for name in _TEXTS]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"the greeting does not have all of its text fields: {', '.join(_TEXTS)}")
+        knows = wire.get("knows")
+        if not isinstance(knows, dict) or not all(isinstance(each, str) for pair in knows.items() for each in pair):
+            raise ValueError("the greeting's field 'knows' is not a map of texts")
+        version, generation = wire.get("version"), wire.get("generation")
+        for name, number in (("version", version), ("generation", generation)):
+            if not isinstance(number, int):
+                raise ValueError(f"the greeting's field {name!r} is not a number: run the same release on both nodes")
+        cluster, member, incarnation, address, terms, origin = map(str, texts)
+        return Greeting(
+            cluster, member, incarnation, address, terms, knows, int(str(version)), int(str(generation)), origin
+        )
+
+
+class Founding:
+    """Agrees on the incarnations of the founding members. `addresses`: founding member -> its addresses.
+
+    `pinned`: what an earlier run of this node pinned.
+    """
+
+    def __init__(
+        self, own: Greeting, addresses: Mapping[str, Mapping[str, str]], pinned: Mapping[str, str] | None = None
+    ) -> None:
+        self._own = own
+        self._addresses = addresses
+        self._pins = {**(pinned or {}), own.member: own.incarnation}
+        self._reported: dict[str, Mapping[str, str]] = {}
+
+    @property
+    def pins(self) -> Mapping[str, str]:
+        """To be made durable before anybody is told."""
+        return self._pins
+
+    def provisional(self) -> Membership:
+        """Whom to talk to meanwhile; nobody's incarnation is known, so nobody votes."""
+        return self._membership(dict.fromkeys(self._addresses, ""), version=0)
+
+    def saw(self, greeting: Greeting) -> None:
+        """Pin the storage that greets. Raises DataDirectoryError for another one than was pinned before."""
+        if self._own.member in greeting.knows and set(self._addresses) <= set(greeting.knows):
+            self._adopt({member: greeting.knows[member] for member in self._addresses})
+        if greeting.member not in self._addresses:
+            return
+        pinned = self._pins.setdefault(greeting.member, greeting.incarnation)
+        if pinned != greeting.incarnation:
+            raise DataDirectoryError(
+                f"{greeting.member} came with storage {pinned} first and has storage {greeting.incarnation} now, and "
+                "the cluster is not founded yet: empty the data directories of all its members and start them again"
+            )
+
+    def reported(self, member: str, pins: Mapping[str, str]) -> None:
+        """`member` has pinned these storages, durably."""
+        self._reported[member] = pins
+
+    def _adopt(self, agreed: Mapping[str, str]) -> None:
+        """The others have agreed already, with this storage among theirs."""
+        self._pins = dict(agreed)
+        self._reported = dict.fromkeys(self._addresses, self._pins)
+
+    def agreed(self) -> Membership | None:
+        """The first membership, once every founding member has reported the same complete map."""
+        complete = set(self._pins) == set(self._addresses)
+        others = set(self._addresses) - {self._own.member}
+        if complete and all(self._reported.get(member) == self._pins for member in others):
+            return self._membership(self._pins, version=1)
+        return None
+
+    def missing(self) -> list[str]:
+        """Founding members that were not seen yet."""
+        return sorted(set(self._addresses) - set(self._pins))
+
+    def _membership(self, incarnations: Mapping[str, str], version: int) -> Membership:
+        return Membership(
+            tuple(
+                Member(member, MemberRole.VOTER, incarnations[member], self._addresses[member])
+                for member in sorted(self._addresses)
+            ),
+            version=version,
+            generation=self._own.generation or FIRST_GENERATION,
+        )
+
+
+class Introductions:
+    """What this node says of itself to others, and whether it talks to them. `founding` is None once it is over."""
+
+    def __init__(self, own: Greeting, founding: Founding | None) -> None:
+        self._own = own
+        self._founding = founding
+        self._agreed: Mapping[str, str] | None = None
+
+    def missing_founders(self) -> list[str]:
+        """The group can't start before they were seen."""
+        return self._founding.missing() if self._founding else []
+
+    def generation(self, membership: Membership) -> int:
+        """The one that this node goes by. `membership`: its newest one, committed or not, since nothing undoes a
+        generation; of a node that joins it may be of the past."""
+        return max(membership.generation, self._own.generation)
+
+    def joins(self, generation: int) -> None:
+        """`generation`: of the leader whose log this node takes in."""
+        self._own = replace(self._own, generation=generation)
+
+    def greeting(self, membership: Membership, generation: int = UNKNOWN) -> Greeting:
+        known = Membership(()) if self._founding else membership
+        knows = {member.id: member.incarnation for member in known.members}
+        return replace(self._own, knows=knows, version=known.version, generation=generation or self._own.generation)
+
+    def judge(self, greeting: Greeting, membership: Membership, generation: int = UNKNOWN) -> str | None:
+        """The reason of a refusal, or None. Raises DataDirectoryError when the other knows that this one was wiped, or
+        replaced by another storage; who knows less than this node may simply not have heard of it yet. Neither says
+        anything while this node goes by a membership of the past, in which it had another storage: it has joined again,
+        and has not come to that place in the log.
+
+        `membership`: the newest committed one; `generation`: what this node goes by.
+
+        A founding member that was out of reach when the others agreed may hear of it from the log first.
+        """
+        if membership.version > 0:
+            self._founding = None
+        own = replace(self._own, generation=generation or self._own.generation)
+        reason = judge_greeting(greeting, own, membership) or self._judge_origin(greeting)
+        known_as = greeting.knows.get(self._own.member, self._own.incarnation)
+        belongs = membership.has_storage(self._own.member, self._own.incarnation)
+        newer = greeting.version > membership.version
+        if reason is None and belongs and newer and known_as != self._own.incarnation:
+            raise wiped(self._own.member, self._own.incarnation, known_as)
+        return reason
+
+    def _judge_origin(self, greeting: Greeting) -> str | None:
+        """Those who found a group together begin with the same state."""
+        if self._founding is None or greeting.version > 0 or greeting.origin == self._own.origin:
+            return None
+        return (
+            f"{greeting.member} begins with {greeting.origin or 'an empty store'}, and {self._own.member} with "
+            f"{self._own.origin or 'an empty store'}: restore the same backup on all founding members"
+        )
+
+    def refused(self, member: str, reason: str, membership: Membership) -> None:
+        """Raises DataDirectoryError when a founding member that knows no membership is told of another storage of its
+        own: the group was founded with that one, and this one will never be let in.
+
+        Who has a membership, if only in its log, may be refused by a laggard that knows its earlier storage; so may
+        one that joins. `membership`: the newest one of this node, committed or not.
+        """
+        founds = self._founding is not None and membership.version == 0 and membership.get(member) is not None
+        if founds and reason.startswith(OTHER_STORAGE):
+            raise DataDirectoryError(
+                f"{member} refuses {self._own.member} ({reason.removeprefix(OTHER_STORAGE)}): the data directory was "
+                "lost or swapped. Put the old one back, or start with --join and an empty data directory to come back "
+                "as new"
+            )
+
+    @property
+    def pins(self) -> Mapping[str, str] | None:
+        """What a founding member tells the others: also afterwards, since one of them may have missed it."""
+        return self._founding.pins if self._founding else self._agreed
+
+    def saw(self, greeting: Greeting) -> None:
+        if self._founding is not None:
+            self._founding.saw(greeting)
+
+    def reported(self, member: str, pins: Mapping[str, str]) -> None:
+        if self._founding is not None:
+            self._founding.reported(member, pins)
+
+    def found(self) -> Membership | None:
+        """The first membership: once, when all founding members agree on it."""
+        membership = self._founding.agreed() if self._founding else None
+        if membership is not None:
+            self._agreed, self._founding = self.pins, None
+        return membership
+
+
+def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) -> str | None:
+    """Why a connection is refused, or None. `membership`: the one that this node goes by.
+
+    It is no reason against somebody who goes by a newer one: a node that came back under its old id may lead by now,
+    and only over this connection does this node hear of it. That is safe, since every vote and every acknowledgement
+    carries the incarnation that it comes from, and is counted by that.
+    """
+    if greeting.cluster != own.cluster:
+        return f"this is cluster {own.cluster}, not {greeting.cluster}: check the addresses of both"
+    other_generation = judge_generation(greeting.member, greeting.generation, own.generation, own.incarnation)
+    if other_generation is not None:
+        return other_generation
+    if greeting.terms != own.terms:
+        return (
+            f"{greeting.member} goes by other limits ({greeting.terms}) than this node ({own.terms}): make them equal"
+        )
+    if greeting.member == own.member:
+        return f"two nodes are called {own.member}: give one of them another id"
+    if greeting.version > membership.version:
+        return None
+    if greeting.member in membership.removed:
+        return f"{greeting.member} was removed from the cluster: let it join again with an empty data directory"
+    known = membership.get(greeting.member)
+    if known is not None and known.incarnation not in ("", greeting.incarnation):
+        return (
+            f"{OTHER_STORAGE}{greeting.member} is known with storage {known.incarnation}, not {greeting.incarnation}: "
+            "if its disk was lost, start it with --join and an empty data directory"
+        )
+    return None
+
+
+def words_of(reason: str) -> str:
+    """A refusal for people: without what nodes read of it."""
+    if refusing_generation(reason) is not None:
+        return reason.removeprefix(OTHER_GENERATION).partition(": ")[2]
+    return reason.removeprefix(OTHER_STORAGE)
+
+
+def wiped(member: str, incarnation: str, known: str) -> DataDirectoryError:
+    return DataDirectoryError(
+        f"the cluster knows {member} with storage {known}, and this one is {incarnation}: the data directory was lost "
+        "or swapped. Put the old one back, or start with --join and an empty data directory to come back as new"
+    )

@@ -1,0 +1,78 @@
+"""The receiving end: a connection that another member has dialled. It is only listened to, but for answers to pings."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from palisade.base.frames import FrameError
+from palisade.raftgroup.handshake import (
+    GROUP_KINDS,
+    HELLO,
+    PING,
+    PONG,
+    REFUSE,
+    HandshakeRefused,
+    hello,
+    read_hello,
+    read_reason,
+)
+from palisade.raftgroup.peer_connection import Connection, Hub
+
+
+class AcceptingHub(Hub, Protocol):
+    def is_full(self) -> bool:
+        """Whether too many connections have not greeted yet."""
+        ...
+
+    def introduced(self, connection: Accepted) -> None:
+        """The connection has greeted: from now on it is the one that its member is heard on."""
+        ...
+
+
+class Accepted(Connection):
+    """`member` is empty until the other side has greeted and was accepted."""
+
+    def __init__(self, hub: AcceptingHub) -> None:
+        super().__init__(hub, hub.limits.answers_bytes_max)
+        self._accepting_hub = hub
+        self._receiver = hub.receiver
+        self.member = ""
+
+    def began(self) -> None:
+        if self._accepting_hub.is_full():
+            self.abort(f"more than {self._hub.limits.strangers_max} connections have not greeted yet")
+
+    def take(self, kind: int, body: Any) -> None:
+        if kind >= GROUP_KINDS and self.greeted:
+            self._receiver.on_message(self.member, kind, body)
+        elif kind == PING and self.greeted:
+            self.send(self._hub.encoder.encode(PONG, None))
+        elif kind == REFUSE and self.greeted:
+            reason = read_reason(body)
+            self.close(f"it refuses this node: {reason}")
+            self._receiver.on_refused(self.member, reason)
+        elif kind == HELLO and not self.greeted:
+            self._meet(body)
+        else:
+            raise FrameError(f"a frame of kind {kind} has no meaning here")
+
+    def _meet(self, body: Any) -> None:
+        encode = self._hub.encoder.encode
+        try:
+            member, greeting = read_hello(body)
+            reason = self._receiver.greet(greeting)
+            if reason is not None:
+                raise HandshakeRefused(reason)
+        except HandshakeRefused as refusal:
+            self.send(encode(REFUSE, str(refusal)))
+            self.close(f"refused: {refusal}")
+            return
+        self.member = member
+        self.greeted = True
+        self._parser.frame_bytes_max = self._hub.limits.frame_bytes_max
+        self._accepting_hub.introduced(self)
+        self.send(encode(HELLO, hello(self._receiver.greeting())))
+
+    def ended(self) -> None:
+        who = f"{self.member} at {self.address}" if self.member else self.address
+        self._hub.warn(f"connection from {who} ended: {self.end_reason}")

@@ -1,0 +1,206 @@
+"""Changes of membership and of leadership, asked of any member and carried out by the leader.
+
+One change at a time: the log refuses a second one until the first is committed (`Replica.propose_membership`). A
+leader never removes itself; it hands over first, and its successor removes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from palisade.raftgroup.errors import MembershipRefused, NotLeader, OutcomeUnknown, RaftError, Unavailable
+from palisade.raftgroup.leader_rpc import LeaderCalls, error_kind
+from palisade.raftgroup.membership import Member, Membership
+from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.ports import Journal, Peers
+from palisade.raftgroup.replica import Replica
+
+CAUGHT_UP_ENTRIES = 64
+"""A learner this close to the commit index may be promoted: it will have the rest before the promotion counts."""
+_COMMIT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 10.0
+"""Longer than the leader needs for anything that it is asked for: after that it stands still."""
+_FIRST_ANSWERS_S = 1.0
+_READY_TIMEOUT_S = 5.0
+
+
+class Administration:
+    """`turn` runs a turn of the group at once; `read_index` waits for a read barrier."""
+
+    def __init__(
+        self,
+        own_id: str,
+        replica: Replica,
+        *,
+        journal: Journal,
+        peers: Peers,
+        calls: LeaderCalls,
+        turn: Callable[[], None],
+        read_index: Callable[[], Awaitable[int]],
+        handover_timeout_s: float,
+    ) -> None:
+        self._own_id = own_id
+        self._replica = replica
+        self._journal = journal
+        self._peers = peers
+        self._calls = calls
+        self._turn = turn
+        self._handover_timeout_s = handover_timeout_s
+        self._turns: list[asyncio.Future[None]] = []
+        self.handing_over = False
+        self._actions: dict[str, Callable[..., Awaitable[Any]]] = {
+            "read_index": read_index,
+            "add": self._add,
+            "promote": self._promote,
+            "remove": self._remove,
+            "transfer": self._transfer,
+        }
+
+    async def at_leader(self, name: str, arguments: list[Any]) -> Any:
+        """Raises OutcomeUnknown when a leader that was asked does not answer, its connection open or not."""
+        await self._ready_or_not_leading()
+        if self._replica.leads:
+            return await self._actions[name](*arguments)
+        return await self._ask(self._replica.leader, name, arguments)
+
+    async def _ask(self, leader: str | None, name: str, arguments: list[Any]) -> Any:
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                return await self._calls.call(leader, name, arguments)
+        except TimeoutError:
+            raise OutcomeUnknown(
+                f"the leader {leader} did not answer the request {name} within {ANSWER_TIMEOUT_S:g} s and may carry it "
+                "out yet: look at the members and the leader before you retry"
+            ) from None
+
+    async def answer(self, member: str, number: int, name: str, arguments: list[Any]) -> None:
+        """Carry out what another member asked for, and tell it the end."""
+        kind: str | None = None
+        value: Any = None
+        try:
+            await self._ready_or_not_leading()
+            if not self._replica.leads:
+                raise NotLeader(self._replica.engine.leader)
+            if name not in self._actions:
+                raise MembershipRefused(f"this version of the leader knows no request {name!r}")
+            value = await self._actions[name](*arguments)
+        except RaftError as error:
+            kind, value = error_kind(error), str(error)
+        except (TypeError, ValueError) as error:
+            kind, value = "refused", f"the request {name} makes no sense: {error}"
+        self._peers.send(member, Kind.RESPONSE, [number, kind, value])
+
+    def turned(self) -> None:
+        """After each turn of the group."""
+        turns, self._turns = self._turns, []
+        for turned in turns:
+            if not turned.done():
+                turned.set_result(None)
+
+    def promote_learners(self) -> None:
+        """Promote one learner that wants to be a voter and has caught up."""
+        if not self._replica.leads or not self._replica.membership_settled():
+            return
+        membership = self._replica.membership
+        for member in membership.members:
+            if member.becomes_voter and member.id in membership.learners and self._caught_up(member.id):
+                self._replica.propose_membership(membership.promoted(member.id))
+                self._turn()
+                return
+
+    async def _add(self, wire: list[Any]) -> None:
+        member = Member.from_wire(wire)
+        known = self._replica.membership.get(member.id)
+        if member.id == self._own_id and (known is None or known.incarnation != member.incarnation):
+            raise MembershipRefused(f"{member.id} leads the group: let it hand over before its storage is replaced")
+        await self._change(lambda membership: membership.with_member(member))
+
+    async def _promote(self, member_id: str) -> None:
+        self._replica.membership.promoted(member_id)
+        if not self._caught_up(member_id):
+            match = self._replica.engine.match_index(member_id)
+            raise MembershipRefused(
+                f"{member_id} holds the log up to {'an unknown index' if match is None else match} of "
+                f"{self._journal.last.index}: promote it once it has caught up"
+            )
+        await self._change(lambda membership: membership.promoted(member_id))
+
+    async def _remove(self, member_id: str) -> None:
+        self._replica.membership.without(member_id)
+        if member_id == self._own_id:
+            await self._transfer(None)
+            await self._ask(self._replica.engine.leader, "remove", [member_id])
+        else:
+            await self._change(lambda membership: membership.without(member_id))
+
+    async def _change(self, change: Callable[[Membership], Membership]) -> None:
+        await self._heard_voters(change(self._replica.membership))
+        membership = change(self._replica.membership)
+        entry = self._replica.propose_membership(membership)
+        self._turn()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_COMMIT_TIMEOUT_S):
+                await self._until(lambda: self._replica.engine.applied_index >= entry.index)
+                term = self._journal.term_at(entry.index)
+                if term == entry.term:
+                    return
+                if term is not None:
+                    raise NotLeader(self._replica.engine.leader)
+        raise OutcomeUnknown(
+            "the change of membership was proposed and not committed in time: list the members before you retry"
+        )
+
+    async def _heard_voters(self, membership: Membership) -> None:
+        """A new leader may not have heard yet of those who would have to commit the change: give them a moment."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_ANSWERS_S):
+                await self._until(lambda: self._replica.lease.confirmed_at(membership.voters, 0.0) is not None)
+
+    def _caught_up(self, member_id: str) -> bool:
+        match = self._replica.engine.match_index(member_id)
+        return match is not None and match >= self._replica.engine.commit_index - CAUGHT_UP_ENTRIES
+
+    async def _transfer(self, wanted: str | None) -> str:
+        candidates = (self._replica.membership.voters & self._peers.connected()) - {self._own_id}
+        if wanted == self._own_id:
+            return wanted
+        target = wanted or max(
+            sorted(candidates), key=lambda each: self._replica.engine.match_index(each) or 0, default=None
+        )
+        if target is None or target not in candidates:
+            reachable = ", ".join(sorted(candidates)) or "none"
+            raise MembershipRefused(f"{target or 'nobody'} can't take over: the voters in reach are {reachable}")
+        self.handing_over = True
+        try:
+            async with asyncio.timeout(self._handover_timeout_s):
+                await self._until(lambda: not self._replica.leads or self._replica.hand_over(target))
+                await self._until(lambda: not self._replica.engine.leads and self._replica.engine.leader is not None)
+        except TimeoutError:
+            raise Unavailable(
+                f"{target} did not take over in time. Look who leads now, there may be an election, and try again"
+            ) from None
+        finally:
+            self.handing_over = False
+            self._replica.resign()
+        return self._replica.engine.leader or target
+
+    async def _ready_or_not_leading(self) -> None:
+        """A new leader may be asked before it has committed anything in its term; that takes one round, or ends it."""
+        try:
+            async with asyncio.timeout(_READY_TIMEOUT_S):
+                await self._until(lambda: self._replica.leads or not self._replica.engine.leads)
+        except TimeoutError:
+            raise Unavailable(
+                f"{self._own_id} was elected and could not commit anything within {_READY_TIMEOUT_S:g} s; nothing was "
+                "changed, try again"
+            ) from None
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Look again after each turn of the group; there is one every 50 ms at least."""
+        while not condition():
+            turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._turns.append(turned)
+            await turned

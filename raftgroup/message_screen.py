@@ -1,0 +1,152 @@
+"""Which appends may reach PySyncObj: its message handlers trust too much, so `Replica` screens appends first. Pure.
+
+`read_batches` drops an append that can't be in a log at all. An entry that can't be read would be acknowledged, and
+stop every node that comes to apply it, again at each start. One whose term is below that of the entry before it is in
+no leader's log (Raft, section 5.3), and the journal stops the node for it. No leader of this release sends either.
+
+`screen_append` compares the append with the log. The library deletes everything after `prevLogIdx`, matching or not
+(pysyncobj.md, fault 1). What matches is skipped; only entries from the first difference on are delivered, so the
+library truncates at a true conflict alone, which by leader completeness lies after the commit index. The commit index
+moves at most to the last entry that the message covers: what follows it may be of an old leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from palisade.raftgroup.command_entries import MEMBERSHIP, Batch, batch_in
+from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.membership_entries import membership_in
+from palisade.raftgroup.ports import Entry
+
+
+class LogView(Protocol):
+    """The part of a journal that the guard looks at."""
+
+    @property
+    def first(self) -> Entry: ...
+    @property
+    def last(self) -> Entry: ...
+    def term_at(self, index: int) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """append_entries: `entries` follow the entry (prev_index, prev_term); the leader has committed `commit`."""
+
+    term: int
+    commit: int
+    prev_index: int
+    prev_term: int
+    entries: Sequence[Entry]
+
+    @property
+    def covers(self) -> int:
+        """The last index that this message vouches for."""
+        return self.entries[-1].index if self.entries else self.prev_index
+
+
+@dataclass(frozen=True, slots=True)
+class StaleTerm:
+    """Of a leader of the past: tell it the term, deliver nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The log does not hold what the message builds on: ask for `next_index`, nothing is appended."""
+
+    next_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The log holds all of it already: acknowledge up to `covers`, which may be committed up to `commit`."""
+
+    covers: int
+    commit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """`append.entries` are new from the first to the last one, and follow on append.prev_index."""
+
+    append: Append
+    truncates: bool
+
+
+class UnsoundAppend(Exception):
+    """No leader of this release sends it; the text says why, in one line."""
+
+
+def read_batches(message: Append) -> list[Batch | None]:
+    """The batch of each entry, None for an entry without commands. Raises UnsoundAppend."""
+    before = message.prev_term
+    for entry in message.entries:
+        if entry.term < before:
+            raise UnsoundAppend(
+                f"its terms go backwards: entry {entry.index} of term {entry.term} follows one of term {before}"
+            )
+        before = entry.term
+    if message.term < before:
+        raise UnsoundAppend(
+            f"its terms go backwards: it is of term {message.term}, and entry {message.covers} of term {before}"
+        )
+    return [_readable(entry) for entry in message.entries]
+
+
+def _readable(entry: Entry) -> Batch | None:
+    try:
+        if entry.command[:1] == MEMBERSHIP:
+            membership_in(entry.command)
+        return batch_in(entry.command)
+    except ValueError as error:
+        raise UnsoundAppend(f"entry {entry.index} of term {entry.term} can't be read: {error}") from error
+
+
+def screen_append(message: Append, log: LogView, term: int, commit: int) -> StaleTerm | Missing | Matched | Extend:
+    """What of an append_entries may be delivered to a node at `term` that has committed up to `commit`.
+
+    Raises NodeFailed where the message contradicts a committed entry: one of the two has lost its history.
+    """
+    if message.term < term:
+        return StaleTerm()
+    if message.prev_index > log.last.index:
+        return Missing(log.last.index + 1)
+    if _differs(message.prev_index, message.prev_term, log):
+        _refuse_divergence(message.prev_index, commit)
+        return Missing(commit + 1)
+    covered_commit = min(message.commit, message.covers)
+    for position, entry in enumerate(message.entries):
+        if entry.index > log.last.index or _differs(entry.index, entry.term, log):
+            truncates = entry.index <= log.last.index
+            if truncates:
+                _refuse_divergence(entry.index, commit)
+            return Extend(_tail(message, position, log, covered_commit), truncates)
+    return Matched(message.covers, covered_commit)
+
+
+def _differs(index: int, term: int, log: LogView) -> bool:
+    """Below the base everything is committed, and what is committed is the same in every leader's log."""
+    if index < log.first.index:
+        return False
+    return log.term_at(index) != term
+
+
+def _tail(message: Append, position: int, log: LogView, commit: int) -> Append:
+    entries = message.entries[position:]
+    prev_index = entries[0].index - 1
+    prev_term = log.term_at(prev_index)
+    if prev_term is None:
+        raise NodeFailed(f"the log has no entry {prev_index} although the one behind it was compared")
+    return Append(message.term, commit, prev_index, prev_term, entries)
+
+
+def _refuse_divergence(index: int, commit: int) -> None:
+    if index <= commit:
+        raise NodeFailed(
+            f"the leader's log differs from this node's at index {index}, which this node has committed "
+            f"(up to {commit}): one of them has lost data. Wipe this node and let it join again, after making sure "
+            "that the other members agree with each other"
+        )

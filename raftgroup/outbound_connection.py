@@ -1,0 +1,164 @@
+"""The sending end: this node dials a member, keeps the connection, and dials again when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from typing import Any, Protocol
+
+from palisade.base.frames import FrameError
+from palisade.raftgroup.handshake import HELLO, PING, PONG, REFUSE, HandshakeRefused, hello, read_hello, read_reason
+from palisade.raftgroup.peer_connection import Connection, Hub
+from palisade.raftgroup.ports import Random
+
+
+class DiallingHub(Hub, Protocol):
+    def can_send(self, connection: Dialled) -> None:
+        """The member has greeted: it can be sent to."""
+        ...
+
+
+class Dialled(Connection):
+    """`finished` is done when the connection is lost."""
+
+    def __init__(self, hub: DiallingHub, member: str) -> None:
+        super().__init__(hub, hub.limits.queued_bytes_max)
+        self._dialling_hub = hub
+        self.member = member
+        self.greeting: dict[str, Any] = {}
+        self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pinged_at = hub.now()
+        self._queued_before = 0
+
+    def began(self) -> None:
+        self.send(self._hub.encoder.encode(HELLO, hello(self._hub.receiver.greeting())))
+        self.flush()
+
+    def take(self, kind: int, body: Any) -> None:
+        if kind == PONG and self.greeted:
+            return
+        if kind == HELLO and not self.greeted:
+            self._meet(body)
+        elif kind == REFUSE and not self.greeted:
+            reason = read_reason(body)
+            self.close(f"it refuses this node: {reason}")
+            self._hub.receiver.on_refused(self.member, reason)
+        else:
+            raise FrameError(f"a frame of kind {kind} has no meaning here")
+
+    def _meet(self, body: Any) -> None:
+        try:
+            member, greeting = read_hello(body)
+            reason = self._hub.receiver.greet(greeting)
+            if reason is None and member != self.member:
+                reason = f"{member} answers at the address of {self.member}: check the addresses of both"
+            if reason is not None:
+                raise HandshakeRefused(reason)
+        except HandshakeRefused as refusal:
+            self.send(self._hub.encoder.encode(REFUSE, str(refusal)))
+            self.close(f"refused: {refusal}")
+            return
+        self.greeting = greeting
+        self.greeted = True
+        self._dialling_hub.can_send(self)
+
+    def tick(self, now: float) -> None:
+        queued, before = self.queued_bytes, self._queued_before
+        self._queued_before = queued
+        if queued < before:
+            self.heard_at = now
+        super().tick(now)
+        if self.greeted and not self.closing and now - self._pinged_at >= self._hub.limits.ping_interval_s:
+            self._pinged_at = now
+            self.send(self._hub.encoder.encode(PING, None))
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more; and of a connection in the making uvloop never says that it is lost."""
+        self.abort("given up")
+        self.connection_lost(None)
+
+    def ended(self) -> None:
+        if not self.finished.done():
+            self.finished.set_result(None)
+
+
+class Dialler:
+    """Keeps one member connected until it is stopped. What went wrong is logged once, not at every attempt."""
+
+    def __init__(self, hub: DiallingHub, member: str, address: str, random: Random, tls: ssl.SSLContext | None) -> None:
+        self._hub = hub
+        self.member = member
+        self.address = address
+        self._random = random
+        self._tls = tls
+        self._connection: Dialled | None = None
+        self._told = ""
+        self._is_up = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {member}")
+
+    async def stop(self, reason: str) -> None:
+        self.hang_up(reason)
+        await asyncio.wait([self._task])
+
+    def is_up(self) -> None:
+        """The member has called here, so it can be reached: dial again without waiting any longer. It can't be answered
+        before, and an election may depend on that."""
+        self._is_up.set()
+
+    def hang_up(self, reason: str) -> None:
+        """Dial no more; the connection ends when its last frames have left."""
+        self._task.cancel()
+        if self._connection is not None:
+            self._connection.close(reason)
+
+    @property
+    def is_over(self) -> bool:
+        return self._task.done()
+
+    async def _run(self) -> None:
+        limits = self._hub.limits
+        wait_s = limits.redial_min_s
+        while True:
+            self._is_up.clear()
+            reason, greeted = await self._connect()
+            if greeted:
+                wait_s, self._told = limits.redial_min_s, ""
+            self._tell(reason)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s * (0.5 + self._random.random() / 2)):
+                    await self._is_up.wait()
+            wait_s = min(2 * wait_s, limits.redial_max_s)
+
+    async def _connect(self) -> tuple[str, bool]:
+        """One connection from beginning to end: why it ended, and whether it was of use."""
+        connection = Dialled(self._hub, self.member)
+        try:
+            host, port = split_address(self.address)
+            async with asyncio.timeout(self._hub.limits.handshake_timeout_s):
+                await asyncio.get_running_loop().create_connection(lambda: connection, host, port, ssl=self._tls)
+        except TimeoutError:
+            connection.abandon()
+            return f"no connection within {self._hub.limits.handshake_timeout_s:g} s", False
+        except asyncio.CancelledError:
+            connection.abandon()
+            raise
+        except (OSError, ValueError) as error:
+            return str(error) or type(error).__name__, False
+        self._connection = connection
+        await connection.finished
+        self._connection = None
+        return connection.end_reason, connection.greeted
+
+    def _tell(self, reason: str) -> None:
+        if reason != self._told:
+            self._told = reason
+            self._hub.warn(f"no connection to {self.member} at {self.address}, trying again: {reason}")
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """'host:port' or '[ipv6]:port'. Raises ValueError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{address!r} is not an address of the form host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)

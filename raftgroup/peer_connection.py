@@ -1,0 +1,205 @@
+"""One TCP connection between two members: frames out, frames in, and the end of it.
+
+What leaves in one turn of the event loop leaves in one write. What a connection may keep for a peer that does not
+read is bounded; whoever is beyond the bound is disconnected, because everything here can be sent again. Whatever
+arrives that may not arrive ends the connection with one line in the log, and never with an exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
+from palisade.raftgroup.ports import Receiver
+
+
+@dataclass(frozen=True, slots=True)
+class TransportLimits:
+    """`idle_timeout_s`: after so long without a byte the other side is taken for dead. `strangers_max`: accepted
+    connections that have not greeted yet."""
+
+    handshake_timeout_s: float = 5.0
+    idle_timeout_s: float = 5.0
+    ping_interval_s: float = 1.0
+    redial_min_s: float = 0.1
+    redial_max_s: float = 2.0
+    close_timeout_s: float = 1.0
+    first_frame_bytes_max: int = 64 * 1024
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    queued_bytes_max: int = 64 * 1024 * 1024
+    answers_bytes_max: int = 1024 * 1024
+    strangers_max: int = 256
+
+    def __post_init__(self) -> None:
+        if self.ping_interval_s * 2 > self.idle_timeout_s:
+            raise ValueError(
+                f"idle_timeout_s ({self.idle_timeout_s}) must be at least two ping_interval_s ({self.ping_interval_s})"
+            )
+
+    @property
+    def tick_s(self) -> float:
+        return min(self.handshake_timeout_s, self.idle_timeout_s, self.ping_interval_s) / 4
+
+
+class Hub(Protocol):
+    """What a connection needs of the transport that it belongs to."""
+
+    limits: TransportLimits
+    encoder: Encoder
+    receiver: Receiver
+
+    def now(self) -> float: ...
+    def warn(self, line: str) -> None: ...
+    def opened(self, connection: Connection) -> None: ...
+    def lost(self, connection: Connection) -> None: ...
+    def flush_soon(self, flush: Callable[[], None]) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """What both ends have in common. The ends differ in how they greet and in what they take afterwards."""
+
+    def __init__(self, hub: Hub, queued_bytes_max: int) -> None:
+        self._hub = hub
+        self._queued_bytes_max = queued_bytes_max
+        self._parser = FrameParser(hub.limits.first_frame_bytes_max)
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self.transport: asyncio.Transport | None = None
+        self.greeted = False
+        self.closing = False
+        self.end_reason = "the other side closed the connection"
+        self.opened_at = self.heard_at = hub.now()
+
+    # What the two ends add.
+
+    def began(self) -> None:
+        """The connection is up; nothing was said yet."""
+
+    def take(self, kind: int, body: Any) -> None:
+        """One frame has arrived."""
+        raise FrameError(f"a frame of kind {kind} has no meaning here")
+
+    def ended(self) -> None:
+        """Called once, after the last frame."""
+
+    def tick(self, now: float) -> None:
+        """A moment has passed: time for a ping, or to give up."""
+        limits = self._hub.limits
+        if self.closing:
+            if now - self.heard_at > limits.idle_timeout_s:
+                self.abort(self.end_reason)
+        elif not self.greeted:
+            if now - self.opened_at > limits.handshake_timeout_s:
+                self.abort(f"no greeting within {limits.handshake_timeout_s:g} s")
+        elif now - self.heard_at > limits.idle_timeout_s:
+            self.abort(f"nothing was heard for {limits.idle_timeout_s:g} s")
+
+    def forgive(self, now: float) -> None:
+        """This process itself was stopped for a while: silence meanwhile was not the other side's."""
+        self.opened_at = self.heard_at = now
+
+    @property
+    def address(self) -> str:
+        peer = self.transport.get_extra_info("peername") if self.transport else None
+        return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unknown address"
+
+    # Out.
+
+    def send(self, frame: bytes) -> bool:
+        """Queue a frame. False when the connection is at its end, perhaps because of this frame."""
+        if self.closing:
+            return False
+        if not self._waiting:
+            self._hub.flush_soon(self.flush)
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame)
+        return self._waiting_bytes <= self._queued_bytes_max or self._give_up()
+
+    def flush(self) -> None:
+        """Hand everything that waits to the socket."""
+        waiting, transport = self._waiting, self.transport
+        if not waiting or transport is None or self.closing:
+            return
+        self._waiting = []
+        self._waiting_bytes = 0
+        transport.writelines(waiting)
+        if transport.get_write_buffer_size() > self._queued_bytes_max:
+            self._give_up()
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._waiting_bytes + (self.transport.get_write_buffer_size() if self.transport else 0)
+
+    def _give_up(self) -> bool:
+        self.abort(f"{self.queued_bytes} bytes wait to be read by it, {self._queued_bytes_max} are allowed")
+        return False
+
+    def close(self, reason: str) -> None:
+        """End it after what was queued has left."""
+        self.flush()
+        if not self.closing:
+            self.closing = True
+            self.end_reason = reason
+            self.heard_at = self._hub.now()
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self, reason: str) -> None:
+        """End it now."""
+        if not self.closing:
+            self.closing = True
+            self.end_reason = reason
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        if self.transport is not None:
+            self.transport.abort()
+
+    # In: called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+        self.opened_at = self.heard_at = self._hub.now()
+        _notice_death(transport.get_extra_info("socket"), self._hub.limits.idle_timeout_s)
+        self._hub.opened(self)
+        if self.closing:
+            self.abort(self.end_reason)
+        else:
+            self.began()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._hub.now()
+        try:
+            frames = self._parser.feed(data)
+            for kind, body in frames:
+                if self.closing:
+                    return
+                self.take(kind, body)
+        except FrameError as error:
+            self.abort(str(error))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.closing:
+            self.closing = True
+            self.end_reason = str(error) if error else self.end_reason
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._hub.lost(self)
+        self.ended()
+
+
+def _notice_death(sock: Any, timeout_s: float) -> None:
+    """Let the kernel give up a peer that does not acknowledge, as far as this system can."""
+    if sock is None:
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, int(timeout_s)))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(timeout_s * 1000)))

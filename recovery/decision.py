@@ -1,0 +1,245 @@
+"""Which way leads from a vault to the cluster's state: the table of seed 001, with its refusals. Pure (R2 to R8).
+
+LV is the vault's last applied revision, LM the latest and MM the minimal one of the meta storage. The rows, in order;
+the first that applies decides, so nothing is done on a vault that any row refuses:
+
+    node          another one                                          refuse
+    standalone    nothing ever applied, or a snapshot not finished     refuse
+                  else                                                 join
+    cluster       another one                                          refuse
+    which history another generation, older or newer                   refuse
+    case d        LM < LV (or < a part of a later snapshot)            refuse
+    diverged      the cluster retains its digest at LV, another one    refuse
+    unfinished    a snapshot was begun                                 snapshot, whatever MM says
+    case a        LM = LV                                              join
+    case c        MM > LV + 1                                          snapshot
+    case b        else; replay, unless that costs more than a snapshot
+
+A vault that nobody has claimed has no history that could contradict: it takes that of the cluster it joins.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from palisade.vault.position import Lineage
+
+RESET = "put the vault aside (palisade vault reset) and start the node again: it takes a snapshot, nothing is lost"
+
+
+class Case(enum.Enum):
+    """Seed 001's letters."""
+
+    A = "a"
+    B = "b"
+    C = "c"
+    D = "d"
+    STANDALONE = "standalone"
+
+
+class SnapshotReason(enum.Enum):
+    COMPACTED = "the revisions behind LV are compacted"
+    COST = "replaying would cost more than a snapshot"
+    UNFINISHED = "an earlier snapshot was not finished"
+    STUCK = "writes come faster than the listeners take them"
+
+
+class RefusalReason(enum.Enum):
+    """The names are stable: scenarios, reports and metrics show them."""
+
+    AHEAD = "ahead"
+    FOREIGN_NODE = "foreign-node"
+    FOREIGN_CLUSTER = "foreign-cluster"
+    OLDER_HISTORY = "older-history"
+    NEWER_HISTORY = "newer-history"
+    DIVERGED = "diverged"
+    STANDALONE_EMPTY = "standalone-empty"
+    STANDALONE_UNFINISHED = "standalone-unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class VaultState:
+    """`highest`: the latest revision of which the vault may hold a part; more than LV in an unfinished snapshot."""
+
+    lineage: Lineage | None
+    revision: int
+    chain: bytes
+    unfinished: bool = False
+    highest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """By one linearizable read. `chain_at_lv`: the cluster's digest at LV; None where it is not retained."""
+
+    cluster_id: str
+    generation: int
+    latest: int
+    minimal: int
+    chain_at_lv: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`replay_s`, `snapshot_s`: what each way is estimated to take, in seconds (`estimate.py`)."""
+
+    node_id: str
+    standalone: bool = False
+    replay_s: float = 0.0
+    snapshot_s: float = float("inf")
+    catch_up_difference: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The vault is what the cluster is (case a)."""
+
+    case: Case
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Revisions `first` to `last`, one by one, through the listeners (case b)."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The latest state, by difference (case c)."""
+
+    reason: SnapshotReason
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The node does not start. `what` has happened, in a sentence; `remedy` is what to do."""
+
+    reason: RefusalReason
+    what: str
+    remedy: str
+
+
+Decision = Join | Replay | Snapshot | Refuse
+
+
+def decide(vault: VaultState, cluster: ClusterState | None, options: Options) -> Decision:
+    """`cluster` is None in standalone mode only, where it is not looked at."""
+    refusal = _of_another_node(vault, options)
+    if refusal is not None:
+        return refusal
+    if options.standalone:
+        return _standalone(vault)
+    if cluster is None:
+        raise ValueError("without the state of the cluster only standalone mode can be decided")
+    refusal = _whose(vault, cluster) or _behind(vault, cluster) or _diverged(vault, cluster)
+    if refusal is not None:
+        return refusal
+    if vault.unfinished:
+        return Snapshot(SnapshotReason.UNFINISHED)
+    if cluster.latest == vault.revision:
+        return Join(Case.A)
+    if cluster.minimal > vault.revision + 1:
+        return Snapshot(SnapshotReason.COMPACTED)
+    if is_too_costly(cluster.latest - vault.revision, options):
+        return Snapshot(SnapshotReason.COST)
+    return Replay(vault.revision + 1, cluster.latest)
+
+
+def is_too_costly(missed: int, options: Options) -> bool:
+    """Never for so few revisions that the node could join as it is."""
+    return missed > options.catch_up_difference and options.replay_s > options.snapshot_s
+
+
+def case_of(decision: Decision) -> Case:
+    """For reports. Refusals other than case d are its relatives."""
+    match decision:
+        case Join(case):
+            return case
+        case Replay():
+            return Case.B
+        case Snapshot():
+            return Case.C
+        case Refuse(reason):
+            of_standalone = reason in (RefusalReason.STANDALONE_EMPTY, RefusalReason.STANDALONE_UNFINISHED)
+            return Case.STANDALONE if of_standalone else Case.D
+
+
+def _standalone(vault: VaultState) -> Decision:
+    if vault.unfinished:
+        return Refuse(
+            RefusalReason.STANDALONE_UNFINISHED,
+            "A snapshot was begun and not finished, so the vault is between two revisions and can't be read.",
+            "start the node in its cluster once, it goes on with the snapshot",
+        )
+    if vault.revision == 0:
+        return Refuse(
+            RefusalReason.STANDALONE_EMPTY,
+            "The vault never held a state of the cluster, so there is nothing to serve without one.",
+            "start the node in its cluster first",
+        )
+    return Join(Case.STANDALONE)
+
+
+def _of_another_node(vault: VaultState, options: Options) -> Refuse | None:
+    mine = vault.lineage
+    if mine is None or mine.node_id == options.node_id:
+        return None
+    return Refuse(
+        RefusalReason.FOREIGN_NODE,
+        f"The vault belongs to node {mine.node_id}, and this is node {options.node_id}.",
+        f"if two vaults were swapped, give each node its own back; else {RESET}",
+    )
+
+
+def _whose(vault: VaultState, cluster: ClusterState) -> Refuse | None:
+    mine = vault.lineage
+    if mine is None:
+        return None
+    if mine.cluster_id != cluster.cluster_id:
+        return Refuse(
+            RefusalReason.FOREIGN_CLUSTER,
+            f"The vault belongs to cluster {mine.cluster_id}, and this is cluster {cluster.cluster_id}.",
+            f"let the node join the cluster that it belongs to, or, if it is to move over, {RESET}",
+        )
+    if mine.generation < cluster.generation:
+        return Refuse(
+            RefusalReason.OLDER_HISTORY,
+            f"The vault is of generation {mine.generation}, the cluster of generation {cluster.generation}: a backup "
+            "was restored, or a new cluster forced, and what the vault holds may never have happened there.",
+            RESET,
+        )
+    if mine.generation > cluster.generation:
+        return Refuse(
+            RefusalReason.NEWER_HISTORY,
+            f"The vault is of generation {mine.generation}, the cluster of generation {cluster.generation}: these are "
+            "members of before a restore or a forced start, which another cluster has replaced.",
+            f"stop them and start the members of generation {mine.generation}; if they are meant to stay, {RESET}",
+        )
+    return None
+
+
+def _behind(vault: VaultState, cluster: ClusterState) -> Refuse | None:
+    highest = max(vault.revision, vault.highest)
+    if cluster.latest >= highest:
+        return None
+    return Refuse(
+        RefusalReason.AHEAD,
+        f"The vault is at revision {highest}, the cluster only at {cluster.latest}: the cluster has lost what it had "
+        "acknowledged, which Raft rules out while a majority of its disks lives.",
+        "find out whether voters were wiped or copied back; keep this vault, it may have the only copy (palisade vault "
+        f"export). When that is settled, {RESET}",
+    )
+
+
+def _diverged(vault: VaultState, cluster: ClusterState) -> Refuse | None:
+    if vault.revision == 0 or cluster.chain_at_lv is None or cluster.chain_at_lv == vault.chain:
+        return None
+    return Refuse(
+        RefusalReason.DIVERGED,
+        f"At revision {vault.revision} the vault has the digest {vault.chain.hex()}, the cluster "
+        f"{cluster.chain_at_lv.hex()}: they do not share their history up to there.",
+        f"look for damage with palisade vault verify and palisade digest, keep what differs, then {RESET}",
+    )

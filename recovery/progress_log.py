@@ -1,0 +1,30 @@
+"""A recovery that takes long says how far it is, in the log of the node; a short one says nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from palisade.recovery.report import Progress
+from palisade.recovery.report_json import progress_text
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 5.0
+
+
+class ProgressLog:
+    """`now` in seconds. What is told is at least `EVERY_S` after the beginning, and after what was told before."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._told_at = now()
+
+    def began(self, recovering: bool) -> None:
+        self._told_at = self._now()
+
+    def went_on(self, progress: Progress) -> None:
+        now = self._now()
+        if now - self._told_at >= EVERY_S:
+            self._told_at = now
+            log.info("recovering: %s", progress_text(progress.as_dict()))

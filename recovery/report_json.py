@@ -1,0 +1,90 @@
+"""Recoveries as people and programs read them: what they did, and how far one is that is under way (R12). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from palisade.recovery.status import RecoveryFace
+
+Report = Mapping[str, Any]
+
+
+def recoveries_view(face: RecoveryFace | None) -> dict[str, Any]:
+    """Shape `Recoveries` of the API. `acceptable_difference`: the one that counts, which a member's flushes enlarge."""
+    difference = face.difference if face is not None else None
+    return {
+        "recoveries": [report.as_dict() for report in face.reports] if face is not None else [],
+        "begun": face.begun if face is not None else 0,
+        "under_way": progress_view(face),
+        "catch_up_difference": difference.chosen if difference is not None else None,
+        "acceptable_difference": difference.value if difference is not None else None,
+    }
+
+
+def progress_view(face: RecoveryFace | None) -> dict[str, Any] | None:
+    """Shape `RecoveryProgress` of the API; None while no recovery is under way."""
+    progress = face.progress if face is not None else None
+    return progress.as_dict() if progress is not None else None
+
+
+def progress_text(progress: Mapping[str, Any]) -> str:
+    """'replay: 1,200 of 5,000 revisions, 600/s, about 6 s left'. In the shape of `Progress.as_dict`."""
+    if not progress["unit"]:
+        return f"{progress['phase']}: for {progress['seconds']:.1f} s"
+    total = f" of {progress['total']:,}" if progress["total"] else ""
+    parts = [f"{progress['phase']}: {progress['done']:,}{total} {progress['unit']}"]
+    if progress["per_s"] is not None:
+        parts.append(f"{progress['per_s']:,.0f}/s")
+    if progress["remaining_s"] is not None:
+        parts.append(f"about {progress['remaining_s']:.0f} s left")
+    return ", ".join(parts)
+
+
+def progress_cell(progress: Mapping[str, Any] | None) -> str | None:
+    """'replay 24 %', for a column of a table."""
+    if progress is None:
+        return None
+    part = f" {100 * progress['done'] // progress['total']} %" if progress["total"] else ""
+    return f"{progress['phase']}{part}"
+
+
+def report_lines(report: Report) -> list[str]:
+    """One to five lines. `report` is in the shape of `RecoveryReport.as_dict`."""
+    lines = [f"{head(report)}: {report['reason']}" if report["reason"] else head(report)]
+    lines.append(f"LV {report['lv_before']} -> {report['lv']}, LM {report['lm']}, MM {report['mm']}{extent(report)}")
+    for name, what in (("keys", "keys of the vault"), ("resources", "local resources")):
+        counts = report[name]
+        if any(counts.values()):
+            said = ", ".join(f"{counts[verb]} {verb}" for verb in ("kept", "evicted", "fetched"))
+            said += f", {counts['missing']} missing" if counts.get("missing") else ""
+            lines.append(f"{what}: {said}")
+    if report["phases"]:
+        lines.append("time: " + ", ".join(f"{name} {seconds:.3f} s" for name, seconds in report["phases"].items()))
+    if report["error"]:
+        lines.append(str(report["error"]))
+    return lines
+
+
+def reports_text(reports: Sequence[Report]) -> str:
+    return "\n".join("\n    ".join(report_lines(report)) for report in reports)
+
+
+def head(report: Report) -> str:
+    case, first = report["case"] or "unknown", report["first_case"]
+    came = f" (began as case {first})" if first and first != case else ""
+    return f"{report['node']}: case {case}{came}, {report['outcome']} in {report['seconds']:.2f} s"
+
+
+def extent(report: Report) -> str:
+    """What was moved for it, where anything was."""
+    parts = []
+    if report["revisions_replayed"]:
+        parts.append(f"{report['revisions_replayed']} revisions replayed")
+    if report["snapshots"]:
+        parts.append(f"{report['snapshots']} snapshot(s), {report['buckets_differing']} buckets differing")
+    if report["bytes_fetched"]:
+        parts.append(f"{report['bytes_fetched']:,} bytes fetched")
+    if report["waits"]:
+        parts.append(f"waited {report['waits']} times for the cluster")
+    return "; " + ", ".join(parts) if parts else ""

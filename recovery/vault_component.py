@@ -1,0 +1,313 @@
+"""The vault of this node: opened at the start, caught up with the cluster, and kept there as long as the node runs.
+
+The components that live on the vault (`inner`) start when it is whole, hear of every revision behind that, and stop
+before it is closed. A node that was dropped from the topology catches up again without starting them anew: they are
+told what they have missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from palisade.raftgroup.ports import Clock
+from palisade.recovery.apply_gate import Gate, OpenGate
+from palisade.recovery.catchup import Difference
+from palisade.recovery.compaction_pin import PIN_LIFE_S_MAX
+from palisade.recovery.flush_follower import Beside
+from palisade.recovery.follower import Follower
+from palisade.recovery.lifecycle import Component, Lifecycle, Part
+from palisade.recovery.listeners import Told
+from palisade.recovery.ports import ClusterSource, NoResources, Resources
+from palisade.recovery.progress_log import ProgressLog
+from palisade.recovery.recovery import Settings, World
+from palisade.recovery.report import Progress, RecoveryReport
+from palisade.recovery.vault_configuration import changes
+from palisade.recovery.vault_storage import VaultHome
+from palisade.vault.change import Event, Revision, events_of
+from palisade.vault.vault import Vault
+
+log = logging.getLogger(__name__)
+
+
+class ComponentPort:
+    """What recovery calls its listeners: the inner lifecycle and those that listen in it.
+
+    `telling` is held while they are told of one revision. Who takes it before it stops a recovery that another is to
+    follow in this process interrupts nobody: else those that are done with that revision would be told it twice.
+    """
+
+    def __init__(self, inner: Lifecycle, vault: Callable[[], Vault]) -> None:
+        self._inner = inner
+        self._vault = vault
+        self.started = False
+        self.telling = asyncio.Lock()
+
+    async def start(self) -> None:
+        if not self.started:
+            self._inner.listeners.begin_at(self._vault().revision)
+            await self._inner.start()
+            self.started = True
+
+    async def revision(self, revision: Revision) -> None:
+        listeners = self._inner.listeners
+        async with self.telling:
+            await listeners.tell(Told(revision.number, events_of(revision) if listeners else ()))
+
+    async def difference(self, revision: int, events: Sequence[Event], last: bool) -> None:
+        async with self.telling:
+            await self._inner.listeners.tell(Told(revision, events, last))
+
+
+PAUSE_S_MAX = 0.05
+BATCHES_PER_COMMIT = 8
+"""Of a replay, on a node which no other one waits for."""
+
+
+class RecoveryClock:
+    """Of the event loop for waiting, of the system for measuring.
+
+    `gentle`: each time that the recovery lets others have a turn it pauses for as long as it has worked since the last
+    time, so that a member of the Raft group goes on replicating: others depend on that, and on nobody's vault.
+    """
+
+    def __init__(self, clock: Clock, *, gentle: bool) -> None:
+        self.now = clock.now
+        self._gentle = gentle
+        self._rested = clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        worked_s = self.now() - self._rested
+        await asyncio.sleep(max(seconds, min(worked_s, PAUSE_S_MAX)) if self._gentle else seconds)
+        self._rested = self.now()
+
+
+class Fence(Protocol):
+    """Between the vault and its readers: `node.fencing.fencing_component.HolderPart`."""
+
+    def opened(self, vault: Vault) -> Gate:
+        """As soon as the vault is open. What may enter it while it is read through the fence."""
+        ...
+
+    def recovering(self, begins: bool) -> None:
+        """True before a recovery begins, False when the vault is whole again."""
+        ...
+
+    def closing(self) -> None:
+        """Before the vault is closed, and where it could not be opened as a whole: no reader may use it any more."""
+        ...
+
+
+class NoFence:
+    """Of a vault that is not read through a fence."""
+
+    def opened(self, vault: Vault) -> Gate:
+        return OpenGate()
+
+    def recovering(self, begins: bool) -> None:
+        """No reader has to know."""
+
+    def closing(self) -> None:
+        """No reader has to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnVault:
+    """What lives on the vault of a node: its components, what it holds beside the vault, the fence of its readers."""
+
+    components: Lifecycle = field(default_factory=lambda: Lifecycle([]))
+    resources: Callable[[Vault], Resources] = lambda vault: NoResources()
+    pin_life_s_max: float = PIN_LIFE_S_MAX
+    fence: Fence = field(default_factory=NoFence)
+
+    def and_also(self, part: Part, resources: Callable[[Vault], Resources]) -> OnVault:
+        """One more component, on the same listeners, which holds what the node has beside its vault."""
+        components = Lifecycle([*self.components.parts, part], self.components.listeners)
+        return replace(self, components=components, resources=resources)
+
+
+class VaultKeeper(Component):
+    """`catch_up` when the node has been let in; it follows by itself from then on."""
+
+    def __init__(
+        self,
+        home: VaultHome,
+        node: str,
+        source: ClusterSource,
+        on_vault: OnVault,
+        clock: RecoveryClock,
+        difference: Difference,
+        beside: Beside | None = None,
+        *,
+        local: Mapping[str, str] | None = None,
+    ) -> None:
+        """`beside`: of a member of the group, whose vault moves with its store. `local`: what the node was told."""
+        self._beside = beside
+        self.difference = difference
+        self._home = home
+        self._node = node
+        self._local = local or {}
+        self._source = source
+        self._inner = on_vault.components
+        self._on_vault = on_vault
+        self._fence = on_vault.fence
+        self._clock = clock
+        self._vault: Vault | None = None
+        self._port = ComponentPort(self._inner, lambda: self.vault)
+        self._follower: Follower | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._trouble: asyncio.Future[None] | None = None
+        self._gate: Gate = OpenGate()
+
+    @property
+    def vault(self) -> Vault:
+        if self._vault is None:
+            raise RuntimeError("the vault is not open: the node has not started, or has stopped")
+        return self._vault
+
+    @property
+    def revision(self) -> int:
+        """LV; 0 while the vault is not open."""
+        return self._vault.revision if self._vault is not None else 0
+
+    @property
+    def cluster_id(self) -> str:
+        """Whose vault it is; empty for one that is nobody's."""
+        lineage = self._vault.lineage if self._vault is not None else None
+        return lineage.cluster_id if lineage is not None else ""
+
+    @property
+    def begun(self) -> int:
+        """How many recoveries this process has begun."""
+        return self._follower.begun if self._follower is not None else 0
+
+    @property
+    def reports(self) -> list[RecoveryReport]:
+        """Of the last recoveries of this process; of one that is under way, too, as the last of them."""
+        if self._follower is None:
+            return []
+        under_way = self._follower.under_way
+        return [*self._follower.reports, *([under_way.report_now()] if under_way is not None else [])]
+
+    @property
+    def progress(self) -> Progress | None:
+        """Of the recovery that is under way."""
+        under_way = self._follower.under_way if self._follower is not None else None
+        return under_way.progress if under_way is not None else None
+
+    async def start(self) -> None:
+        """Raises what refuses the vault (VaultError)."""
+        self._trouble = asyncio.get_running_loop().create_future()
+        vault = await self._home.open()
+        try:
+            self._keep_configuration(vault)
+            self._gate = self._fence.opened(vault)
+            self._follower = self._new_follower(vault)
+        except BaseException:
+            self._fence.closing()
+            vault.close()
+            raise
+        self._vault = vault
+
+    def _new_follower(self, vault: Vault) -> Follower:
+        resources = self._on_vault.resources(vault)
+        beside = self._beside
+        world = World(vault, self._source, self._port, resources, self._clock, self.difference, self._gate, beside)
+        settings = Settings(
+            self._node,
+            pin_life_s_max=self._on_vault.pin_life_s_max,
+            batches_per_commit=BATCHES_PER_COMMIT if beside is None else 1,
+        )
+        telling = ProgressLog(self._clock.now)
+
+        def recovers(begins: bool) -> None:
+            self._fence.recovering(begins)
+            telling.began(begins)
+
+        return Follower(
+            world,
+            settings,
+            on_recovering=recovers,
+            on_progress=telling.went_on,
+            on_report=self._home.keep,
+        )
+
+    def _keep_configuration(self, vault: Vault) -> None:
+        """In a vault that is this node's or nobody's; another one is about to be refused, and stays as it is."""
+        kept = vault.config()
+        changed = changes(kept, self._local)
+        if changed and (vault.lineage is None or vault.lineage.node_id == self._node):
+            vault.set_config(changed)
+            if kept:
+                names = ", ".join(sorted(changed))
+                log.info("the configuration of %s is another one than at its last start: %s", self._node, names)
+
+    async def catch_up(self) -> int:
+        """LV, when the difference to LM is small enough. Raises RecoveryRefused, and what a listener raises."""
+        follower = self._follower
+        if follower is None:
+            raise RuntimeError("the vault is not open: the node has not started, or has stopped")
+        async with self._port.telling:
+            await self._stop_following()
+        report = await follower.recover(running=self._port.started)
+        log.info("recovered: case %s, LV %d, LM %d, MM %d", _case(report), report.lv, report.lm, report.mm)
+        self._following = asyncio.get_running_loop().create_task(self._follow(follower), name="follow")
+        self._following.add_done_callback(self._on_end)
+        if self._watching is None:
+            self._watching = asyncio.get_running_loop().create_task(self._inner.wait(), name="components on the vault")
+            self._watching.add_done_callback(self._on_end)
+        return self.vault.revision
+
+    async def _follow(self, follower: Follower) -> None:
+        if self._beside is None:
+            await follower.follow()
+        else:
+            await self._beside.follow(follower, self.vault, self._clock, self._listens, _others, self._gate)
+
+    def _listens(self) -> bool:
+        """Whether anybody has to hear of every single revision."""
+        return bool(self._inner.listeners)
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._trouble is not None and not self._trouble.done():
+            self._trouble.set_exception(error)
+
+    async def run(self) -> None:
+        """Raises what following the cluster has come to: the next start goes on from LV."""
+        trouble = self._trouble
+        if trouble is not None:
+            await asyncio.wait({trouble})
+            trouble.result()
+
+    async def stop(self) -> None:
+        await self._stop_following()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+            self._watching = None
+        try:
+            await self._inner.stop()
+        finally:
+            self._fence.closing()
+            if self._vault is not None:
+                self._vault.close()
+                self._vault = None
+
+    async def _stop_following(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+            self._following = None
+
+
+def _case(report: RecoveryReport) -> str:
+    return report.case.value if report.case is not None else "-"
+
+
+async def _others() -> None:
+    await asyncio.sleep(0)

@@ -1,0 +1,165 @@
+"""GET /v1/backup: one revision while writes go on, and an end that can't be mistaken (issue 3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from palisade.api.http import v1_backup
+from palisade.api.services import NodeServices
+from palisade.base.snapshots import SnapshotGone
+from palisade.metastore.backup import BackupCheck, BackupHeader
+from palisade.metastore.memory_store import MemoryStore
+from palisade.metastore.requests import Put
+from palisade.metastore.snapshot import SnapshotReader
+from palisade.metastore.store_errors import BackupInvalid
+from palisade.service.key_values import KeyValues
+from tests.support.fake_group import FakeGroup
+
+
+class Spy:
+    """The store's state as of each call, in small pieces; `before_piece` is called before each of them."""
+
+    def __init__(self, service: KeyValues) -> None:
+        self.service = service
+        self.before_piece: Callable[[int], Any] = lambda number: None
+        self.closed = 0
+        self.open = self.open_snapshot
+
+    async def open_snapshot(self) -> Any:
+        disk = MemoryStore("copy")
+        disk.replace_content(self.service.store._tables.content())  # type: ignore[attr-defined]
+        reader = await disk.open_snapshot()
+        spied, chunk, close = self, reader.chunk, reader.close
+
+        class Reader(SnapshotReader):
+            def chunk(self, number: int) -> bytes | None:
+                spied.before_piece(number)
+                return chunk(number)
+
+            def close(self) -> None:
+                spied.closed += 1
+                close()
+
+        reader.__class__ = Reader
+        return reader
+
+
+@pytest.fixture
+async def spied(service: KeyValues) -> Spy:
+    return Spy(service)
+
+
+@pytest.fixture
+async def services(spied: Spy) -> NodeServices:
+    return NodeServices(spied.service, open_snapshot=lambda: spied.open())
+
+
+@pytest.fixture
+async def spy(service: KeyValues, spied: Spy) -> Spy:
+    for number in range(30):
+        await service.write(Put(b"key/%d" % number, b"v" * 60_000))
+    return spied
+
+
+def checked(data: bytes) -> BackupHeader:
+    check = BackupCheck("the answer")
+    check.feed(data)
+    return check.finish()[0]
+
+
+async def test_it_is_one_revision_however_much_is_written_meanwhile(
+    http: ClientSession, service: KeyValues, spy: Spy
+) -> None:
+    revision = service.store.revision
+    writes: list[Any] = []
+    spy.before_piece = lambda number: writes.append(asyncio.ensure_future(service.write(Put(b"during", b"x"))))
+    async with http.get("/v1/backup") as answer:
+        assert answer.headers["Palisade-Revision"] == str(revision)
+        assert answer.headers["Palisade-Generation"] == "1"
+        header = checked(await answer.read())
+    await asyncio.gather(*writes)
+    assert (header.revision, header.keys, header.cluster) == (revision, 30, "demo")
+    assert service.store.revision == revision + len(writes) > revision + 2
+    assert spy.closed == 1
+
+
+async def test_the_loop_turns_between_two_pieces(http: ClientSession, spy: Spy) -> None:
+    turns = 0
+    seen: list[int] = []
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    turning = asyncio.ensure_future(turn())
+    spy.before_piece = lambda number: seen.append(turns)
+    async with http.get("/v1/backup") as answer:
+        checked(await answer.read())
+    turning.cancel()
+    assert len(seen) > 3
+    assert all(later > earlier for earlier, later in pairwise(seen))
+
+
+async def test_a_snapshot_that_is_given_up_half_way_says_so_and_is_no_backup(http: ClientSession, spy: Spy) -> None:
+    def gone(number: int) -> None:
+        if number == 2:
+            raise SnapshotGone("the file has grown by 1 GiB")
+
+    spy.before_piece = gone
+    async with http.get("/v1/backup") as answer:
+        data = await answer.read()
+    with pytest.raises(BackupInvalid, match="the file has grown by 1 GiB"):
+        checked(data)
+    assert spy.closed == 1
+
+
+async def test_without_a_majority_only_a_serializable_one_is_given(
+    http: ClientSession, group: FakeGroup, spy: Spy
+) -> None:
+    group.majority = False
+    async with http.get("/v1/backup") as answer:
+        assert (answer.status, (await answer.json())["code"]) == (503, "unavailable")
+    async with http.get("/v1/backup?serializable=true") as answer:
+        checked(await answer.read())
+
+
+async def test_a_third_one_at_a_time_is_refused_and_one_that_is_left_makes_room(
+    http: ClientSession, spy: Spy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(v1_backup, "BACKUPS_MAX", 1)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    opened = spy.open_snapshot
+
+    async def slowly() -> Any:
+        begun.set()
+        await go_on.wait()
+        return await opened()
+
+    spy.open = slowly
+    first = asyncio.ensure_future(http.get("/v1/backup"))
+    await begun.wait()
+    async with http.get("/v1/backup") as answer:
+        assert (answer.status, (await answer.json())["code"]) == (503, "unavailable")
+    go_on.set()
+    async with await first as answer:
+        checked(await answer.read())
+    async with http.get("/v1/backup") as answer:
+        checked(await answer.read())
+
+
+async def test_a_node_without_a_disk_has_nothing_to_back_up(http: ClientSession, service: KeyValues) -> None:
+    async with http.get("/v1/backup") as answer:
+        assert (answer.status, (await answer.json())["code"]) == (400, "invalid-request")
+
+
+async def test_an_unknown_parameter_is_refused(http: ClientSession, spy: Spy) -> None:
+    async with http.get("/v1/backup?consistent=1") as answer:
+        assert answer.status == 400

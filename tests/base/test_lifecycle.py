@@ -1,0 +1,273 @@
+"""Components start in order, stop in reverse, all or none; listeners hear nothing before all have started (R10)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from palisade.base.start_order import ComponentError
+from palisade.recovery.lifecycle import Component, ComponentFailed, Lifecycle, Part, Phase
+from palisade.recovery.listeners import ListenerFailed, Listeners, NotStartedYet, Told
+from tests.support.waiting import until
+
+
+def revision(number: int, *, last: bool = True) -> Told:
+    return Told(number, (), last)
+
+
+class Noted(Component):
+    """Writes down what happens to it; can be told to fail or to hang."""
+
+    def __init__(self, name: str, notes: list[str]) -> None:
+        self.name = name
+        self.notes = notes
+        self.fails: set[str] = set()
+        self.hangs = False
+        self.breaks = asyncio.Event()
+
+    async def start(self) -> None:
+        self._note("start")
+        if self.hangs:
+            await asyncio.Event().wait()
+
+    async def run(self) -> None:
+        await self.breaks.wait()
+        raise RuntimeError(f"{self.name} broke")
+
+    async def stop(self) -> None:
+        self._note("stop")
+
+    def _note(self, what: str) -> None:
+        if what in self.fails:
+            raise OSError(f"{self.name}: no {what}")
+        self.notes.append(f"{what} {self.name}")
+
+
+class World:
+    """a <- b <- c, and d which needs a."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.listeners = Listeners()
+        self.parts = {name: Noted(name, self.notes) for name in "abcd"}
+        needs: dict[str, tuple[str, ...]] = {"c": ("b",), "b": ("a",), "d": ("a",), "a": ()}
+        self.life = Lifecycle([Part(name, self.parts[name], needs[name]) for name in needs], self.listeners)
+
+
+async def test_start_in_order_stop_in_reverse() -> None:
+    world = World()
+    await world.life.start()
+    await world.life.stop()
+    assert world.notes == [f"start {each}" for each in "abcd"] + [f"stop {each}" for each in "dcba"]
+
+
+async def test_a_failing_start_stops_what_had_started_and_names_component_and_cause() -> None:
+    world = World()
+    world.parts["c"].fails.add("start")
+    with pytest.raises(ComponentFailed, match="component c could not start: c: no start") as failed:
+        await world.life.start()
+    assert (failed.value.component, failed.value.phase) == ("c", Phase.START)
+    assert isinstance(failed.value.cause, OSError)
+    assert world.notes == ["start a", "start b", "stop b", "stop a"]
+    with pytest.raises(NotStartedYet):
+        await world.listeners.tell(revision(1))
+    await world.life.stop()
+    assert len(world.notes) == 4
+
+
+async def test_a_start_that_is_cancelled_half_way_leaves_nothing_behind() -> None:
+    """scenarios.md, "Recovery": stop during recovery, clean, no hang."""
+    world = World()
+    world.parts["c"].hangs = True
+    starting = asyncio.create_task(world.life.start())
+    await until(lambda: world.notes[-1:] == ["start c"])
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert world.notes[-2:] == ["stop b", "stop a"]
+
+
+async def test_a_component_that_fails_to_stop_keeps_no_other_from_stopping() -> None:
+    world = World()
+    world.parts["b"].fails.add("stop")
+    await world.life.start()
+    with pytest.raises(ComponentFailed, match="component b could not stop cleanly"):
+        await world.life.stop()
+    assert world.notes[-3:] == ["stop d", "stop c", "stop a"]
+    await world.life.stop()
+
+
+async def test_a_component_that_breaks_while_it_runs_ends_the_wait_with_its_name() -> None:
+    world = World()
+    await world.life.start()
+    waiting = asyncio.create_task(world.life.wait())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    world.parts["b"].breaks.set()
+    with pytest.raises(ComponentFailed, match="component b failed: b broke"):
+        await waiting
+    await world.life.stop()
+    assert world.notes[-4:] == ["stop d", "stop c", "stop b", "stop a"]
+
+
+async def test_nobody_is_told_before_the_last_component_has_started() -> None:
+    heard: list[int] = []
+    listeners = Listeners()
+    refused: list[str] = []
+
+    class Early(Component):
+        async def start(self) -> None:
+            listeners.listen("early", lambda events: heard.append(events.revision))
+
+    class Late(Component):
+        async def start(self) -> None:
+            try:
+                await listeners.tell(revision(1))
+            except NotStartedYet as error:
+                refused.append(str(error))
+
+    life = Lifecycle([Part("early", Early()), Part("late", Late(), ("early",))], listeners)
+    await life.start()
+    assert (heard, len(refused)) == ([], 1)
+    await listeners.tell(revision(1))
+    assert heard == [1]
+    await life.stop()
+
+
+async def test_two_components_of_one_name_are_refused() -> None:
+    with pytest.raises(ComponentError, match="same name"):
+        Lifecycle([Part("a", Component()), Part("a", Component())])
+
+
+async def test_revisions_come_once_and_in_order() -> None:
+    listeners = Listeners()
+    listeners.begin_at(7)
+    listeners.open()
+    with pytest.raises(ComponentError, match="told after 7"):
+        await listeners.tell(revision(7))
+    await listeners.tell(revision(9))
+    with pytest.raises(ComponentError):
+        await listeners.tell(revision(8))
+    assert listeners.handled == 9
+
+
+async def test_a_listener_waits_for_what_it_depends_on_whatever_the_order() -> None:
+    """The dependent one is told first, and still sees the value as of its own revision, never an older one."""
+    listeners = Listeners()
+    seen: list[tuple[int, str]] = []
+    tables = listeners.value("tables", "none")
+
+    async def partitions(events: Told) -> None:
+        seen.append((events.revision, await tables.at(events.revision)))
+
+    async def schema(events: Told) -> None:
+        await asyncio.sleep(0)
+        tables.set(events.revision, f"tables of {events.revision}")
+
+    listeners.listen("partitions", partitions)
+    listeners.listen("tables", schema)
+    listeners.open()
+    for number in (1, 2, 3):
+        await listeners.tell(revision(number))
+    assert seen == [(number, f"tables of {number}") for number in (1, 2, 3)]
+
+
+async def test_a_value_whose_owner_listens_to_nothing_is_certain_at_once() -> None:
+    listeners = Listeners()
+    fixed = listeners.value("settings", "s")
+    seen: list[str] = []
+
+    async def user(events: Told) -> None:
+        seen.append(await fixed.at(events.revision))
+
+    listeners.listen("user", user)
+    listeners.open()
+    await listeners.tell(revision(1))
+    assert seen == ["s"]
+
+
+async def test_a_failing_listener_leaves_no_other_half_way_and_the_next_start_tells_again() -> None:
+    """scenarios.md, "Recovery": a component's listener throws."""
+    done: list[str] = []
+    broken = True
+
+    def attach(listeners: Listeners) -> None:
+        async def slow(events: Told) -> None:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            done.append(f"slow {events.revision}")
+
+        async def bad(events: Told) -> None:
+            if broken:
+                raise RuntimeError("disk of the partitions")
+            done.append(f"bad {events.revision}")
+
+        listeners.listen("slow", slow)
+        listeners.listen("bad", bad)
+        listeners.open()
+
+    first = Listeners()
+    attach(first)
+    with pytest.raises(ListenerFailed, match="component bad could not handle revision 1") as failed:
+        await first.tell(revision(1))
+    assert (failed.value.component, failed.value.revision, first.handled) == ("bad", 1, 0)
+    assert done == ["slow 1"]
+    with pytest.raises(ListenerFailed):
+        await first.tell(revision(2))
+    broken = False
+    second = Listeners(first.handled)
+    attach(second)
+    await second.tell(revision(1))
+    assert sorted(done[1:]) == ["bad 1", "slow 1"]
+
+
+async def test_who_waits_for_a_value_of_a_failed_component_does_not_hang_and_the_cause_is_named() -> None:
+    listeners = Listeners()
+    tables = listeners.value("tables", "none")
+
+    async def user(events: Told) -> None:
+        await tables.at(events.revision)
+
+    async def schema(events: Told) -> None:
+        await asyncio.sleep(0)
+        raise RuntimeError("no schema")
+
+    listeners.listen("user", user)
+    listeners.listen("tables", schema)
+    listeners.open()
+    with pytest.raises(ListenerFailed, match="component tables") as failed:
+        await listeners.tell(revision(1))
+    assert "no schema" in str(failed.value)
+
+
+async def test_stopping_lets_go_of_who_waits_for_a_revision_that_never_comes() -> None:
+    world = World()
+    value = world.listeners.value("a", 0)
+    await world.life.start()
+    waiting = asyncio.create_task(value.at(5))
+    await asyncio.sleep(0)
+    await world.life.stop()
+    with pytest.raises(ComponentError, match="the node is stopping"):
+        await waiting
+
+
+async def test_registering_after_the_start_is_refused() -> None:
+    world = World()
+    await world.life.start()
+    with pytest.raises(ComponentError, match="registers after notifications have begun"):
+        world.listeners.listen("late", lambda events: None)
+    await world.life.stop()
+
+
+async def test_a_difference_in_parts_is_one_revision_which_is_handled_with_its_last_part() -> None:
+    """A running node that gets a snapshot: the changes come by key, and none is skipped."""
+    listeners = Listeners()
+    value = listeners.value("a", 0)
+    heard: list[bool] = []
+    listeners.listen("a", lambda told: heard.append(told.last))
+    listeners.open()
+    for last in (False, False, True):
+        assert (listeners.handled, value.completed) == (0, 0)
+        await listeners.tell(revision(5, last=last))
+    assert (listeners.handled, value.completed, heard) == (5, 5, [False, False, True])

@@ -1,0 +1,49 @@
+"""palisade alarm: whether the store is full, and the end of it (M8)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from palisade.cli.main import main
+from palisade.metastore.limits import Limits
+from tests.support.cli_node import CliNode, cli_node
+
+QUOTA_BYTES = 10_000
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def node() -> Iterator[CliNode]:
+    with cli_node(limits=Limits(quota_bytes=QUOTA_BYTES)) as node:
+        yield node
+
+
+@pytest.fixture
+def run(node: CliNode) -> Run:
+    return lambda *arguments: CliRunner().invoke(main, arguments, env={"PALISADE_ENDPOINTS": node.endpoint})
+
+
+def test_without_an_alarm_it_says_how_much_is_used(run: Run) -> None:
+    assert run("alarm", "list").stdout.startswith("no alarm: ")
+    found = json.loads(run("alarm", "list", "--json").stdout)
+    assert (found["alarms"], found["quota_bytes"]) == ([], QUOTA_BYTES)
+    assert json.loads(run("alarm", "disarm", "--json").stdout)["cleared"] is False
+
+
+def test_an_alarm_is_shown_with_what_to_do_and_cleared_once_there_is_room(run: Run, node: CliNode) -> None:
+    for number in range(8):
+        run("put", f"/k{number}", "v" * 1999)
+    listed = run("alarm", "list").stdout
+    assert listed.startswith("quota\t")
+    assert "Delete keys, compact, then clear the alarm" in listed
+    refused = run("alarm", "disarm", "--json")
+    assert (refused.exit_code, json.loads(refused.stderr)["error"]["code"]) == (1, "quota-exceeded")
+    revision = json.loads(run("del", "/k", "--prefix", "--json").stdout)["revision"]
+    run("compact", str(revision))
+    node.do(lambda: [node.group.store.collect() for _ in range(100) if node.group.store.collecting])
+    assert run("alarm", "disarm").stdout == "the quota alarm is cleared: writes are accepted again\n"
+    assert run("put", "/k", "v").exit_code == 0

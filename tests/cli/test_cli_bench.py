@@ -1,0 +1,73 @@
+"""palisade bench: counts what it has asked for, leaves nothing behind, and says what failed (N3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from palisade.cli.bench_statistics import figures, quantile
+from palisade.cli.main import main
+from palisade.metastore.limits import Limits
+from tests.support.cli_node import CliNode, cli_node
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[CliNode]:
+    with cli_node() as node:
+        yield node
+
+
+@pytest.fixture
+def run(node: CliNode) -> Run:
+    return lambda *arguments: CliRunner().invoke(main, arguments, env={"PALISADE_ENDPOINTS": node.endpoint})
+
+
+def test_quantiles_are_values_that_were_measured() -> None:
+    found = figures(2.0, [0.004, 0.001, 0.003, 0.002], {})
+    assert (found.done, found.per_s) == (4, 2.0)
+    assert found.latencies_ms() == {"mean": 2.5, "p50": 2.0, "p90": 4.0, "p99": 4.0, "p999": 4.0, "max": 4.0}
+    assert [quantile([1, 2, 3], part) for part in (0.0, 0.33, 0.34, 0.99)] == [1, 1, 2, 3]
+    assert figures(1.0, [], {"unavailable": 3}).latencies_ms() == {}
+
+
+@pytest.mark.parametrize("what", ["put", "get", "stream"])
+def test_it_does_what_was_asked_and_leaves_nothing_behind(run: Run, node: CliNode, what: str) -> None:
+    before: dict[str, Any] = {"keys": node.group.store.key_count, "revision": node.group.store.revision}
+    found = json.loads(
+        run("bench", what, "--clients", "8", "--total", "300", "--keys", "20", "--value-size", "9", "--json").stdout
+    )
+    assert (found["bench"], found["done"], found["failures"], found["keys"]) == (what, 300, {}, 20)
+    assert found["per_s"] > 0
+    assert found["latency_ms"]["p50"] <= found["latency_ms"]["p99"] <= found["latency_ms"]["max"]
+    assert node.group.store.key_count == before["keys"]
+    assert node.group.store.revision == before["revision"] + (20 if what == "get" else 300) + 1
+
+
+def test_people_get_a_table(run: Run) -> None:
+    lines = run("bench", "put", "--total", "50", "--clients", "2").stdout.splitlines()
+    assert lines[0] == "requests\t50"
+    assert any(line.startswith("p99, ms\t") for line in lines)
+
+
+def test_what_failed_is_counted_and_what_could_not_be_deleted_is_named(run: Run, node: CliNode) -> None:
+    """The deadline is that of connecting, too, which is to succeed."""
+    node.do(lambda: vars(node.group).update(majority=False))
+    result = run("bench", "put", "--total", "4", "--clients", "4", "--deadline", "1.5", "--json")
+    node.do(lambda: vars(node.group).update(majority=True))
+    found = json.loads(result.stdout)
+    assert (found["done"], found["failures"], found["latency_ms"]) == (0, {"outcome-unknown": 4}, {})
+    assert "do it with: palisade del /palisade-bench/" in result.stderr
+
+
+def test_a_refusal_ends_it_and_its_keys_are_deleted() -> None:
+    with cli_node(limits=Limits(quota_bytes=200_000)) as small:
+        arguments = ["bench", "stream", "--total", "5000", "--value-size", "1000", "--json"]
+        result = CliRunner().invoke(main, [*arguments, "--endpoints", small.endpoint])
+        assert (result.exit_code, json.loads(result.stderr)["error"]["code"]) == (1, "quota-exceeded")
+        assert small.group.store.key_count == 0

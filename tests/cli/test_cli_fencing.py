@@ -1,0 +1,101 @@
+"""palisade region and palisade fencing, as they are typed and as programs read them (issue 4: regions, "Visible")."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from palisade.cli.main import main
+from tests.support.cli_node import CliNode, cli_node
+
+Run = Callable[..., Result]
+
+LEASE: dict[str, Any] = {
+    "state": "active", "serves": True, "why_not": None, "incarnation": 2, "term": 7, "lease_age_ms": 286,
+    "lease_left_ms": 2714, "released": 5536, "staged": 5536, "applied": 5530, "pending": 0, "listener_failure": None,
+    "fenced_s": 1.5,
+}  # fmt: skip
+HOLDER: dict[str, Any] = {
+    "node": "n2", "incarnation": 3, "vault": "v", "fences": True, "lease_ms": 3000, "proceed_ms": 3310,
+    "leaving": False, "staged": 5530, "behind": 6, "heard_ms": 312, "granted_ms": 312, "promised": False,
+    "said": "recovering", "until_ms": 2998,
+}  # fmt: skip
+WHY = "n2 has not acknowledged revision 5537, and may serve for another 3.0 s"
+WAIT = {
+    "first": 5537, "last": 5538, "waited_ms": 40, "verdict": "wait", "until_ms": 2998,
+    "waits_for": [{"node": "n2", "reason": WHY, "until_ms": 2998}],
+}  # fmt: skip
+VIEW: dict[str, Any] = {
+    "node": "n1",
+    "lease": LEASE,
+    "link": {"to": "", "trouble": None},
+    "timing": {"fence_ms": 3000, "renew_ms": 600, "proceed_ms": 3310},
+    "member": None,
+    "leader": {"term": 7, "latest": 5538, "released": 5536, "holders": [HOLDER], "waits": [WAIT], "waiting": 1},
+}
+
+
+@pytest.fixture
+def shown() -> dict[str, Any]:
+    return dict(VIEW)
+
+
+@pytest.fixture
+def node(shown: dict[str, Any]) -> Iterator[CliNode]:
+    with cli_node(deadline_s=2.0, fencing_view=lambda: shown) as node:
+        yield node
+
+
+@pytest.fixture
+def run(node: CliNode) -> Run:
+    def invoke(*arguments: str, exit_code: int = 0) -> Result:
+        found = CliRunner().invoke(main, list(arguments), env={"PALISADE_ENDPOINTS": node.endpoint})
+        assert found.exit_code == exit_code, (found.output, found.exception)
+        return found
+
+    return invoke
+
+
+def test_a_region_is_made_listed_and_deleted(run: Run) -> None:
+    assert "strict, deny" in run("region", "set", "config", "/config/", "--policy", "deny").stdout
+    rows = [line.split("\t") for line in run("region", "list").stdout.splitlines()]
+    assert ["config", "/config/", "strict", "deny", "-", "no"] in rows
+    assert ["palisade", "palisade/", "strict", "fail_closed", "-", "yes"] in rows
+    (config,) = [
+        each for each in json.loads(run("region", "list", "--json").stdout)["regions"] if each["name"] == "config"
+    ]
+    assert (config["prefix"], config["mode"], config["policy"]) == ("/config/", "strict", "deny")
+    run("region", "delete", "config")
+    assert "config\t" not in run("region", "list").stdout
+    run("region", "delete", "config", exit_code=1)
+    run("region", "set", "palisade", "palisade/", "--mode", "eventual", exit_code=1)
+
+
+def test_fencing_says_who_may_serve_and_who_is_waited_for_until_when(run: Run) -> None:
+    own, holder, wait = run("fencing").stdout.splitlines()
+    assert own.startswith("n1 is active, its lease is 286 ms old and ends in 2714 ms; RR 5,536, LV 5,530, term 7")
+    assert own.endswith("incarnation 2")
+    assert holder.split("\t") == ["n2", "3", "5,530", "6", "312 ms ago", "2998 ms", "recovering", "holds leases"]
+    assert wait == f"revisions 5537 to 5538 wait since 40 ms: {WHY}"
+    assert json.loads(run("fencing", "--json").stdout) == VIEW
+
+
+def test_a_node_that_serves_nothing_says_why(run: Run, shown: dict[str, Any]) -> None:
+    lapsed = {**LEASE, "state": "fenced", "serves": False, "why_not": "its lease has run out", "lease_age_ms": None}
+    shown.update(lease=lapsed, leader=None)
+    (own,) = run("fencing").stdout.splitlines()
+    assert own.startswith("n1 is fenced: its lease has run out; RR")
+
+
+def test_status_says_it_too(run: Run) -> None:
+    found = run("status")
+    cells = found.stdout.splitlines()[0].split("\t")
+    assert cells[9:14] == ["2", "active", "0.3 s", "5,536", "5,530"]
+    assert f"revisions 5537 to 5538 wait since 40 ms: {WHY}" in found.output
+    (row,) = json.loads(run("status", "--json").stdout)["nodes"]
+    assert row["fencing"]["waits"] == [WAIT]
+    assert (row["fencing"]["incarnation"], row["fencing"]["lease_age_ms"], row["fencing"]["applied"]) == (2, 286, 5530)

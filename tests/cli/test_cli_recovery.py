@@ -1,0 +1,328 @@
+"""palisade recovery, status and topology against any kind of node over HTTP (issue 3, R4, R12)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner, Result
+from rich.console import Console
+from rich.progress import Progress, TextColumn
+
+from palisade.cli.main import main
+from palisade.cli.recovery_watch import Bar, JsonLines, PlainLines, follow
+from palisade.recovery.decision import Case
+from palisade.recovery.report import Outcome, Phase, RecoveryReport
+from palisade.recovery.report import Progress as Done
+from tests.support.processes import free_port
+
+Answer = Callable[[web.Request, Any], tuple[int, Any]]
+REPORT = RecoveryReport("f1", Outcome.DONE, Case.B, Case.B, "missed", lv_before=2, lv=500, lm=500, mm=1)
+
+
+def shape(done: int | None, *ended: RecoveryReport, total: int = 500) -> dict[str, Any]:
+    """As GET /v1/recovery has it; `done` None: nothing is under way."""
+    reports = [report.as_dict() for report in ended]
+    under_way = None
+    if done is not None:
+        under_way = Done(Phase.REPLAY, done, total, "revisions", 2.0).as_dict()
+        running = RecoveryReport("f1", case=Case.B, lv_before=2, lv=2 + done, lm=502, waits=3)
+        reports.append(running.as_dict())
+    found = {
+        "recoveries": reports[-100:],
+        "begun": len(reports),
+        "under_way": under_way,
+        "catch_up_difference": 100,
+        "acceptable_difference": 100,
+    }
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+@contextmanager
+def answering(answer: Answer) -> Iterator[str]:
+    """HOST:PORT of something that answers over HTTP, in a thread of its own."""
+    ready, stop, ports = threading.Event(), asyncio.Event(), list[int]()
+    loops = list[asyncio.AbstractEventLoop]()
+
+    async def handle(request: web.Request) -> web.Response:
+        status, said = answer(request, await request.json() if request.can_read_body else None)
+        if isinstance(said, str):
+            return web.Response(status=status, text=said)
+        return web.json_response(said, status=status)
+
+    async def serve() -> None:
+        app = web.Application()
+        app.add_routes([web.route("*", "/{path:.*}", handle)])
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        ports.append(runner.addresses[0][1])
+        loops.append(asyncio.get_running_loop())
+        ready.set()
+        await stop.wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield f"127.0.0.1:{ports[0]}"
+    finally:
+        loops[0].call_soon_threadsafe(stop.set)
+        thread.join(10)
+
+
+def one_by_one(*shapes: dict[str, Any]) -> Answer:
+    left = list(shapes)
+
+    def answer(request: web.Request, body: Any) -> tuple[int, Any]:
+        return 200, left.pop(0) if len(left) > 1 else left[0]
+
+    return answer
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, list(arguments))
+    assert "Traceback" not in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palisade.cli.recovery_watch.POLL_S", 0.0)
+
+
+def test_one_that_has_ended_is_told_at_once() -> None:
+    with answering(one_by_one(shape(None, REPORT))) as at:
+        result = run("recovery", "--at", at)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[0] == "f1: case b, done in 0.00 s: missed"
+
+
+def test_one_that_is_under_way_is_followed_to_its_end_in_plain_lines() -> None:
+    seen = [shape(done) for done in (0, 10, 20, 120, 130, 499)]
+    with answering(one_by_one(*seen, shape(None, REPORT))) as at:
+        result = run("recovery", "--at", at)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("f1: recovering, replay: 0 of 500 revisions; LV 2, LM 502; waited 3 times")
+    assert [line.split(" of ")[0] for line in lines[:3]] == [
+        "f1: recovering, replay: 0", "f1: recovering, replay: 120", "f1: recovering, replay: 499",
+    ]  # fmt: skip
+    assert "60/s, about 6 s left" in lines[1]
+    assert lines[3] == "f1: case b, done in 0.00 s: missed"
+
+
+def test_with_json_it_is_one_object_and_with_watch_a_line_for_each_change() -> None:
+    with answering(one_by_one(shape(5))) as at:
+        result = run("recovery", "--at", at, "--json")
+        assert (result.exit_code, json.loads(result.stdout)) == (0, shape(5))
+    seen = [shape(5), shape(5), shape(9), shape(None, REPORT)]
+    left = list(seen)
+
+    def answer(request: web.Request, body: Any) -> tuple[int, Any]:
+        return (200, left.pop(0)) if left else (500, "the node has gone")
+
+    with answering(answer) as at:
+        result = run("recovery", "--at", at, "--json", "--watch")
+    assert result.exit_code == 3, "the node does not answer any more"
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [seen[0], seen[2], seen[3]]
+    assert json.loads(result.stderr)["error"]["code"] == "unreachable"
+
+
+class Interrupted(Exception):
+    pass
+
+
+async def watched(screen: Any, *shapes: dict[str, Any], for_ever: bool = True) -> None:
+    left = list(shapes)
+
+    async def ask() -> dict[str, Any]:
+        if not left:
+            raise Interrupted
+        return left.pop(0)
+
+    with pytest.raises(Interrupted):
+        await follow(ask, screen, for_ever)
+
+
+async def test_watch_goes_on_with_later_recoveries_and_shows_each_once(capsys: pytest.CaptureFixture[str]) -> None:
+    again = RecoveryReport("f1", Outcome.DONE, Case.C, Case.C, "compacted")
+    await watched(
+        PlainLines(),
+        shape(None, REPORT), shape(3, REPORT), shape(None, REPORT, again), shape(None, REPORT, again),
+        shape(4, REPORT, again), shape(None, REPORT, again, REPORT),
+    )  # fmt: skip
+    heads = [line for line in capsys.readouterr().out.splitlines() if line.startswith("f1: case")]
+    assert heads == ["f1: case c, done in 0.00 s: compacted", "f1: case b, done in 0.00 s: missed"]
+
+
+async def test_watch_tells_of_the_first_recovery_of_a_node_that_was_started_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await watched(PlainLines(), shape(None, REPORT, REPORT), shape(None, REPORT))
+    assert capsys.readouterr().out.count("f1: case b") == 1
+
+
+async def test_of_many_recoveries_those_are_told_that_are_new(capsys: pytest.CaptureFixture[str]) -> None:
+    """A node lists its last hundred."""
+    many = [replace(REPORT, lv=number) for number in range(120)]
+    await watched(PlainLines(), shape(None, *many[:110]), shape(None, *many[:112]), shape(None, *many))
+    told = [line.split(", LM")[0] for line in capsys.readouterr().out.splitlines() if "LV 2 ->" in line]
+    assert told == [f"    LV 2 -> {number}" for number in range(110, 120)]
+
+
+async def test_a_recovery_that_stands_still_is_told_again_after_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+    await watched(PlainLines(every=4), *[shape(7)] * 9)
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+async def test_the_bar_shows_phase_count_and_rate_and_vanishes_at_the_end() -> None:
+    console = Console(width=120, force_terminal=True, record=True)
+    with Progress(TextColumn("{task.description}|{task.fields[said]}"), console=console) as progress:
+        bar = Bar(progress)
+        bar.show(shape(None))
+        assert progress.tasks == []
+        bar.show(shape(120))
+        (task,) = progress.tasks
+        assert (task.completed, task.total, task.description) == (120, 500, "f1: replay 24 %")
+        assert task.fields["said"] == "replay: 120 of 500 revisions, 60/s, about 6 s left"
+        bar.show(shape(130, total=0))
+        (task,) = progress.tasks
+        assert (task.completed, task.total, task.description) == (130, None, "f1: replay")
+        bar.show(shape(None, REPORT))
+        bar.ended(shape(None, REPORT)["recoveries"][0])
+        assert progress.tasks == []
+    assert "f1: case b, done" in console.export_text()
+
+
+def test_lines_of_json_come_when_something_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = JsonLines()
+    for done in (1, 1, 2):
+        lines.show(shape(done))
+    lines.ended({})
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_who_reads_no_further_ends_it_without_a_word() -> None:
+    """`palisade recovery --watch --json | head -1`."""
+    counts = count(1)
+    with answering(lambda request, body: (200, shape(next(counts)))) as at:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "palisade.cli", "recovery", "--at", at, "--watch", "--json"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["under_way"]["phase"] == "replay"
+        process.stdout.close()
+        assert (process.wait(30), process.stderr.read()) == (0, b"")
+        process.stderr.close()
+
+
+def test_ctrl_c_ends_it_with_130_and_nothing_more_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("palisade.cli.recovery_watch.follow", interrupted)
+    result = run("recovery", "--at", "127.0.0.1:7401", "--watch")
+    assert (result.exit_code, result.output) == (130, "")
+
+
+def test_the_catch_up_difference_is_changed_at_the_node() -> None:
+    asked = []
+
+    def answer(request: web.Request, body: Any) -> tuple[int, Any]:
+        asked.append((request.method, request.path, body))
+        return 200, {"catch_up_difference": 50, "before": 100}
+
+    with answering(answer) as at:
+        result = run("recovery", "--at", at, "--catch-up-difference", "50")
+        assert "is 50 revisions now, it was 100" in result.stdout
+        shown = run("recovery", "--at", at, "--catch-up-difference", "50", "--json")
+        assert json.loads(shown.stdout) == {"catch_up_difference": 50, "before": 100}
+    assert asked == [("PUT", "/v1/recovery/catch-up-difference", {"revisions": 50})] * 2
+
+
+def test_what_the_node_refuses_is_refused_with_its_words() -> None:
+    problem = {"code": "bad-request", "detail": "revisions: is 0 to 10, not -1", "retry": False}
+    with answering(lambda request, body: (400, problem)) as at:
+        result = run("recovery", "--at", at, "--catch-up-difference", "-1")
+        assert (result.exit_code, result.stderr) == (1, "palisade: revisions: is 0 to 10, not -1\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--at", "127.0.0.1:7401", "--data-dir", "d"],
+        ["--data-dir", "d", "--watch"],
+        ["--data-dir", "d", "--catch-up-difference", "1"],
+        ["--at", "127.0.0.1:7401", "--watch", "--catch-up-difference", "1"],
+        ["--at", "127.0.0.1:7401", "--catch-up-difference", "many"],
+        ["--at", "127.0.0.1"],
+        ["--at", "127.0.0.1:99999"],
+        ["--at", "http://127.0.0.1:7401"],
+    ],
+)
+def test_wrong_usage_asks_nobody(arguments: list[str]) -> None:
+    assert run("recovery", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("said", ["<html>", [], {}, {"recoveries": []}, "null"])
+def test_what_is_no_node_is_no_answer(said: Any) -> None:
+    with answering(lambda request, body: (200, said)) as at:
+        result = run("recovery", "--at", at)
+        assert result.exit_code == 3, result.output
+        assert at in result.stderr
+
+
+FOLLOWER = {
+    "cluster": "c1", "member": "f1", "role": "follower-node", "ready": True, "revision": 5532,
+    "topology": {"phase": "active", "incarnation": 1, "waiting_for": None}, "recovery": None,
+}  # fmt: skip
+
+
+def test_status_and_topology_ask_a_node_of_any_kind() -> None:
+    """Issue 3: a follower has no stream."""
+    physical = {
+        "id": "f1",
+        "state": "alive",
+        "address": "127.0.0.1:7711",
+        "instance": "i",
+        "incarnation": 1,
+        "tags": {},
+    }
+    view = {"physical": [physical], "logical": [], "version": 0, "logical_age_s": None, "strangers": {}}
+    with answering(lambda request, body: (200, FOLLOWER if request.path == "/v1/status" else view)) as at:
+        row = run("status", "--at", at).stdout.rstrip("\n").split("\t")
+        assert row[:4] == ["f1", "follower-node", "-", "5,532"]
+        assert row[7:] == ["yes", "active", *["-"] * 5, f"http://{at}"]
+        (as_json,) = json.loads(run("status", "--at", at, "--json").stdout)["nodes"]
+        assert (as_json["id"], as_json["revision"], as_json["term"]) == ("f1", 5532, None)
+        shown = run("topology", "--at", at)
+        assert shown.stdout.split("\t")[:3] == ["f1", "alive", "-"]
+        assert "the logical topology is not known yet" in shown.stderr
+        assert json.loads(run("topology", "--at", at, "--json").stdout) == view
+    for command in ("status", "topology"):
+        result = run(command, "--at", f"127.0.0.1:{free_port()}")
+        assert (result.exit_code, "--http" in result.stderr) == (3, True)
+
+
+def test_an_address_of_http_among_the_endpoints_gets_a_hint() -> None:
+    """Whoever gives the port of HTTP, the only one that a follower has, hears of --at."""
+    with answering(lambda request, body: (400, "?")) as at:
+        for command in ("status", "topology"):
+            result = run(command, "--endpoints", at, "--deadline", "1")
+            assert (result.exit_code, "--at" in result.stderr) == (3, True), result.stderr

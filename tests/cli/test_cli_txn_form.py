@@ -1,0 +1,106 @@
+"""Both written forms of a transaction mean the same, and what is not understood is refused with its place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from palisade.cli.txn import lines_of, parse_txn
+from palisade.cli.txn_form import FormError
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+from palisade.metastore.results import KeyValue, PutResult, RangeResult, TxnResult
+
+TEXT = """
+# who leads?
+compare
+    version /leader = 0
+    value /mode != 'very fast'
+then
+    put /leader n1
+    put "/a b" "" lease=0x4d
+    delete-prefix /old/
+else
+    get /leader
+    get-prefix /nodes/
+    delete /x
+"""
+FORM = {
+    "compare": [
+        {"target": "version", "key": "/leader", "operand": 0},
+        {"target": "value", "key_base64": "L21vZGU=", "relation": "!=", "operand": "very fast"},
+    ],
+    "then": [
+        {"put": {"key": "/leader", "value": "n1"}},
+        {"put": {"key": "/a b", "value_base64": "", "lease": "77"}},
+        {"delete": {"key": "/old/", "prefix": True}},
+    ],
+    "else": [
+        {"range": {"key": "/leader"}},
+        {"range": {"key": "/nodes/", "prefix": True}},
+        {"delete": {"key": "/x"}},
+    ],
+}
+MEANING = Txn(
+    compare=(
+        Compare(b"/leader", CompareTarget.VERSION, CompareResult.EQUAL, 0),
+        Compare(b"/mode", CompareTarget.VALUE, CompareResult.NOT_EQUAL, b"very fast"),
+    ),
+    success=(Put(b"/leader", b"n1"), Put(b"/a b", b"", lease=77), DeleteRange(b"/old/", b"/old0")),
+    failure=(Range(b"/leader"), Range(b"/nodes/", b"/nodes0"), DeleteRange(b"/x")),
+)
+
+
+def test_text_and_json_mean_the_same() -> None:
+    assert parse_txn(TEXT) == MEANING
+    assert parse_txn(json.dumps(FORM)) == MEANING
+
+
+def test_json_can_hold_a_transaction_in_a_transaction() -> None:
+    assert parse_txn('{"then": [{"txn": {"then": [{"put": {"key": "a", "value": "b"}}]}}]}') == Txn(
+        success=(Txn(success=(Put(b"a", b"b"),)),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "the transaction is empty"),
+        ("put /a b", "line 1: 'put /a b': begin with one of the words compare, then, else"),
+        ("compare\nversion /a 0", "line 2: 'version /a 0': a compare is TARGET KEY RELATION OPERAND"),
+        ("compare\nage /a = 0", "'age' is not one of version, create, mod, value, lease"),
+        ("compare\nversion /a == 0", "'==' is not one of = != > <"),
+        ("compare\nversion /a = x", "operand 'x' is not a whole number"),
+        ("then\nput /a", "an operation is put KEY VALUE"),
+        ('then\nput /a "b', "line 2: 'put /a \"b': No closing quotation"),
+        ("{", "this is not JSON"),
+        ('{"than": []}', "the transaction: unknown field 'than'"),
+        ('{"then": {}}', "'then' is not a list"),
+        ('{"then": [{"put": {"key": "a"}}]}', "then 1: give either 'value', as a text, or 'value_base64'"),
+        ('{"then": [{"put": {"key": "a", "key_base64": "YQ==", "value": ""}}]}', "then 1: give either 'key'"),
+        ('{"then": [{"put": {"key_base64": "!", "value": ""}}]}', "key_base64 is not base64"),
+        ('{"then": [{"drop": {}}]}', "then 1: 'drop' is not one of put, delete, range, txn"),
+        ('{"then": [{}]}', "then 1: is not one operation such as"),
+        ('{"else": [{"txn": {"then": [1]}}]}', "then 1: is not one operation"),
+        (
+            '{"compare": [{"key": "a", "target": "mod", "operand": true}]}',
+            "compare 1: operand True is not a whole number",
+        ),
+        ('{"then": [{"range": {"key": "a", "prefix": 1}}]}', "'prefix' is true or false"),
+    ],
+)
+def test_what_is_not_understood_is_refused_with_its_place(text: str, says: str) -> None:
+    with pytest.raises(FormError) as refusal:
+        parse_txn(text)
+    assert says in str(refusal.value)
+
+
+def test_the_answer_shows_the_branch_and_every_operation() -> None:
+    kv = KeyValue(b"/leader", b"n2", 3, 3, 1, 0)
+    result = TxnResult(7, False, (PutResult(7), RangeResult(7, (kv,), False, 1), TxnResult(7, True, ())))
+    assert lines_of(result) == [
+        "else (a compare did not hold), revision 7",
+        "    put",
+        "    /leader\tn2",
+        "    then (every compare held), revision 7",
+    ]

@@ -1,0 +1,104 @@
+"""palisade vault inspect, verify, export, reset (issue 3): on a vault in a folder, without any node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from palisade.cli.main import main
+from palisade.vault.directory import DATA
+from palisade.vault.fence_file import FENCE_FILE, FenceFile, clock_ns
+from palisade.vault.opening import open_vault
+from palisade.vault.position import Lineage
+from tests.support.vault_feed import follow, full
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The data folder of node n1 with three keys in its vault, one of which is no text."""
+    vault = open_vault(tmp_path / "vault")
+    vault.claim(Lineage("c1", 2, "n1"))
+    vault.set_config({"rack": b"r7"})
+    follow(vault, full([(b"/a", b"1"), (b"/b", b"\xff\x00"), (b"/c", b"3")]))
+    vault.close()
+    return tmp_path
+
+
+def run(*arguments: str, exit_code: int = 0) -> Any:
+    result = CliRunner().invoke(main, ["vault", *arguments])
+    assert "Traceback" not in result.output
+    assert result.exit_code == exit_code, result.output
+    return result
+
+
+def said(*arguments: str, exit_code: int = 0) -> Any:
+    """The JSON of the answer, or of the refusal."""
+    result = run(*arguments, "--json", exit_code=exit_code)
+    return json.loads(result.stderr if exit_code else result.stdout)
+
+
+def test_inspect_says_whose_it_is_and_how_far(folder: Path) -> None:
+    shape = said("inspect", "--data-dir", str(folder))
+    assert shape["lineage"] == {"cluster_id": "c1", "generation": 2, "node_id": "n1"}
+    assert (shape["revision"], shape["keys"], shape["recovering"], shape["config"]) == (4, 3, None, {"rack": "r7"})
+    assert "of node n1 in cluster c1, generation 2, LV 4, 3 keys" in run("inspect", "--data-dir", str(folder)).stdout
+
+
+def test_inspect_says_whether_it_may_be_trusted(folder: Path) -> None:
+    """Issue 4: the fence page, from another process than the node's."""
+    stopped = {"trusted": False, "state": "FENCED", "term": 0, "released": 0}
+    assert said("inspect", "--data-dir", str(folder))["fence"] == stopped
+    page = FenceFile(folder / "vault").page
+    page.release(4)
+    page.serve(clock_ns() + 10**13, 7)
+    served = {"trusted": True, "state": "ACTIVE", "term": 7, "released": 4}
+    assert said("inspect", "--data-dir", str(folder))["fence"] == served
+    assert (
+        "its fence is ACTIVE: what it holds may be trusted now, RR 4"
+        in run("inspect", "--data-dir", str(folder)).stdout
+    )
+    (folder / "vault" / FENCE_FILE).write_bytes(b"no page")
+    assert said("inspect", "--data-dir", str(folder))["fence"] is None
+
+
+def test_verify_finds_a_changed_byte(folder: Path) -> None:
+    assert said("verify", "--data-dir", str(folder)) == {"path": str(folder / "vault"), "keys": 3, "sound": True}
+    data = folder / "vault" / DATA
+    data.write_bytes(data.read_bytes().replace(b"/c3", b"/c4"))
+    error = said("verify", "--data-dir", str(folder), exit_code=1)
+    assert error["error"]["code"] == "vault-damaged"
+    assert "palisade vault reset" in error["error"]["message"]
+
+
+def test_export_writes_what_load_takes(folder: Path) -> None:
+    from palisade.cli.ndjson import read_entries
+
+    file = folder / "out.ndjson"
+    assert said("export", str(file), "--data-dir", str(folder)) == {"file": str(file), "keys": 3, "revision": 4}
+    entries = read_entries(file.read_bytes().splitlines())
+    assert [(entry.key, entry.value) for entry in entries] == [(b"/a", b"1"), (b"/b", b"\xff\x00"), (b"/c", b"3")]
+    assert run("export", "-", "--data-dir", str(folder)).stdout_bytes == file.read_bytes()
+
+
+def test_reset_puts_it_aside_and_only_when_it_is_meant(folder: Path) -> None:
+    shape = said("reset", "--data-dir", str(folder))
+    assert (shape["aside"], shape["done"], (folder / "vault").exists()) == (None, False, True)
+    aside = said("reset", "--confirm", "--data-dir", str(folder))["aside"]
+    assert not (folder / "vault").exists()
+    assert (Path(aside) / DATA).exists()
+
+
+def test_a_vault_in_use_and_none_at_all_are_refused(folder: Path, tmp_path: Path) -> None:
+    vault = open_vault(folder / "vault")
+    for command in (("verify",), ("reset", "--confirm")):
+        error = said(*command, "--data-dir", str(folder), exit_code=3)["error"]
+        assert (error["code"], error["retry"]) == ("vault-unusable", True)
+    assert vault.revision == 4
+    vault.close()
+    for command in ("inspect", "verify", "reset"):
+        assert said(command, "--data-dir", str(tmp_path / "no"), exit_code=1)["error"]["code"] == "vault-foreign"
+    assert not (tmp_path / "no").exists()

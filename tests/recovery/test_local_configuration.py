@@ -1,0 +1,106 @@
+"""The vault keeps the node's own configuration beside the projection of the cluster's state (R1; seed 001)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palisade.base.clock import SystemClock
+from palisade.node.config import NodeConfig
+from palisade.node.config_sources import load_node_config
+from palisade.node.local_configuration import local_configuration
+from palisade.node.options import Given, node_config
+from palisade.node.standalone import NoNetwork
+from palisade.recovery.catchup import Difference
+from palisade.recovery.lifecycle import Lifecycle
+from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultKeeper
+from palisade.recovery.vault_configuration import changes
+from palisade.recovery.vault_storage import VaultFolder
+from palisade.vault.errors import VaultUnusable
+from palisade.vault.opening import open_vault
+from palisade.vault.position import Lineage
+
+ADDRESSES = {"http": "127.0.0.1:7401", "peer": "[::1]:7501", "stream": "127.0.0.1:7601"}
+OTHERS = {
+    "initial-cluster": "n1=127.0.0.1:7501:7401:7601,n2=127.0.0.1:7502:7402:7602",
+    "seeds": "127.0.0.1:7701,127.0.0.1:7702",
+    "join-token": "secret-token",
+    "catch-up-difference": "7",
+    "quota-bytes": "1GiB",
+    "request-deadline-s": "2.5",
+    "insecure-listen": "true",
+}
+GIVEN = {"id": "n1", "cluster": "c1", "data-dir": "d/n1", **ADDRESSES, **OTHERS}
+
+
+def config(**other: str) -> NodeConfig:
+    return load_node_config(GIVEN | {name.replace("_", "-"): text for name, text in other.items()}, environ={})
+
+
+@pytest.mark.parametrize("other", [{}, {"follow": "true", "join": "127.0.0.1:7401", "initial_cluster": ""}])
+def test_it_reads_back_as_it_was_given(other: dict[str, str]) -> None:
+    whole = config(**other)
+    found = local_configuration(whole)
+    again = node_config({name: Given(text, "the vault") for name, text in found.items()})
+    assert again == replace(whole, join_token=None)
+
+
+def test_no_secret_is_in_it() -> None:
+    assert "secret-token" not in str(local_configuration(config()))
+
+
+def test_only_what_has_changed_is_written() -> None:
+    first = local_configuration(config())
+    kept = {name: text.encode() for name, text in first.items()}
+    assert changes({}, first) == kept
+    assert changes(kept, first) == {}
+    now = local_configuration(replace(config(catch_up_difference="8"), seeds=()))
+    assert changes(kept, now) == {"catch-up-difference": b"8", "seeds": None}
+
+
+def keeper(path: Path, node: str, local: dict[str, str]) -> Any:
+    clock = RecoveryClock(SystemClock(), gentle=False)
+    return VaultKeeper(VaultFolder(path), node, NoNetwork(), OnVault(Lifecycle([])), clock, Difference(0), local=local)
+
+
+async def test_a_node_that_starts_keeps_it_in_its_vault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    for local in ({"http": "h:1", "rack": "r7"}, {"http": "h:2"}, {"http": "h:2"}):
+        started = keeper(tmp_path, "n1", local)
+        await started.start()
+        await started.stop()
+        vault = open_vault(tmp_path)
+        assert vault.config() == {name: text.encode() for name, text in local.items()}
+        vault.close()
+    said = [record.getMessage() for record in caplog.records if "configuration" in record.getMessage()]
+    assert said == ["the configuration of n1 is another one than at its last start: http, rack"]
+
+
+async def test_a_start_that_fails_lets_go_of_the_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise VaultUnusable("No space left on device: make room")
+
+    started = keeper(tmp_path, "n1", {"http": "h:1"})
+    with monkeypatch.context() as patched:
+        patched.setattr("palisade.vault.vault.Vault.set_config", full)
+        with pytest.raises(VaultUnusable, match="make room"):
+            await started.start()
+    assert started.revision == 0
+    open_vault(tmp_path).close()
+
+
+async def test_a_vault_of_another_node_keeps_its_own(tmp_path: Path) -> None:
+    """Two vaults were swapped, say: nothing on a vault that is going to be refused is changed."""
+    vault = open_vault(tmp_path)
+    vault.claim(Lineage("c1", 1, "n2"))
+    vault.set_config({"http": b"of n2"})
+    vault.close()
+    started = keeper(tmp_path, "n1", {"http": "of n1"})
+    await started.start()
+    await started.stop()
+    vault = open_vault(tmp_path)
+    assert vault.config() == {"http": b"of n2"}
+    vault.close()

@@ -1,0 +1,106 @@
+"""Writing an assignment: only what differs, in pieces, and never two at a time (issue 4: partitions on the nodes)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from palisade.catalog.demo.entries import partitioned_entries
+from palisade.catalog.demo.tables import WEATHER
+from palisade.client import Client
+from palisade.segments import assigning
+from palisade.segments.assigning import AssignmentOvertaken, assign_partitions, assigned_by_node
+from palisade.segments.names import ASSIGNMENTS, LAST_ASSIGNMENT, PARTITIONS
+from palisade.wire.segment_errors import PartitionError
+
+NODES = ["n1", "n2", "f1"]
+
+
+def row(day: int) -> list[str]:
+    found = ["0"] * len(WEATHER.header)
+    for name, value in (("year", "2013"), ("month", "1"), ("day", str(day))):
+        found[WEATHER.header.index(name)] = value
+    return found
+
+
+@pytest.fixture
+async def catalog(client: Client) -> Client:
+    await client.put_many(partitioned_entries(WEATHER, [row(day) for day in range(1, 32)], "test"))
+    return client
+
+
+def quiet(done: int, total: int) -> None:
+    """Nobody looks."""
+
+
+async def assign(store: Any, nodes: list[str] = NODES, replicas: int = 2, prefix: str = "") -> assigning.Assigned:
+    return await assign_partitions(store, nodes, replicas, prefix, quiet)
+
+
+async def assigned(client: Client) -> dict[str, set[str]]:
+    found = assigned_by_node(await client.range(ASSIGNMENTS, prefix=True))
+    return {node: set(names) for node, names in found.items()}
+
+
+async def test_every_partition_gets_its_copies_and_a_repetition_writes_nothing(catalog: Client) -> None:
+    first = await assign(catalog)
+    assert (first.partitions, first.assignments, first.written) == (31, 62, 62)
+    names = await assigned(catalog)
+    assert set().union(*names.values()) == {f"weather/2013-01-{day:02}" for day in range(1, 32)}
+    assert sum(map(len, names.values())) == 62
+    before = (await catalog.range(b"/none")).revision
+    assert (await assign(catalog, NODES[::-1])).written == 0
+    assert (await catalog.range(b"/none")).revision == before
+
+
+async def test_the_rest_stays_as_it_is_where_only_a_part_is_assigned(catalog: Client) -> None:
+    await assign(catalog)
+    before = await assigned(catalog)
+    await assign(catalog, ["n1"], 1, "weather/2013-01-0")
+    now = await assigned(catalog)
+    assert (now["n1"] - before["n1"]) <= {f"weather/2013-01-0{day}" for day in range(1, 10)}
+    assert not any(name.startswith("weather/2013-01-0") for name in now["n2"] | now["f1"])
+    assert now["n2"] == {name for name in before["n2"] if "-01-0" not in name}
+
+
+async def test_what_is_gone_from_the_catalog_is_assigned_to_nobody_any_more(catalog: Client) -> None:
+    await assign(catalog)
+    await catalog.delete(PARTITIONS + b"weather/2013-01-31")
+    await catalog.put(ASSIGNMENTS + b"n1/no partition at all", b"x")
+    await assign(catalog)
+    assert all("weather/2013-01-31" not in names for names in (await assigned(catalog)).values())
+    assert await catalog.get(ASSIGNMENTS + b"n1/no partition at all") is None
+    done = await assign(catalog, [], 0)
+    assert done.assignments == 0
+    assert await assigned(catalog) == {}
+
+
+async def test_more_replicas_than_nodes_are_refused_and_nothing_is_written(catalog: Client) -> None:
+    with pytest.raises(PartitionError, match="3 replicas need 3 nodes, but only 2 store partitions"):
+        await assign(catalog, ["n1", "n2"], 3)
+    assert await catalog.get(LAST_ASSIGNMENT) is None
+
+
+async def test_of_two_at_a_time_the_one_that_began_first_stops(
+    catalog: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a repetition makes all of it right."""
+    monkeypatch.setattr(assigning, "OPERATIONS", 10)
+    begun: list[int] = []
+
+    class Overtaken:
+        range = catalog.range
+
+        async def txn(self, compare: Any, success: Any) -> Any:
+            begun.append(1)
+            if len(begun) == 3:
+                await assign(catalog, ["n1"], 1)
+            return await catalog.txn(compare, success)
+
+    with pytest.raises(AssignmentOvertaken) as overtaken:
+        await assign(Overtaken(), NODES, 2)
+    assert overtaken.value.retry
+    assert len(begun) == 3
+    await assign(catalog, ["n1"], 1)
+    assert set(await assigned(catalog)) == {"n1"}

@@ -1,0 +1,314 @@
+"""The partitions of a node: what it follows, and what recovery does with them, with a crash at each step (R5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from palisade.metastore.requests import DeleteRange, Put
+from palisade.recovery.follower import Follower
+from palisade.recovery.lifecycle import Lifecycle, Part
+from palisade.recovery.listeners import Listeners
+from palisade.recovery.recovery import Settings, World
+from palisade.recovery.report import RecoveryReport
+from palisade.recovery.vault_component import ComponentPort
+from palisade.segments.holder import PartitionHolder
+from palisade.segments.names import assignment_key
+from palisade.segments.partition_store import Shelf, file_of, version_of
+from palisade.segments.view import node_summary, partitions_view
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.wire.segment_errors import NoSuchPartition
+from tests.support.meta_driver import Driver
+from tests.support.partition_world import Files, SimulatedDisk, Stock
+from tests.support.recovery_world import Crash, Node, Steps, founded
+from tests.support.recovery_world import Shelf as NoShelf
+from tests.support.vault_feed import compact, full
+from tests.support.waiting import until
+
+
+def day(number: int) -> str:
+    return f"flights/2013-01-{number:02}"
+
+
+def rows(number: int, wave: int = 1) -> bytes:
+    return b"flights of day %d, wave %d\x1e" % (number, wave) * 3
+
+
+class Ground:
+    """A cluster, and the disks of a node over its starts."""
+
+    def __init__(self) -> None:
+        self.cluster: Driver = founded(full([(b"/k", b"v")]))
+        self.vault_disk, self.files, self.stock = MemoryBackend(), Files(), Stock()
+        self.wanted: dict[str, bytes] = {}
+
+    def assign(self, *numbers: int, wave: int = 1) -> None:
+        for number in numbers:
+            self.wanted[day(number)] = content = rows(number, wave)
+            value = self.stock.has(day(number), content).to_value()
+            self.cluster.do(Put(assignment_key("n1", day(number)), value))
+
+    def unassign(self, *numbers: int) -> None:
+        for number in numbers:
+            del self.wanted[day(number)]
+            self.cluster.do(DeleteRange(assignment_key("n1", day(number))))
+
+    def compact(self) -> None:
+        self.cluster.do(Put(b"/later", b"%d" % self.cluster.store.revision))
+        compact(self.cluster, self.cluster.store.revision)
+
+    @property
+    def expected(self) -> dict[str, bytes]:
+        return {file_of(name): content for name, content in self.wanted.items()}
+
+    def node(self, steps: Steps | None = None) -> HoldingNode:
+        return HoldingNode(self, steps or Steps())
+
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[HoldingNode]:
+        node = self.node()
+        await node.recover()
+        try:
+            yield node
+        finally:
+            await node.inner.stop()
+
+
+class HoldingNode(Node):
+    """One start of a node whose resources are the real ones, on a simulated disk."""
+
+    def __init__(self, ground: Ground, steps: Steps) -> None:
+        super().__init__(ground.cluster, ground.vault_disk, NoShelf())
+        listeners = Listeners()
+        shelf = Shelf(SimulatedDisk(ground.files, steps))
+        self.holder = PartitionHolder("n1", shelf, ground.stock, listeners).on(self.vault)
+        self.inner = Lifecycle([Part("partitions", self.holder)], listeners)
+        self.port = ComponentPort(self.inner, lambda: self.vault)
+        world = World(self.vault, self.source, self.port, self.holder, self.clock, self.difference)
+        self.follower = Follower(world, Settings("n1"))
+
+    async def step(self) -> None:
+        await self.follower.step()
+
+
+async def away_and_back() -> Ground:
+    """A node that had four partitions, and missed a new version, one less, one more, all of it compacted."""
+    ground = Ground()
+    ground.assign(1, 2, 3, 4)
+    ground.compact()
+    async with ground.started():
+        assert ground.files.content == ground.expected
+    ground.assign(2, wave=2)
+    ground.unassign(3)
+    ground.assign(5)
+    ground.compact()
+    ground.stock.asked.clear()
+    return ground
+
+
+def resources(report: RecoveryReport) -> dict[str, int]:
+    counts = report.resources
+    return {"kept": counts.kept, "evicted": counts.evicted, "fetched": counts.fetched, "missing": counts.missing}
+
+
+async def test_recovery_keeps_what_is_still_assigned_and_unchanged_and_moves_the_rest() -> None:
+    """R5: smart eviction. What is kept is neither written nor fetched."""
+    ground = await away_and_back()
+    async with ground.started() as node:
+        assert ground.files.content == ground.expected
+        assert resources(node.follower.reports[-1]) == {"kept": 2, "evicted": 2, "fetched": 2, "missing": 0}
+        assert sorted(ground.stock.asked) == [day(2), day(5)]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_crash_at_each_step_of_the_eviction_ends_as_an_undisturbed_start(after: bool) -> None:
+    """Issue 3, "Shown by" 4: each step once, before it and after it."""
+    seen: list[str] = []
+    for step in range(1, 100):
+        ground = await away_and_back()
+        steps = Steps(step, after=after)
+        try:
+            node = ground.node(steps)
+            await node.recover()
+            await node.inner.stop()
+            break
+        except Crash:
+            seen.append(steps.names[-1])
+        async with ground.started():
+            assert ground.files.content == ground.expected
+    assert seen == ["remove", "remove", "write", "rename", "write", "rename"]
+
+
+async def test_a_file_that_was_damaged_meanwhile_is_fetched_anew() -> None:
+    ground = await away_and_back()
+    ground.files.content[file_of(day(1))] = rows(1)[:-1] + b"?"
+    async with ground.started() as node:
+        assert ground.files.content == ground.expected
+        assert resources(node.follower.reports[-1])["fetched"] == 3
+
+
+async def test_also_at_a_start_that_has_nothing_to_recover() -> None:
+    ground = Ground()
+    ground.assign(1, 2)
+    async with ground.started():
+        pass
+    ground.files.content[file_of(day(1))] = b""
+    ground.files.content["notes"] = b"not ours"
+    async with ground.started() as node:
+        assert node.follower.reports[-1].snapshots == 0
+        await until(lambda: ground.files.content == {**ground.expected, "notes": b"not ours"})
+
+
+async def test_a_reader_that_finds_a_damaged_file_has_it_fetched_anew() -> None:
+    ground = Ground()
+    ground.assign(1)
+    async with ground.started() as node:
+        ground.files.content[file_of(day(1))] = b"?"
+        with pytest.raises(NoSuchPartition):
+            await node.holder.read(day(1), None)
+        await until(lambda: ground.files.content == ground.expected)
+        assert (await node.holder.read(day(1), None))[0] == rows(1)
+
+
+async def test_being_asked_for_what_is_missing_is_no_reason_to_try_again() -> None:
+    """Two nodes that miss the same would keep each other busy."""
+    ground = Ground()
+    ground.assign(1)
+    del ground.stock.content[day(1)]
+    ground.compact()
+    async with ground.started() as node:
+        await until(lambda: len(ground.stock.asked) == 2)
+        for _ in range(5):
+            with pytest.raises(NoSuchPartition):
+                await node.holder.read(day(1), None)
+            await asyncio.sleep(0)
+        assert len(ground.stock.asked) == 2
+
+
+async def test_it_follows_its_assignments_while_it_runs() -> None:
+    ground = Ground()
+    async with ground.started() as node:
+        ground.assign(1, 2, 3)
+        await node.step()
+        await until(lambda: ground.files.content == ground.expected)
+        ground.assign(2, wave=2)
+        ground.unassign(1)
+        ground.cluster.do(Put(assignment_key("n2", day(9)), version_of(b"").to_value()))
+        await node.step()
+        await until(lambda: ground.files.content == ground.expected)
+        assert set(node.holder.wanted) == {day(2), day(3)}
+
+
+async def test_a_node_that_runs_and_is_overtaken_is_told_the_difference() -> None:
+    """As a node that was paused past a compaction: recovery and component see to the same files."""
+    ground = Ground()
+    ground.assign(1, 2, 3)
+    async with ground.started() as node:
+        ground.assign(2, wave=2)
+        ground.unassign(1)
+        ground.assign(4)
+        ground.compact()
+        report = await node.recover(running=True)
+        assert report.snapshots == 1
+        await until(lambda: ground.files.content == ground.expected)
+        assert {name: each.digest for name, each in node.holder.wanted.items()} == await node.holder.assigned()
+
+
+async def test_what_cannot_be_had_stops_nobody_is_said_and_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
+    ground = Ground()
+    ground.assign(1, 2)
+    content = ground.stock.content.pop(day(1))
+    ground.stock.content[day(2)] = b"wrong"
+    ground.compact()
+    async with ground.started() as node:
+        report = node.follower.reports[-1]
+        assert (report.outcome.value, resources(report)["missing"]) == ("done", 2)
+        view = partitions_view("n1", node.holder, 10)
+        assert (view["assigned"], view["local"], view["missing"]) == (2, 0, 2)
+        assert "does not have it" in view["partitions"][0]["error"]
+        assert "got 5 bytes" in view["partitions"][1]["error"]
+        ground.stock.content.update({day(1): content, day(2): rows(2)})
+        await until(lambda: ground.files.content == ground.expected)
+        await until(lambda: partitions_view("n1", node.holder, 10)["missing"] == 0)
+        assert all(row["error"] is None for row in partitions_view("n1", node.holder, 10)["partitions"])
+
+
+async def test_a_full_disk_stops_nobody_and_what_fits_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
+    ground = Ground()
+    ground.assign(1, 2, 3)
+    ground.files.room_bytes = 2 * len(rows(1)) + 1
+    ground.compact()
+    async with ground.started() as node:
+        assert resources(node.follower.reports[-1]) == {"kept": 0, "evicted": 0, "fetched": 2, "missing": 1}
+        assert "no space left" in node.holder.tally.trouble[day(3)]
+        ground.files.room_bytes = None
+        await until(lambda: ground.files.content == ground.expected)
+
+
+async def test_a_file_that_cannot_be_removed_stops_no_node_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
+    ground = Ground()
+    ground.assign(1, 2)
+    async with ground.started() as node:
+        ground.files.stubborn.add(file_of(day(1)))
+        ground.unassign(1)
+        await node.step()
+        await until(lambda: "cannot remove partition" in node.holder.tally.trouble.get(day(1), ""))
+        assert partitions_view("n1", node.holder, 10)["extra"] == 1
+        ground.files.stubborn.clear()
+        await until(lambda: ground.files.content == ground.expected)
+
+
+async def test_assignments_that_make_no_sense_are_left_out() -> None:
+    ground = Ground()
+    ground.assign(1)
+    for key, value in ((b"../../etc/passwd", b"x"), (b"flights/2013-01-09", b"nonsense"), (b"\xff", b"")):
+        ground.cluster.do(Put(b"/catalog/assignments/n1/" + key, value))
+    async with ground.started() as node:
+        ground.cluster.do(Put(b"/catalog/assignments/n1/flights/..", b"y"))
+        ground.cluster.do(Put(assignment_key("n1", day(1)), b"nonsense"))
+        await node.step()
+        await until(lambda: not ground.files.content)
+        assert node.holder.wanted == {}
+
+
+async def test_what_is_past_its_time_is_not_fetched_and_not_removed_by_the_holder_either() -> None:
+    """Only retention removes it, by a rule that was read through the fence (P6, F7)."""
+    ground = Ground()
+    ground.assign(1, 2)
+    async with ground.started() as node:
+        await until(lambda: ground.files.content == ground.expected)
+        node.holder.is_expired = lambda name: name in (day(1), day(4))
+        ground.assign(3, 4)
+        await node.step()
+        await until(lambda: file_of(day(3)) in ground.files.content)
+        assert set(ground.files.content) == {file_of(day(number)) for number in (1, 2, 3)}
+        assert set(await node.holder.assigned()) == {day(1), day(2), day(3)}
+        view = partitions_view("n1", node.holder, 10)
+        assert (view["missing"], view["expired"], view["local"]) == (0, 1, 3)
+
+
+async def test_what_is_in_the_trash_and_not_assigned_any_more_goes() -> None:
+    ground = Ground()
+    ground.assign(1, 2)
+    async with ground.started() as node:
+        await until(lambda: ground.files.content == ground.expected)
+        node.holder.is_expired = lambda name: True
+        for number in (1, 2):
+            assert await node.holder.trash(day(number), lambda: True)
+        ground.unassign(1)
+        ground.assign(2, wave=2)
+        await node.step()
+        await until(lambda: not ground.files.content)
+
+
+def test_a_node_that_keeps_none_says_so() -> None:
+    view = partitions_view("n1", None, 10)
+    assert (view["keeps"], view["assigned"]) == (False, 0)
+    assert "without --partitions" in str(node_summary("n1", 3, view)["error"])
+    assert node_summary("n1", 3, None)["missing"] is None

@@ -1,0 +1,183 @@
+"""/v1/partitions, and another node as a source: what it sends is bounded, checked, and never believed (issue 3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from aiohttp import ClientSession, web
+from yarl import URL
+
+from palisade.api.http.problems import errors_as_answers
+from palisade.api.http.v1_partitions import PartitionRoutes
+from palisade.recovery.listeners import Listeners
+from palisade.segments.disk import FolderDisk
+from palisade.segments.holder import PartitionHolder
+from palisade.segments.names import Wanted
+from palisade.segments.partition_store import Shelf, file_of, version_of
+from palisade.segments.peers import Peers
+from palisade.segments.sources import SourceFailed
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.vault import Vault
+from tests.support.partition_world import Stock
+
+DAY, MISSING = "flights/2013-01-01", "flights/2013-01-02"
+ROWS = b"the flights\x1e" * 1000
+WANTED = version_of(ROWS)
+
+
+class Served:
+    """An application on loopback."""
+
+    def __init__(self, routes: list[web.RouteDef]) -> None:
+        app = web.Application(middlewares=[errors_as_answers])
+        app.add_routes(routes)
+        self._runner = web.AppRunner(app, access_log=None)
+        self.address = ""
+
+    async def start(self) -> Served:
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.address = f"127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def close(self) -> None:
+        await self._runner.cleanup()
+
+
+@pytest.fixture
+async def holder(tmp_path: Path) -> PartitionHolder:
+    holder = PartitionHolder("n1", Shelf(FolderDisk(tmp_path)), Stock(), Listeners()).on(Vault(MemoryBackend()))
+    await holder.local()
+    holder.wanted = {DAY: WANTED, MISSING: WANTED}
+    await holder.shelf.put(DAY, WANTED, ROWS)
+    return holder
+
+
+@pytest.fixture
+async def node(holder: PartitionHolder) -> AsyncIterator[Served]:
+    served = await Served(PartitionRoutes("n1", holder).routes()).start()
+    yield served
+    await served.close()
+
+
+@pytest.fixture
+async def peers() -> AsyncIterator[Peers]:
+    made = Peers()
+    yield made
+    await made.close()
+
+
+async def asked(node: Served, path: str) -> tuple[int, Any, str]:
+    async with ClientSession() as session, session.get(URL(f"http://{node.address}{path}", encoded=True)) as answer:
+        body = await answer.read()
+        kind = answer.content_type
+        return answer.status, json.loads(body) if kind.endswith("json") else body, answer.headers.get("ETag", "")
+
+
+async def test_what_a_node_keeps_is_listed_with_what_is_missing_first(node: Served) -> None:
+    status, found, _ = await asked(node, "/v1/partitions")
+    document = json.loads((Path(__file__).parents[2] / "palisade/api/openapi.json").read_text(encoding="utf-8"))
+    jsonschema.validate(found, document["components"]["schemas"]["Partitions"])
+    assert (status, found["assigned"], found["local"], found["missing"]) == (200, 2, 1, 1)
+    assert [row["state"] for row in found["partitions"]] == ["missing", "local"]
+    assert found["bytes"] == len(ROWS)
+    assert (await asked(node, "/v1/partitions?limit=0"))[1]["partitions"] == []
+
+
+async def test_the_content_comes_with_its_digest_and_only_in_the_version_that_is_asked_for(node: Served) -> None:
+    assert await asked(node, f"/v1/partitions/{DAY}") == (200, ROWS, f'"{WANTED.digest}"')
+    assert (await asked(node, f"/v1/partitions/{DAY}?digest={WANTED.digest}"))[0] == 200
+    for path in (f"/v1/partitions/{DAY}?digest=sha256:00", f"/v1/partitions/{MISSING}"):
+        status, problem, _ = await asked(node, path)
+        assert (status, problem["code"]) == (404, "no-such-partition")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["..%2f..%2fetc/passwd", "flights/..%2f..%2fflights@2013-01-01", "%2e%2e/2013-01-01", "flights/2013-01-01%00",
+     "flights/2013-1-1", ".incoming-1-flights/2013-01-01"],
+)  # fmt: skip
+async def test_a_path_is_no_name(node: Served, path: str) -> None:
+    status, problem, _ = await asked(node, f"/v1/partitions/{path}")
+    assert (status, problem["code"]) == (400, "bad-request")
+
+
+@pytest.mark.parametrize("query", ["limit=x", "limit=-1", "limit=1000000000", "other=1", "limit=1&limit=2"])
+async def test_a_query_that_makes_no_sense_is_refused(node: Served, query: str) -> None:
+    assert (await asked(node, f"/v1/partitions?{query}"))[0] == 400
+
+
+async def test_a_node_that_keeps_none_answers_so() -> None:
+    served = await Served(PartitionRoutes("n1", None).routes()).start()
+    try:
+        assert (await asked(served, "/v1/partitions"))[1]["keeps"] is False
+        assert (await asked(served, f"/v1/partitions/{DAY}"))[0] == 404
+    finally:
+        await served.close()
+
+
+async def test_a_file_damaged_behind_the_node_is_not_served(node: Served, tmp_path: Path) -> None:
+    (tmp_path / file_of(DAY)).write_bytes(b"X" + ROWS[1:])
+    status, problem, _ = await asked(node, f"/v1/partitions/{DAY}")
+    assert status == 404
+    assert "damaged" in problem["detail"]
+
+
+async def test_another_node_is_a_source(node: Served, peers: Peers) -> None:
+    peer = peers.peer("n1", node.address)
+    assert await peer.get(DAY, WANTED) == ROWS
+    with pytest.raises(SourceFailed, match="does not have it"):
+        await peer.get(DAY, version_of(b"another version"))
+
+
+async def test_a_truncated_download_is_none(peers: Peers) -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": str(len(ROWS))})
+        await response.prepare(request)
+        await response.write(ROWS[:100])
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    served = await Served([web.get("/v1/partitions/{table}/{day}", cut)]).start()
+    try:
+        with pytest.raises(SourceFailed):
+            await peers.peer("n1", served.address).get(DAY, WANTED)
+    finally:
+        await served.close()
+
+
+async def test_of_an_endless_answer_only_so_much_is_kept_and_a_redirection_is_not_followed(peers: Peers) -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b"x" * 65_536)
+
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound("http://127.0.0.1:1/")
+
+    routes = [web.get("/v1/partitions/flights/{day}", endless), web.get("/v1/partitions/weather/{day}", elsewhere)]
+    served = await Served(routes).start()
+    try:
+        peer = peers.peer("n1", served.address)
+        assert len(await peer.get(DAY, WANTED)) == len(ROWS) + 1
+        with pytest.raises(SourceFailed, match="HTTP 302"):
+            await peer.get("weather/2013-01-01", WANTED)
+    finally:
+        await served.close()
+
+
+async def test_a_node_that_is_not_there_is_not_asked_again_at_once(peers: Peers) -> None:
+    served = await Served([]).start()
+    await served.close()
+    peer = peers.peer("n1", served.address)
+    for said in ("Cannot connect", "within the last 10 s"):
+        with pytest.raises(SourceFailed, match=said):
+            await peer.get(DAY, Wanted(WANTED.digest, 1))

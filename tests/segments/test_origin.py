@@ -1,0 +1,72 @@
+"""The data set as a source: read once, again when it has changed, and plain words where it is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from palisade.catalog.demo.tables import WEATHER
+from palisade.segments import dataset_source as module
+from palisade.segments.dataset_source import Origin
+from palisade.segments.names import Wanted
+from palisade.segments.partition_store import version_of
+from palisade.segments.sources import SourceFailed
+
+ANY = Wanted("sha256:" + "0" * 64, 1)
+
+
+def write(folder: Path, *days: int, fill: str = "0") -> None:
+    lines = [",".join(WEATHER.header)]
+    for day in days:
+        known = {"year": "2013", "month": "1", "day": str(day)}
+        lines.append(",".join(known.get(name, fill) for name in WEATHER.header))
+    (folder / "weather.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+async def test_a_day_is_what_its_digest_in_the_catalog_is_over(tmp_path: Path) -> None:
+    from palisade.catalog.demo.entries import partitioned_entries
+    from palisade.catalog.demo.flights import read_rows
+    from palisade.segments.names import wanted_of
+
+    write(tmp_path, 1, 2, 1)
+    origin = Origin(tmp_path)
+    entries = list(partitioned_entries(WEATHER, read_rows(tmp_path, WEATHER), "test"))[:-1]
+    for entry, day in zip(entries, ("2013-01-01", "2013-01-02"), strict=True):
+        assert version_of(await origin.get(f"weather/{day}", ANY)) == wanted_of(entry.value)
+    origin.close()
+
+
+async def test_a_table_is_read_once_and_again_when_its_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen in tests/e2e/test_partitions.py: a node that tried again and again kept the old table in memory for ever."""
+    reads: list[int] = []
+    real = module.read_rows
+    monkeypatch.setattr(module, "read_rows", lambda *given: (reads.append(1), real(*given))[1])
+    write(tmp_path, 1)
+    origin = Origin(tmp_path)
+    first = await origin.get("weather/2013-01-01", ANY)
+    assert await origin.get("weather/2013-01-01", ANY) == first
+    assert len(reads) == 1
+    write(tmp_path, 1, 2, fill="11")
+    assert await origin.get("weather/2013-01-01", ANY) != first
+    assert len(reads) == 2
+    origin.close()
+
+
+async def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    origin = Origin(tmp_path / "nowhere")
+    with pytest.raises(SourceFailed, match="is not a folder"):
+        await origin.get("weather/2013-01-01", ANY)
+    origin = Origin(tmp_path)
+    with pytest.raises(SourceFailed, match="missing"):
+        await origin.get("weather/2013-01-01", ANY)
+    write(tmp_path, 1)
+    for name, said in (("weather/2013-01-02", "no data of table weather"), ("planes/2013-01-01", "no table planes")):
+        with pytest.raises(SourceFailed, match=said):
+            await origin.get(name, ANY)
+    (tmp_path / "weather.csv").write_text(",".join(WEATHER.header) + "\n1,2\n", encoding="utf-8")
+    with pytest.raises(SourceFailed, match="2 fields"):
+        await origin.get("weather/2013-01-01", ANY)
+    origin.close()

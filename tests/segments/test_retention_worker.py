@@ -1,0 +1,262 @@
+"""The worker that removes what is past its TTL, by a rule that it reads through the fence (issue 4; P6, F7, F11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from palisade.api.http.partition_families import partition_families
+from palisade.segments.names import TRASH
+from palisade.segments.partition_store import Shelf, file_of
+from palisade.segments.retention import SETTLE_S
+from palisade.segments.view import partitions_view
+from palisade.vault.fence_page import FenceState
+from tests.support.fenced_world import Violation
+from tests.support.partition_world import SimulatedDisk
+from tests.support.retention_world import DAYS, GO, KEEP, TRASH_S, RetentionWorld
+from tests.support.vault_feed import follow
+
+ALL = set(DAYS)
+
+
+async def passes(world: RetentionWorld, count: int = len(DAYS)) -> None:
+    for _ in range(count):
+        await world.pass_by()
+        await world.settle()
+
+
+async def trashed() -> RetentionWorld:
+    """All partitions are past their time, and in the trash."""
+    world = await RetentionWorld(1).begin()
+    world.answered(GO)
+    await passes(world)
+    assert (world.here, world.in_trash) == (set(), ALL)
+    return world
+
+
+async def test_what_is_past_its_time_goes_into_the_trash_and_out_of_it_later() -> None:
+    world = await RetentionWorld(1).begin()
+    await passes(world)
+    assert world.here == ALL
+    world.answered(GO)
+    await world.pass_by()
+    assert (world.here, world.in_trash) == (ALL - {DAYS[0]}, {DAYS[0]})
+    await passes(world)
+    world.later_s += TRASH_S - 1
+    await passes(world)
+    assert world.in_trash == ALL
+    world.later_s += 1
+    await passes(world)
+    assert not world.files.content
+    assert len(world.stock.asked) == len(DAYS)
+    tally = world.holder.tally
+    assert (tally.trashed, tally.purged, tally.restored, tally.evicted) == (4, 4, 0, 0)
+
+
+async def test_what_is_in_the_trash_comes_back_from_there_when_the_rule_goes() -> None:
+    world = await trashed()
+    world.answered(None)
+    await passes(world, 1)
+    assert (world.here, world.in_trash) == (ALL, set())
+    assert len(world.stock.asked) == len(DAYS)
+    assert world.holder.tally.restored == len(DAYS)
+
+
+async def test_what_was_removed_for_good_is_fetched_again_when_the_rule_goes() -> None:
+    world = await trashed()
+    world.later_s += TRASH_S
+    await passes(world)
+    assert not world.files.content
+    world.answered(KEEP)
+    await passes(world, 1)
+    assert world.here == ALL
+    assert len(world.stock.asked) == 2 * len(DAYS)
+
+
+async def test_a_node_that_starts_fetches_nothing_that_is_past_its_time() -> None:
+    """Also before its first look: by the rule that its vault has, since a fetch can be made up for."""
+    world = RetentionWorld(1)
+    world.write(GO)
+    follow(world.vault, world.driver)
+    await world.begin()
+    assert not world.stock.asked
+    assert world.holder.on(world.vault)._expected(world.holder.wanted) == {}
+
+
+async def test_what_is_here_at_a_start_is_not_removed_by_the_rule_of_the_vault() -> None:
+    """Recovery evicts what is not assigned: that must be no way around the fence."""
+    world = await RetentionWorld(1).begin()
+    world.write(GO)
+    world.page.refuse()
+    follow(world.vault, world.driver)
+    assert set(world.holder.on(world.vault)._expected(world.holder.wanted)) == ALL
+
+
+@pytest.mark.parametrize("state", [FenceState.FENCED, FenceState.RECOVERING])
+async def test_a_node_that_is_not_trusted_moves_purges_and_brings_back_nothing(state: FenceState) -> None:
+    for rule in (GO, None):
+        world = await trashed() if rule is None else await RetentionWorld(1).begin()
+        before = dict(world.files.content)
+        world.page.refuse(state)
+        world.staged = 0
+        world.answered_without_the_node(rule)
+        world.apply()
+        world.later_s += TRASH_S
+        await passes(world)
+        assert world.files.content == before
+        assert world.worker.refused == len(DAYS)
+        view = partitions_view("n1", world.holder, 10)
+        assert view["retention"]["works"] is False
+        assert view["retention"]["why"]
+        world.recover()
+        await passes(world)
+        assert world.files.content != before
+
+
+async def test_a_node_that_stood_still_while_a_rule_was_removed_deletes_nothing_by_it() -> None:
+    """Issue 4, F11: after `unset ttl` has returned no node deletes by the old rule."""
+    world = await trashed()
+    world.later_s += TRASH_S
+    world.answered_without_the_node(None)
+    await passes(world)
+    assert world.in_trash == ALL
+    world.recover()
+    await passes(world, 1)
+    assert (world.here, world.in_trash) == (ALL, set())
+
+
+@pytest.mark.parametrize("purge", [False, True])
+async def test_a_pause_between_look_and_act_is_seen_by_the_second_look(purge: bool) -> None:
+    """The rule goes, and is answered, behind the look and before the act."""
+    world = await trashed() if purge else await RetentionWorld(1).begin()
+    world.answered(GO)
+    world.later_s += TRASH_S
+    before = dict(world.files.content)
+    look = world.worker._still
+
+    def paused(name: str, rules: object) -> bool:
+        world.answered_without_the_node(None)
+        return look(name, rules)  # type: ignore[arg-type]
+
+    world.worker._still = paused  # type: ignore[method-assign, assignment]
+    await world.pass_by()
+    assert world.files.content == before
+    assert world.worker.trouble is not None
+
+
+async def test_a_rule_that_is_another_one_at_the_act_counts_at_the_next_pass_only() -> None:
+    world = await RetentionWorld(1).begin()
+    world.answered(GO)
+    look = world.worker._still
+
+    def changed(name: str, rules: object) -> bool:
+        world.answered(KEEP)
+        return look(name, rules)  # type: ignore[arg-type]
+
+    world.worker._still = changed  # type: ignore[method-assign, assignment]
+    await world.pass_by()
+    assert world.here == ALL
+
+
+async def test_the_fault_of_a_rule_from_a_plain_cache_is_seen() -> None:
+    world = await RetentionWorld(1, "plain_cache").begin()
+    world.answered(GO)
+    await passes(world)
+    world.later_s += TRASH_S
+    world.answered_without_the_node(None)
+    with pytest.raises(Violation):
+        await passes(world)
+
+
+async def test_walks_in_which_anything_happens_between_look_and_act() -> None:
+    """The rule comes and goes, the node lapses, stands still, restarts, recovers."""
+    acts = 0
+    for seed in range(150):
+        acts += await (await RetentionWorld(seed).begin()).walk_about()
+    assert acts > 100
+
+
+@pytest.mark.parametrize("fault", ["plain_cache", "no_look_at_the_act", "no_deadline", "no_gate"])
+async def test_walks_find_the_planted_fault(fault: str) -> None:
+    for seed in range(2000):
+        try:
+            await (await RetentionWorld(seed, fault).begin()).walk_about()
+        except Violation:
+            return
+    pytest.fail(f"nothing was seen of {fault}")
+
+
+async def test_a_clock_that_jumps_ahead_deletes_nothing_until_it_is_steady() -> None:
+    world = await RetentionWorld(1).begin()
+    world.answered(KEEP)
+    await passes(world)
+    world.jumped_s = 1e13
+    await passes(world)
+    world.later_s += SETTLE_S - 1
+    await passes(world)
+    assert world.here == ALL
+    assert "not steady" in str(world.worker.trouble)
+    world.later_s += 2
+    await passes(world)
+    assert world.in_trash == ALL
+    world.jumped_s = 0.0
+    await passes(world, 2)
+    assert world.here == ALL
+
+
+async def test_the_trash_is_found_again_at_the_next_start_and_its_time_begins_anew() -> None:
+    world = await trashed()
+    world.later_s += TRASH_S
+    world.holder.shelf = Shelf(SimulatedDisk(world.files))
+    await world.holder.local()
+    assert set(world.holder.shelf.trashed) == ALL
+    world.worker._since.clear()
+    await passes(world)
+    assert world.in_trash == ALL
+    world.answered(None)
+    await passes(world, 1)
+    assert world.here == ALL
+
+
+async def test_a_disk_that_refuses_keeps_nothing_else_from_going() -> None:
+    world = await RetentionWorld(1).begin()
+    world.answered(GO)
+    world.files.stubborn.add(file_of(DAYS[0]))
+    await passes(world)
+    assert "permission denied" in world.holder.retention_view()["why"]
+    assert world.here == {DAYS[0]}
+    assert world.holder.shelf.has(DAYS[0], world.holder.wanted[DAYS[0]].digest)
+    world.files.stubborn = {TRASH + file_of(DAYS[1])}
+    await passes(world, 1)
+    world.later_s += TRASH_S
+    await passes(world)
+    assert world.in_trash == {DAYS[1]}
+    world.answered(None)
+    await passes(world, 1)
+    assert world.holder.retention_view()["why"] is None
+
+
+async def test_metrics_count_what_is_where_and_what_was_done() -> None:
+    world = await trashed()
+    world.later_s += TRASH_S
+    await world.pass_by()
+    world.page.refuse()
+    await world.pass_by()
+    samples = [each for family in partition_families(world.holder) for each in family.samples]
+    values = {each.name + each.labels.get("state", ""): each.value for each in samples}
+    assert values["palisade_partitionstrashed"] == 3
+    assert values["palisade_partitionsexpired"] == 1
+    assert values["palisade_partitions_trashed_total"] == 4
+    assert values["palisade_partitions_purged_total"] == 1
+    assert values["palisade_partitions_restored_total"] == 0
+    assert (values["palisade_retention_works"], values["palisade_retention_refused_total"]) == (0, 1)
+    assert list(partition_families(None)) == []
+
+
+async def test_states_are_told_apart() -> None:
+    world = await trashed()
+    world.later_s += TRASH_S
+    await world.pass_by()
+    view = partitions_view("n1", world.holder, 10)
+    assert (view["assigned"], view["expired"], view["trashed"], view["missing"], view["local"]) == (4, 1, 3, 0, 0)
+    assert (view["trashings"], view["purged"]) == (4, 1)
+    assert view["trash_bytes"] == sum(len(each) for each in world.files.content.values())

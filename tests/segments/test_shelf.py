@@ -1,0 +1,126 @@
+"""Copies as files: what is read is whole, whatever the disk, a crash or a person has done (R5).
+
+On the simulated disk with a crash at each step, and the same on a real folder without crashes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palisade.segments.disk import FolderDisk
+from palisade.segments.partition_store import Shelf, file_of, version_of
+from palisade.wire.segment_errors import NoSuchPartition, NotFetched, NotRemoved
+from tests.support.partition_world import Files, SimulatedDisk
+from tests.support.recovery_world import Crash, Steps
+
+DAY, OTHER = "flights/2013-01-01", "weather/2013-01-02"
+OLD, NEW = b"old rows\x1e" * 10, b"new rows, more of them\x1e" * 10
+
+
+@pytest.fixture(params=["memory", "folder"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return SimulatedDisk(Files()) if request.param == "memory" else FolderDisk(tmp_path / "partitions")
+
+
+async def put(shelf: Shelf, name: str, content: bytes) -> None:
+    await shelf.put(name, version_of(content), content)
+
+
+async def test_what_is_put_is_there_for_the_next_start(disk: Any) -> None:
+    """Both disks: what each of them promises is the same."""
+    first = Shelf(disk)
+    await first.scan()
+    assert first.held == {}
+    await put(first, DAY, OLD)
+    await put(first, DAY, NEW)
+    await put(first, OTHER, OLD)
+    await first.drop(OTHER)
+    await first.drop("flights/2013-12-31")
+    second = Shelf(disk)
+    await second.scan()
+    assert second.held == first.held == {DAY: version_of(NEW)}
+    assert await second.read(DAY) == (NEW, version_of(NEW))
+    assert await disk.names() == [file_of(DAY)]
+    with pytest.raises(FileNotFoundError):
+        await disk.read(file_of(OTHER), 10)
+
+
+async def test_a_version_that_is_not_here_is_not_given(disk: Any) -> None:
+    shelf = Shelf(disk)
+    await put(shelf, DAY, OLD)
+    with pytest.raises(NoSuchPartition):
+        await shelf.read(DAY, version_of(NEW).digest)
+    with pytest.raises(NoSuchPartition):
+        await shelf.read(OTHER)
+
+
+@pytest.mark.parametrize("damaged", [b"", OLD[:-1], OLD + b"x", b"X" + OLD[1:]])
+async def test_a_damaged_file_is_never_read_and_counts_as_no_version(disk: Any, damaged: bytes) -> None:
+    """Found by a start, and found by a reader before the next start."""
+    shelf = Shelf(disk)
+    await put(shelf, DAY, OLD)
+    await disk.write(file_of(DAY), damaged)
+    with pytest.raises(NoSuchPartition, match="damaged"):
+        await shelf.read(DAY)
+    assert not shelf.has(DAY, version_of(OLD).digest)
+    assert shelf.versions() == {DAY: ""}
+    again = Shelf(disk)
+    await again.scan()
+    assert again.versions()[DAY] != version_of(OLD).digest
+
+
+async def test_a_file_that_is_no_partition_is_left_alone(disk: Any) -> None:
+    await disk.write("notes.txt", b"mine")
+    shelf = Shelf(disk)
+    await shelf.scan()
+    assert shelf.held == {}
+    assert await disk.names() == ["notes.txt"]
+
+
+async def test_a_full_disk_leaves_what_was_there() -> None:
+    """scenarios.md: a full disk during a snapshot; the same for what is held beside the vault."""
+    files = Files()
+    shelf = Shelf(SimulatedDisk(files))
+    await put(shelf, DAY, OLD)
+    files.room_bytes = len(OLD) + 10
+    with pytest.raises(NotFetched, match="no space left") as refused:
+        await put(shelf, OTHER, NEW)
+    assert refused.value.retry
+    assert files.content == {file_of(DAY): OLD}
+    assert (await shelf.read(DAY))[0] == OLD
+
+
+async def test_what_cannot_be_removed_is_not_given_any_more() -> None:
+    files = Files()
+    shelf = Shelf(SimulatedDisk(files))
+    await put(shelf, DAY, OLD)
+    files.stubborn.add(file_of(DAY))
+    with pytest.raises(NotRemoved):
+        await shelf.drop(DAY)
+    with pytest.raises(NoSuchPartition):
+        await shelf.read(DAY)
+    assert DAY in shelf.versions()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_crash_at_each_step_leaves_the_old_or_the_new_one_whole(after: bool) -> None:
+    steps_seen = set()
+    for step in range(1, 5):
+        files = Files()
+        await put(Shelf(SimulatedDisk(files)), DAY, OLD)
+        steps = Steps(step, after=after)
+        shelf = Shelf(SimulatedDisk(files, steps))
+        await shelf.scan()
+        try:
+            await put(shelf, DAY, NEW)
+            await shelf.drop(DAY)
+        except Crash:
+            steps_seen.add(steps.names[-1])
+        again = Shelf(SimulatedDisk(files))
+        await again.scan()
+        assert again.held.get(DAY) in (None, version_of(OLD), version_of(NEW))
+        assert set(files.content) <= {file_of(DAY)}, "a half one stays"
+    assert steps_seen == {"write", "rename", "remove"}

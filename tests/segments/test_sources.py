@@ -1,0 +1,73 @@
+"""Where a partition comes from, and that nobody is believed: wrong, truncated answers (issue 3, "Bad input")."""
+
+from __future__ import annotations
+
+import pytest
+
+from palisade.segments.names import Wanted, assignment_key
+from palisade.segments.partition_store import version_of
+from palisade.segments.sources import STRANGERS_MAX, Everywhere, Source, fetch, peers_for
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.vault import Vault
+from palisade.wire.segment_errors import NotFetched
+from tests.support.partition_world import Stock
+
+DAY = "flights/2013-01-01"
+ROWS = b"rows\x1e" * 20
+WANTED = version_of(ROWS)
+
+
+def stock(name: str, content: bytes | None) -> Stock:
+    made = Stock(name)
+    if content is not None:
+        made.content[DAY] = content
+    return made
+
+
+@pytest.mark.parametrize("wrong", [b"", ROWS[:-1], ROWS + b"x", b"R" + ROWS[1:]], ids=["none", "half", "more", "other"])
+async def test_what_is_not_right_is_not_taken_and_the_next_one_is_asked(wrong: bytes) -> None:
+    first, second = stock("n2", wrong), stock("n3", ROWS)
+    assert await fetch(DAY, WANTED, [first, second]) == ROWS
+    assert first.asked == second.asked == [DAY]
+
+
+async def test_where_nobody_has_it_the_error_says_what_each_one_said() -> None:
+    with pytest.raises(NotFetched, match="n2: does not have it; n3: wrong digest sha256") as failed:
+        await fetch(DAY, WANTED, [stock("n2", None), stock("n3", b"R" + ROWS[1:])])
+    assert failed.value.retry
+    with pytest.raises(NotFetched, match="no source"):
+        await fetch(DAY, WANTED, [])
+
+
+class Assigned(Vault):
+    """A vault in which some nodes are to have the partition, in a version."""
+
+    def __init__(self, **versions: Wanted) -> None:
+        super().__init__(MemoryBackend())
+        self._versions = {assignment_key(node, DAY): wanted for node, wanted in versions.items()}
+
+    def get(self, key: bytes) -> object:  # type: ignore[override]
+        wanted = self._versions.get(key)
+        return None if wanted is None else type("Item", (), {"value": wanted.to_value()})
+
+
+def test_who_is_to_have_it_in_this_version_is_asked_first_and_few_others() -> None:
+    others = [f"n{number}" for number in range(1, 20)]
+    order = peers_for(DAY, WANTED, Assigned(n7=WANTED, n9=version_of(b"old")), others)
+    assert order[0] == "n7"
+    assert len(order) == 1 + STRANGERS_MAX
+    assert order == peers_for(DAY, WANTED, Assigned(n7=WANTED), others[::-1])
+    assert len({peers_for(f"flights/2013-01-{day:02}", WANTED, Assigned(), others)[0] for day in range(1, 29)}) > 5
+
+
+async def test_the_data_set_comes_last() -> None:
+    nodes = {"n2": stock("n2", None), "n3": stock("n3", None)}
+
+    def peer(node: str, address: str) -> Source:
+        assert address == f"{node}:1"
+        return nodes[node]
+
+    origin = stock("the data set", ROWS)
+    places = Everywhere(lambda: {node: f"{node}:1" for node in nodes}, peer, origin)
+    assert await fetch(DAY, WANTED, places.sources(DAY, WANTED, Assigned(n3=WANTED))) == ROWS
+    assert nodes["n2"].asked == nodes["n3"].asked == origin.asked == [DAY]

@@ -1,0 +1,79 @@
+"""Who the command line is: options before the environment, a user before a token; `palisade login`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from palisade.cli.credentials import credentials_from
+from palisade.cli.login import write_private
+from palisade.cli.main import main
+from palisade.wire.credentials import Credentials, Password, Token, node_proof
+from tests.support.cli_node import cli_node
+
+SECRET = {"PALISADE_PASSWORD": "alices password"}
+
+
+@pytest.mark.parametrize(
+    ("user", "token_file", "environ", "expected"),
+    [
+        (None, None, {}, None),
+        ("alice", None, SECRET, Password("alice", "alices password")),
+        (None, None, {"PALISADE_USER": "bob", **SECRET}, Password("bob", "alices password")),
+        ("alice", None, {"PALISADE_USER": "bob", **SECRET}, Password("alice", "alices password")),
+        (None, "token", {"PALISADE_USER": "bob", **SECRET}, Token("pt1.a.b")),
+        (None, None, {"PALISADE_TOKEN_FILE": "token"}, Token("pt1.a.b")),
+        ("alice", None, {"PALISADE_PASSWORD_FILE": "token"}, Password("alice", "pt1.a.b")),
+        (None, None, {"PALISADE_JOIN_TOKEN": "a join token"}, node_proof("a join token")),
+        (None, None, {"PALISADE_JOIN_TOKEN": "a join token", "PALISADE_USER": "bob", **SECRET},
+         Password("bob", "alices password")),
+    ],
+)  # fmt: skip
+def test_what_is_shown(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    user: str | None,
+    token_file: str | None,
+    environ: Mapping[str, str],
+    expected: Credentials | None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("token").write_text("pt1.a.b\n")
+    assert credentials_from(user, token_file, environ) == expected
+
+
+@pytest.mark.parametrize(
+    ("user", "token_file", "text"),
+    [("alice", None, "PALISADE_PASSWORD"), (None, "none", "can't be read"), ("alice", "token", "either")],
+)
+def test_what_can_not_be_shown_is_wrong_usage(user: str | None, token_file: str | None, text: str) -> None:
+    with pytest.raises(click.UsageError, match=text):
+        credentials_from(user, token_file, {}, ask=False)
+
+
+def test_a_token_file_is_nobody_elses_business(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+    file.chmod(0o644)
+    write_private(file, "new")
+    assert file.read_text() == "new"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_login_where_nobody_asks_says_so() -> None:
+    with cli_node() as node:
+        found = CliRunner().invoke(main, ["login", "--user", "alice", "--at", node.http], env=SECRET)
+    assert found.exit_code == 1
+    assert "without signing in" in found.output
+
+
+def test_credentials_do_no_harm_where_nobody_asks() -> None:
+    with cli_node() as node:
+        at = ["--endpoints", node.endpoint, "--user", "alice"]
+        assert CliRunner().invoke(main, ["put", "/a", "v", *at], env=SECRET).exit_code == 0
+        assert CliRunner().invoke(main, ["status", *at], env=SECRET).exit_code == 0
+        assert CliRunner().invoke(main, ["status", "--at", node.http, "--user", "alice"], env=SECRET).exit_code == 0

@@ -1,0 +1,102 @@
+"""How the first administrator comes to be, and that it never comes a second time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from palisade.base.errors import ConfigError
+from palisade.catalog.passwords import SALT_BYTES, sealed
+from palisade.metastore.requests import Range
+from palisade.service.authorization.authorizer import Authorizer
+from palisade.service.authorization.bootstrap import NOBODY, first_user, have_a_user, password_in
+from palisade.service.authorization.login import Login, write_own
+from palisade.service.authorization.needs import EVERYTHING
+from palisade.service.authorization.rows import StoreRows
+from palisade.service.key_values import KeyValues
+from palisade.wire.auth_errors import PermissionDenied, WrongPassword
+from palisade.wire.credentials import Password
+from tests.support.permission_world import PROOF, Clock, Users, gate_over
+from tests.support.waiting import until
+
+
+async def test_root_may_do_everything_with_the_password_of_the_file(service: KeyValues) -> None:
+    running = asyncio.create_task(have_a_user(service, "roots password"))
+    authorizer = Authorizer(StoreRows(service), PROOF)
+    try:
+        await until(lambda: service.store.revision > 1)
+        identity = await authorizer.identify(Password("root", "roots password"), "here")
+        (await authorizer.rights(identity)).check((EVERYTHING,))
+        with pytest.raises(WrongPassword):
+            await authorizer.identify(Password("root", "another password"), "here")
+    finally:
+        running.cancel()
+        authorizer.close()
+
+
+async def test_of_several_nodes_one_makes_it(service: KeyValues) -> None:
+    first = await write_own(service, first_user(sealed("first password", b"1" * SALT_BYTES)))
+    second = await write_own(service, first_user(sealed("second password", b"2" * SALT_BYTES)))
+    assert (first.succeeded, second.succeeded) == (True, False)
+
+
+async def test_a_cluster_with_users_is_given_none(service: KeyValues) -> None:
+    await Users(service).make("alice")
+    before = service.store.revision
+    assert not (await write_own(service, first_user(sealed("roots password", b"1" * SALT_BYTES)))).succeeded
+    assert service.store.revision == before
+
+
+async def test_without_a_user_and_without_a_file_the_log_says_what_to_do(
+    service: KeyValues, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = asyncio.create_task(have_a_user(service, None))
+    await until(lambda: NOBODY in caplog.text)
+    running.cancel()
+    assert not service.store.range(Range(b"palisade/", b"palisade0")).kvs
+
+
+@pytest.mark.parametrize("text", ["short\n", "x" * 300])
+def test_a_password_file_that_makes_no_sense_is_refused_without_its_content(tmp_path: Path, text: str) -> None:
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        password_in(tmp_path / "file")
+    assert text.strip() not in str(refused.value)
+    with pytest.raises(ConfigError, match="can't be read"):
+        password_in(tmp_path / "none")
+
+
+async def test_the_key_of_tokens_is_made_once_and_for_admins_alone(service: KeyValues, clock: Clock) -> None:
+    users = Users(service)
+    await users.make("bob", ("read", ""), ("write", ""))
+    authorizer = gate_over(StoreRows(service), clock)
+    logins = [Login(service, authorizer).token(Password("bob", "bobs password"), "here") for _ in range(5)]
+    assert len({token for token, _ in await asyncio.gather(*logins)}) == 1
+    rights = await authorizer.rights(await authorizer.identify(Password("bob", "bobs password"), "here"))
+    from palisade.service.authorization.authorizer import TOKEN_KEY
+    from palisade.service.authorization.needs import reading, writing
+
+    for need in (reading(TOKEN_KEY), writing(TOKEN_KEY), reading(b"palisade/", b"palisade0")):
+        with pytest.raises(PermissionDenied):
+            rights.check((need,))
+    authorizer.close()
+
+
+async def test_the_demo_catalog_waits_for_the_first_user_of_a_new_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    from palisade.cli.supervisor import up
+
+    monkeypatch.setattr(up, "STATUS_S", 0.0)
+    tries: list[int] = []
+
+    async def load() -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            raise WrongPassword("not yet")
+
+    await up._signed_in(load, 10.0)
+    assert len(tries) == 3
+    tries.clear()
+    with pytest.raises(WrongPassword):
+        await up._signed_in(load, 0.0)

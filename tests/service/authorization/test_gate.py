@@ -1,0 +1,404 @@
+"""What the gate of a node guarantees: a revoke counts at once, a fenced node lets nobody in, secrets stay secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse, ClientSession
+
+from palisade.catalog import keys
+from palisade.catalog.passwords import fits, sealed
+from palisade.metastore.requests import Put
+from palisade.service.authorization.attempts import Attempts, pause_s
+from palisade.service.authorization.authorizer import Authorizer
+from palisade.service.authorization.needs import EVERYTHING, needs_of, reading
+from palisade.service.authorization.rights import Row
+from palisade.service.key_values import KeyValues
+from palisade.wire.auth_errors import (
+    NoCredentials,
+    PermissionDenied,
+    PermissionsUnknown,
+    TooManyLogins,
+    Unauthenticated,
+    WrongPassword,
+)
+from palisade.wire.credentials import Password, Token, from_header, header_of
+from tests.support.fake_group import FakeGroup
+from tests.support.permission_world import PROOF, Clock, FenceableRows, Users, as_user, gate_over
+
+ALICE = Password("alice", "alices password")
+
+
+async def may_read(authorizer: Authorizer, identity: Any, key: bytes = b"/a/k") -> None:
+    (await authorizer.rights(identity)).check((reading(key),))
+
+
+# A revoke counts at once.
+
+
+async def test_a_revoked_right_is_gone_with_the_next_request(authorizer: Authorizer, users: Users) -> None:
+    identity = await authorizer.identify(ALICE, "here")
+    await may_read(authorizer, identity)
+    await users.regrant("alice")
+    with pytest.raises(PermissionDenied, match="alice needs read on '/a/k'"):
+        await may_read(authorizer, identity)
+
+
+async def test_a_right_that_a_role_loses_is_gone_too(authorizer: Authorizer, users: Users) -> None:
+    await users.regrant("alice", roles=("readers",))
+    await users.role("readers", ("read", "/a/"))
+    identity = await authorizer.identify(ALICE, "here")
+    await may_read(authorizer, identity)
+    await users.role("readers")
+    with pytest.raises(PermissionDenied):
+        await may_read(authorizer, identity)
+
+
+async def test_a_dropped_user_and_another_password_end_what_was_signed_in(authorizer: Authorizer, users: Users) -> None:
+    alice, bob = (
+        await authorizer.identify(ALICE, "here"),
+        await authorizer.identify(Password("bob", "bobs password"), ""),
+    )
+    await users.drop("bob")
+    await users.password("alice", "another password")
+    for identity in (alice, bob):
+        with pytest.raises(Unauthenticated):
+            await authorizer.rights(identity)
+    with pytest.raises(WrongPassword):
+        await authorizer.identify(ALICE, "here")
+    await authorizer.identify(Password("alice", "another password"), "here")
+
+
+async def test_a_user_made_anew_under_the_name_has_nothing_of_the_old_one(authorizer: Authorizer, users: Users) -> None:
+    old = await authorizer.identify(ALICE, "here")
+    await users.drop("alice")
+    await users.make("alice", ("read", "/a/"))
+    with pytest.raises(Unauthenticated):
+        await authorizer.rights(old)
+
+
+async def test_a_cached_right_would_be_found(
+    authorizer: Authorizer, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: rights are kept by user and not by the rows they were read from."""
+    kept: dict[Any, Any] = {}
+
+    def lazily(self: Authorizer, identity: Any) -> Any:
+        if identity not in kept:
+            kept[identity] = real(self, identity)
+        return kept[identity]
+
+    real = Authorizer.rights_now
+    monkeypatch.setattr(Authorizer, "rights_now", lazily)
+    identity = await authorizer.identify(ALICE, "here")
+    await may_read(authorizer, identity)
+    await users.regrant("alice")
+    await may_read(authorizer, identity)
+
+
+async def test_roles_are_never_mixed_from_two_moments(
+    authorizer: Authorizer, rows: FenceableRows, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """alice loses the role before it gets more: at no moment might she write /b/."""
+    identity = await authorizer.identify(ALICE, "here")
+    real, asked = rows.later, []
+
+    async def changing(key: bytes) -> Row | None:
+        row = await real(key)
+        asked.append(key)
+        if len(asked) == 2:
+            await users.regrant("alice", ("read", "/a/"))
+            await users.role("writers", ("write", ""))
+        return row
+
+    rows.fenced = True
+    monkeypatch.setattr(rows, "later", changing)
+    rights = await authorizer.rights(identity)
+    assert len(asked) > 4
+    with pytest.raises(PermissionDenied):
+        rights.check(needs_of(Put(b"/b/k"), lambda _: ()))
+
+
+# Policy deny.
+
+
+async def test_a_fenced_node_asks_the_cluster_and_denies_where_that_fails(
+    authorizer: Authorizer, rows: FenceableRows
+) -> None:
+    identity = await authorizer.identify(ALICE, "here")
+    rows.fenced = True
+    assert authorizer.rights_now(identity) is None
+    await may_read(authorizer, identity)
+    assert rows.asked_later
+    rows.cut_off = True
+    with pytest.raises(PermissionsUnknown):
+        await authorizer.rights(identity)
+    with pytest.raises(PermissionsUnknown):
+        await authorizer.identify(ALICE, "here")
+
+
+async def test_a_fenced_node_that_answered_from_its_cache_would_be_found(
+    http: ClientSession, authorizer: Authorizer, rows: FenceableRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: while nothing can be known, what was known last is taken."""
+    assert await status(http, "/v1/kv?prefix=/a/", "alice") == 200
+    rows.fenced = rows.cut_off = True
+    assert await status(http, "/v1/kv?prefix=/a/", "alice") == 503
+    rows.fenced = rows.cut_off = False
+    identity = await authorizer.identify(ALICE, "here")
+    last = await authorizer.rights(identity)
+    rows.fenced = rows.cut_off = True
+    monkeypatch.setattr(Authorizer, "rights_now", lambda self, identity: last)
+
+    async def known(self: Authorizer, shown: Any, where: str) -> Any:
+        return identity
+
+    monkeypatch.setattr(Authorizer, "identify", known)
+    assert await status(http, "/v1/kv?prefix=/a/", "alice") == 200
+
+
+async def test_without_a_majority_nobody_is_let_in(http: ClientSession, group: FakeGroup) -> None:
+    group.lease_valid = group.majority = False
+    async with http.get("/v1/status", headers=as_user("root")) as answer:
+        assert answer.status == 503
+        assert (await answer.json())["code"] == "permissions-unknown"
+        assert (await answer.json())["retry"] is True
+    async with http.get("/livez") as answer:
+        assert answer.status == 200
+
+
+async def status(http: ClientSession, path: str, user: str) -> int:
+    async with http.get(path, headers=as_user(user)) as answer:
+        return answer.status
+
+
+# Passwords.
+
+
+async def test_a_password_is_hashed_once_for_each_version_of_its_row(
+    service: KeyValues, users: Users, clock: Clock
+) -> None:
+    tried: list[str] = []
+
+    def counted(password: str, credential: Any) -> bool:
+        tried.append(password)
+        return fits(password, credential)
+
+    await service.write(
+        Put(keys.at(keys.CREDENTIALS, "alice"), json.dumps(sealed("correct horse", b"s" * 16)).encode())
+    )
+    authorizer = gate_over(FenceableRows(service), clock, fits=counted)
+    shown = Password("alice", "correct horse")
+    for _ in range(5):
+        await authorizer.identify(shown, "here")
+    assert tried == ["correct horse"]
+    with pytest.raises(WrongPassword):
+        await authorizer.identify(Password("alice", "wrong horse"), "here")
+    assert len(tried) == 2
+    await users.password("alice", "x")
+    with pytest.raises(WrongPassword):
+        await authorizer.identify(shown, "here")
+    authorizer.close()
+
+
+async def test_a_user_who_is_not_there_takes_a_hash_as_well(service: KeyValues, users: Users, clock: Clock) -> None:
+    tried = []
+    authorizer = gate_over(FenceableRows(service), clock, fits=lambda *given: bool(tried.append(given)))
+    with pytest.raises(WrongPassword) as unknown:
+        await authorizer.identify(Password("nobody", "a password"), "here")
+    with pytest.raises(WrongPassword) as wrong:
+        await authorizer.identify(Password("alice", "a password"), "here")
+    with pytest.raises(WrongPassword):
+        await authorizer.identify(Password("../roles/writers", "a password"), "here")
+    assert len(tried) == 3
+    assert str(unknown.value) == str(wrong.value)
+    authorizer.close()
+
+
+def test_wrong_passwords_slow_down_who_tries_them_and_nobody_else() -> None:
+    attempts, who, other = Attempts(), ("root", "10.0.0.1"), ("root", "10.0.0.2")
+    waits = []
+    now = 0.0
+    for _ in range(9):
+        waits.append(attempts.wait_s(who, now))
+        now += waits[-1]
+        attempts.failed(who, now)
+    assert waits == [0.0, 0.0, 0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
+    assert attempts.wait_s(other, now) == 0.0
+    assert attempts.wait_s(who, now) + pause_s(9) == attempts.wait_s(who, now)
+    attempts.succeeded(who)
+    assert attempts.wait_s(who, now) == 0.0
+
+
+async def test_too_many_tries_at_a_time_are_turned_away(service: KeyValues, users: Users, clock: Clock) -> None:
+    authorizer = gate_over(FenceableRows(service), clock, fits=lambda *_: False)
+    for _ in range(12):
+        authorizer._attempts.failed(("alice", "here"), clock.now())
+    authorizer._attempts.wait_s(("alice", "here"), clock.now())
+    with pytest.raises(TooManyLogins):
+        await authorizer.identify(ALICE, "here")
+    authorizer.close()
+
+
+async def test_no_secret_is_in_the_log(http: ClientSession, users: Users, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = (await login(http))["token"]
+    for headers in (as_user("alice", "a wrong secret"), {"Authorization": f"Bearer {token}x"}, header_of(PROOF)):
+        async with http.delete("/v1/kv/%2Fz", headers=headers) as answer:
+            assert answer.status in (401, 403)
+    async with http.post("/v1/login", json={"user": "alice", "password": "another wrong secret"}) as answer:
+        assert answer.status == 401
+    text = caplog.text
+    assert "refused: user alice from 127.0.0.1: DELETE /v1/kv/%2Fz: user and password do not belong together" in text
+    for secret in ("secret", token, PROOF.text, "alices password"):
+        assert secret not in text
+    assert "alices password" not in repr(ALICE) + repr(Token(token))
+
+
+async def test_refusals_are_logged_on_one_line_each_and_not_without_end(
+    authorizer: Authorizer, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(200):
+        authorizer.refused(NoCredentials("no"), "nobody", "here", "GET /\nforged: line")
+    clock.advance(2)
+    authorizer.refused(NoCredentials("no"), "nobody", "here", "GET /")
+    lines = [record.getMessage() for record in caplog.records if record.name == "palisade.audit"]
+    assert len(lines) == 52
+    assert all("\n" not in line for line in lines)
+    assert lines[-2] == "refused: 150 more requests, not in this log"
+    assert authorizer.refusals == {"no-credentials": 201}
+
+
+# Tokens.
+
+
+async def login(http: ClientSession, **more: Any) -> dict[str, Any]:
+    body = {"user": "alice", "password": "alices password", **more}
+    async with http.post("/v1/login", json=body) as answer:
+        assert answer.status == 200
+        assert answer.headers["Cache-Control"] == "no-store"
+        found: dict[str, Any] = await answer.json()
+    return found
+
+
+async def test_a_token_is_taken_until_its_time_is_over(http: ClientSession, clock: Clock) -> None:
+    found = await login(http, ttl_s=60)
+    headers = {"Authorization": f"Bearer {found['token']}"}
+    async with http.get("/v1/kv?prefix=/a/", headers=headers) as answer:
+        assert answer.status == 200
+    async with http.get("/v1/kv?prefix=/b/", headers=headers) as answer:
+        assert answer.status == 403
+    clock.advance(60)
+    async with http.get("/v1/kv?prefix=/a/", headers=headers) as answer:
+        assert answer.status == 401
+
+
+async def test_a_token_of_one_node_is_known_at_another(
+    http: ClientSession, service: KeyValues, clock: Clock, users: Users
+) -> None:
+    token = (await login(http))["token"]
+    other = gate_over(FenceableRows(service), clock)
+    await may_read(other, await other.identify(Token(token), "here"))
+    await users.password("alice", "another password")
+    with pytest.raises(Unauthenticated):
+        await other.rights(await other.identify(Token(token), "here"))
+    other.close()
+
+
+async def test_etcds_way_to_sign_in(http: ClientSession) -> None:
+    async with http.post("/v3/auth/authenticate", json={"name": "alice", "password": "alices password"}) as answer:
+        token = (await answer.json())["token"]
+    async with http.post("/v3/kv/range", json={"key": "L2Ev"}, headers={"Authorization": token}) as answer:
+        assert answer.status == 200
+    async with http.post("/v3/kv/range", json={"key": "L2Iv"}, headers={"Authorization": token}) as answer:
+        assert answer.status == 403
+        assert (await answer.json())["code"] == 7
+        assert (await answer.json())["error"] == "etcdserver: permission denied"
+    async with http.post("/v3/kv/range", json={"key": "L2Ev"}, headers={"Authorization": token + "x"}) as answer:
+        assert answer.status == 401
+        assert (await answer.json())["code"] == 16
+    async with http.post("/v3/auth/authenticate", json={"name": "alice", "password": "x"}) as answer:
+        assert answer.status == 400
+        assert "invalid user ID or password" in (await answer.json())["error"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Basic", "Basic !!", "Basic YWxpY2U=", "Bearer", "Digest x", "Bearer pt1.x.y", "pt1.e30.x", "Palisade-Node 00",
+     "Basic /w==", "x" * 3000, "Palisade-Node \xe9", "Bearer pt1.\xe9.x"],
+)  # fmt: skip
+async def test_bad_credentials_are_refused(http: ClientSession, header: str) -> None:
+    async with http.get("/v1/status", headers={"Authorization": header}) as answer:
+        assert answer.status == 401
+        assert (await answer.json())["code"] == "unauthenticated"
+
+
+async def test_a_browser_and_curl_sign_in_by_basic(http: ClientSession) -> None:
+    async with http.get("/v1/status", headers={"Authorization": "basic YWxpY2U6YWxpY2VzIHBhc3N3b3Jk"}) as answer:
+        assert answer.status == 200
+    assert from_header(header_of(ALICE)["Authorization"]) == ALICE
+
+
+@pytest.mark.parametrize("body", [{}, {"user": "alice"}, {"user": 1, "password": "x"}, [], {"user": "a", "extra": 1},
+                                  {"user": "alice", "password": "alices password", "ttl_s": 10**9}])  # fmt: skip
+async def test_a_login_that_makes_no_sense(http: ClientSession, body: Any) -> None:
+    async with http.post("/v1/login", json=body) as answer:
+        assert answer.status == 400
+
+
+# Watches.
+
+
+async def next_line(answer: ClientResponse) -> dict[str, Any]:
+    async with asyncio.timeout(5):
+        found: dict[str, Any] = json.loads(await answer.content.readline())
+    return found
+
+
+@asynccontextmanager
+async def watching(http: ClientSession) -> AsyncIterator[ClientResponse]:
+    async with http.get("/v1/watch?prefix=/a/", headers=as_user("alice")) as answer:
+        assert (await next_line(answer))["watching"]
+        yield answer
+
+
+async def test_a_watch_ends_before_it_tells_what_may_not_be_known_any_more(
+    http: ClientSession, service: KeyValues, users: Users
+) -> None:
+    async with watching(http) as answer:
+        await service.write(Put(b"/a/k", b"seen"))
+        while "events" not in (line := await next_line(answer)):
+            assert "progress" in line
+        await users.regrant("alice")
+        await service.write(Put(b"/a/k", b"secret"))
+        while "problem" not in (line := await next_line(answer)):
+            assert "progress" in line
+        assert line["problem"]["code"] == "permission-denied"
+        assert await answer.content.read() == b""
+
+
+async def test_a_watch_of_etcd_is_cancelled_with_its_words(
+    http: ClientSession, service: KeyValues, users: Users
+) -> None:
+    create = {"create_request": {"key": "L2Ev", "range_end": "L2Ew"}}
+    async with http.post("/v3/watch", json=create, headers=as_user("bob")) as answer:
+        refused = (await next_line(answer))["result"]
+        assert refused["canceled"]
+        assert "PermissionDenied" in refused["cancel_reason"]
+    async with http.post("/v3/watch", json=create, headers=as_user("alice")) as answer:
+        assert (await next_line(answer))["result"]["created"]
+        await users.regrant("alice")
+        await service.write(Put(b"/a/k", b"secret"))
+        ended = (await next_line(answer))["result"]
+        assert ended["canceled"]
+        assert "events" not in ended
+
+
+def test_what_concerns_the_cluster_needs_admin_on_everything() -> None:
+    assert str(EVERYTHING) == "admin on every key"

@@ -1,0 +1,83 @@
+"""Requests that make no sense, from somebody who is known: refused as ever, never a fault of the node."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from yarl import URL
+
+from palisade.api.stream.server import StreamServer
+from palisade.wire.credentials import Password, to_hello
+from palisade.wire.stream_frames import Kind
+from tests.service.authorization.test_stream import raw
+from tests.support.permission_world import as_user
+
+ROOT = Password("root", "roots password")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/catalog/tables/%ff%fe", None),
+        ("GET", "/v1/catalog/nothing/x", None),
+        ("GET", "/v1/catalog/tables?below=%ff", None),
+        ("PUT", "/v1/catalog/users/%ff", b"{}"),
+        ("POST", "/v1/catalog/operations/%00", b"{}"),
+        ("POST", "/v1/catalog/operations/grant", b'{"subject": 1, "privilege": [], "prefix": {}}'),
+        ("POST", "/v1/catalog/operations/revoke", b'{"prefix": "\\ud800"}'),
+        ("POST", "/v1/catalog/operations/create-table", b'{"table": "\\ud800"}'),
+        ("POST", "/v1/catalog/operations/drop-database", b'{"database": ["x"]}'),
+        ("GET", "/v1/partitions/%ff/x", None),
+        ("GET", "/v1/leases/x", None),
+        ("DELETE", "/v1/leases/99999999999999999999", None),
+        ("GET", "/v1/kv?prefix=a&key=b", None),
+        ("GET", "/v1/watch?prefix=a&key=b", None),
+        ("POST", "/v1/txn", b'{"then": [{"txn": {"then": [{"put": {}}]}}]}'),
+        ("POST", "/v1/range", b"{"),
+        ("POST", "/v1/login", b'{"user": "\\ud800", "password": "\\ud800"}'),
+        ("POST", "/v1/login", b'{"user": "root", "password": "\\ud800"}'),
+        ("POST", "/v3/kv/txn", b'{"compare": [{}]}'),
+        ("POST", "/v3/kv/range", b"["),
+        ("POST", "/v3/lease/keepalive", b"{} x"),
+        ("POST", "/v3/auth/authenticate", b'{"name": 1}'),
+        ("PATCH", "/v1/kv/a", None),
+        ("GET", "/v1/fenced/%ff", None),
+        ("GET", "/v1/procedures/%ff", None),
+    ],
+)
+async def test_over_http(http: ClientSession, method: str, path: str, body: bytes | None) -> None:
+    headers = as_user("root") | ({"Content-Type": "application/json"} if body is not None else {})
+    async with http.request(method, URL(str(http._base_url).rstrip("/") + path, encoded=True).relative(), data=body,
+                            headers=headers) as answer:  # fmt: skip
+        assert answer.status < 500 or answer.status == 503, await answer.text()
+        if answer.status >= 400:
+            assert json.loads(await answer.text())
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (Kind.CALL, [1, ["status"], []]),
+        (Kind.CALL, [1, {}, []]),
+        (Kind.CALL, [1, "catalog_do", None]),
+        (Kind.CALL, [1, "catalog_do", [{}, []]]),
+        (Kind.CALL, [1, "catalog_objects", [["x"], 1]]),
+        (Kind.CALL, [1, "catalog_object", [None, {}]]),
+        (Kind.CALL, [1, "procedure", [{}]]),
+        (Kind.CALL, [1, "lease_info", ["x"]]),
+        (Kind.READS, [1, [0, 1]]),
+        (Kind.WRITES, [1, b"\xc1"]),
+        (Kind.WRITES, [1, b"\x93\x01\xc0\xc0"]),
+        (Kind.WRITES, [1, "text"]),
+    ],
+)
+async def test_over_the_stream(stream: StreamServer, kind: Kind, body: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async with raw(stream, to_hello(ROOT)) as connection:
+        connection.send(kind, body)
+        answered, told = await connection.frame()
+        assert answered == Kind.FAILURES, told
+        assert told[1][0] != "internal"
+    assert "failed" not in caplog.text

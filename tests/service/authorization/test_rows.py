@@ -1,0 +1,127 @@
+"""Where the rows of permissions come from: the vault while its lease holds, else the cluster, else nowhere."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from palisade.metastore.requests import Put
+from palisade.raftgroup.errors import Unavailable
+from palisade.service.authorization.remote_rows import RemoteRows
+from palisade.service.authorization.rights import Row
+from palisade.service.authorization.rows import FencedRows, NoRows, NotNow, StoreRows
+from palisade.service.key_values import KeyValues
+from palisade.vault.change import Item
+from palisade.vault.errors import Denied, Fenced, VaultDamaged, VaultError
+from palisade.vault.snapshot_reads import Origin, Shown
+from palisade.wire.auth_errors import PermissionsUnknown
+from tests.support.fake_group import FakeGroup
+
+KEY = b"palisade/catalog/permissions/users/alice"
+
+
+class Reads:
+    """Of a vault: what it tells at once (None: it takes waiting), and later; or what is raised instead."""
+
+    def __init__(self, now: Any, later: Any = None) -> None:
+        self.answers = now, later
+
+    def at_once(self, key: bytes) -> Shown | None:
+        return told(self.answers[0])
+
+    async def read(self, key: bytes) -> Shown | None:
+        return told(self.answers[1])
+
+
+def told(answer: Any) -> Shown | None:
+    if isinstance(answer, Exception):
+        raise answer
+    return Shown(answer, 9) if isinstance(answer, Item) else answer
+
+
+def fenced(now: Any, later: Any, service: KeyValues) -> FencedRows:
+    reads: Any = Reads(now, later)
+    return FencedRows(reads, StoreRows(service))
+
+
+ITEM = Item(KEY, b"in the vault", 3, 5, 2, 0)
+
+
+@pytest.fixture
+async def known(service: KeyValues) -> KeyValues:
+    await service.write(Put(KEY, b"in the cluster"))
+    return service
+
+
+async def test_while_the_lease_holds_the_vault_is_read(known: KeyValues) -> None:
+    assert fenced(ITEM, None, known).now(KEY) == Row(b"in the vault", 5)
+    assert fenced(Shown(None, 9), None, known).now(KEY) is None
+
+
+async def test_what_is_pending_is_waited_for(known: KeyValues) -> None:
+    rows = fenced(None, ITEM, known)
+    with pytest.raises(NotNow):
+        rows.now(KEY)
+    assert await rows.later(KEY) == Row(b"in the vault", 5)
+
+
+async def test_what_the_cluster_says_counts_while_the_node_is_fenced(known: KeyValues) -> None:
+    """The region says `deny`: the reader has asked by itself."""
+    rows = fenced(None, Shown(ITEM._replace(value=b"in the cluster"), 9, Origin.QUORUM), known)
+    with pytest.raises(NotNow):
+        rows.now(KEY)
+    assert await rows.later(KEY) == Row(b"in the cluster", 5)
+    with pytest.raises(PermissionsUnknown, match="nobody answers"):
+        await fenced(None, Denied("nobody answers"), known).later(KEY)
+
+
+@pytest.mark.parametrize("refusal", [Fenced("the vault is not open"), VaultDamaged("a checksum")])
+async def test_without_a_vault_the_cluster_is_asked(known: KeyValues, refusal: VaultError) -> None:
+    rows = fenced(refusal, refusal, known)
+    with pytest.raises(NotNow):
+        rows.now(KEY)
+    found = await rows.later(KEY)
+    assert found is not None
+    assert found.value == b"in the cluster"
+
+
+async def test_where_the_cluster_can_not_be_asked_nothing_is_known(known: KeyValues, group: FakeGroup) -> None:
+    group.lease_valid = group.majority = False
+    with pytest.raises(PermissionsUnknown):
+        await fenced(None, Fenced("the vault is not open"), known).later(KEY)
+    with pytest.raises(NotNow):
+        StoreRows(known).now(KEY)
+    with pytest.raises(PermissionsUnknown):
+        await NoRows().later(KEY)
+
+
+def answering(answer: Any) -> RemoteRows:
+    async def ask(method: str, path: str, body: Any) -> Any:
+        assert (method, path) == ("POST", "/v1/range")
+        assert base64.b64decode(body["key_base64"]) == KEY
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return RemoteRows(ask)
+
+
+async def test_a_follower_asks_a_member() -> None:
+    kv = {"key": KEY.decode(), "value_base64": "/w==", "mod_revision": 7}
+    assert await answering({"kvs": [kv]}).later(KEY) == Row(b"\xff", 7)
+    assert await answering({"kvs": []}).later(KEY) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Unavailable("nobody"), None, [], {}, {"kvs": None}, {"kvs": [{}]}, {"kvs": [1]},
+     {"kvs": [{"key": "another", "value": "", "mod_revision": 7}]},
+     {"kvs": [{"key": KEY.decode(), "value": 1, "mod_revision": 7}]},
+     {"kvs": [{"key": KEY.decode(), "value_base64": "!", "mod_revision": 7}]},
+     {"kvs": [{"key": KEY.decode(), "value": "", "mod_revision": "7"}]}],
+)  # fmt: skip
+async def test_a_member_that_makes_no_sense_is_no_yes(answer: Any) -> None:
+    with pytest.raises(PermissionsUnknown):
+        await answering(answer).later(KEY)

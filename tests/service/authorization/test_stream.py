@@ -1,0 +1,238 @@
+"""The stream asks who somebody is too, and looks for each thing that is asked for (issue 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from palisade.api.stream.server import StreamServer
+from palisade.base.frames import FrameParser, encode
+from palisade.client import Client
+from palisade.metastore.command_codec import encode_command, operation_fields
+from palisade.metastore.put_series import encode_series
+from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range
+from palisade.service.authorization.authorizer import Authorizer
+from palisade.service.authorization.login import Login
+from palisade.service.callers import EVERYBODY
+from palisade.service.key_values import KeyValues
+from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
+from palisade.wire.credentials import Credentials, Password, Token, to_hello
+from palisade.wire.stream_frames import PROTOCOL, Kind
+from tests.support.permission_world import PROOF, FenceableRows, Users
+from tests.support.waiting import until
+
+ALICE, BOB, ROOT = (Password(name, f"{name}s password") for name in ("alice", "bob", "root"))
+
+
+@asynccontextmanager
+async def client_of(stream: StreamServer, shown: Credentials | None, timeout_s: float = 3) -> AsyncIterator[Client]:
+    address = [f"127.0.0.1:{stream.port}"]
+    async with Client(address, follow_leader=False, timeout_s=timeout_s, credentials=shown) as client:
+        yield client
+
+
+class Raw:
+    """A connection that says HELLO as it likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self._parser, self._frames = FrameParser(), list[Any]()
+
+    def send(self, kind: int, body: Any) -> None:
+        self.writer.write(encode(kind, body))
+
+    async def frame(self) -> tuple[int, Any]:
+        async with asyncio.timeout(5):
+            while not self._frames:
+                data = await self.reader.read(65536)
+                if not data:
+                    return -1, None
+                self._frames += self._parser.feed(data)
+        kind, body = self._frames.pop(0)
+        return kind, body
+
+
+@asynccontextmanager
+async def raw(stream: StreamServer, hello: dict[str, Any], greeted: bool = True) -> AsyncIterator[Raw]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", stream.port)
+    connection = Raw(reader, writer)
+    connection.send(Kind.HELLO, {"protocol": PROTOCOL, "timeout_ms": 3000, **hello})
+    if greeted:
+        assert (await connection.frame())[0] == Kind.WELCOME
+    try:
+        yield connection
+    finally:
+        writer.close()
+
+
+async def test_a_user_does_what_it_may_and_nothing_else(stream: StreamServer) -> None:
+    async with client_of(stream, ALICE) as client:
+        await client.put("/a/x/k", "v")
+        assert (await client.get("/a/x/k")).value == b"v"
+        for refused in (
+            client.put("/a/k", "v"),
+            client.get("/b/k"),
+            client.range("/", prefix=True),
+            client.delete("/a/", prefix=True),
+            client.put("/b/x", "v", prev_kv=True),
+            client.compact(1),
+            client.txn([], success=[Put(b"/a/x/k", b"")], failure=[Put(b"/a/k", b"")]),
+            client.catalog_do("create-role", {"role": "r"}, procedure="p", wait_s=0),
+            client.procedures(open_only=False, limit=1),
+        ):
+            with pytest.raises(PermissionDenied):
+                await refused
+        await client.status()
+
+
+@pytest.mark.parametrize("shown", [None, Password("alice", "wrong"), Token("pt1.x.y")])
+async def test_who_is_not_known_hears_it_at_once(stream: StreamServer, shown: Credentials | None) -> None:
+    """And not at the deadline, as if nobody was there."""
+    async with client_of(stream, shown, timeout_s=60) as client, asyncio.timeout(5):
+        with pytest.raises(Unauthenticated):
+            await client.get("/a/k")
+
+
+async def test_a_client_without_work_does_not_try_a_wrong_password_again(
+    stream: StreamServer, authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palisade.client.session.BACKOFF_S", (0.0, 0.0))
+    async with client_of(stream, Password("alice", "wrong")) as client:
+        for tries in (1, 2):
+            with pytest.raises(Unauthenticated):
+                await client.get("/a/k")
+            for _ in range(500):
+                await asyncio.sleep(0)
+            assert authorizer.logins["wrong"] <= 2 * tries
+
+
+async def test_a_token_is_as_good_as_a_password(
+    stream: StreamServer, service: KeyValues, authorizer: Authorizer
+) -> None:
+    token, _ = await Login(service, authorizer).token(ALICE, "here")
+    async with client_of(stream, Token(token)) as client:
+        await client.put("/a/x/k", "v")
+
+
+async def test_a_revoke_counts_for_a_connection_that_is_open(stream: StreamServer, users: Users) -> None:
+    async with client_of(stream, ALICE) as client:
+        await client.put("/a/x/k", "v")
+        await users.regrant("alice", ("read", "/a/"))
+        with pytest.raises(PermissionDenied):
+            await client.put("/a/x/k", "w")
+        assert (await client.get("/a/x/k")).value == b"v"
+        await users.drop("alice")
+        with pytest.raises(Unauthenticated):
+            await client.get("/a/x/k")
+
+
+async def test_a_watch_ends_with_the_right_to_read(stream: StreamServer, service: KeyValues, users: Users) -> None:
+    async with client_of(stream, ALICE) as client:
+        async with client.watch("/a/", prefix=True) as changes:
+            first = asyncio.ensure_future(anext(changes))
+            await until(lambda: service.metrics.watchers)
+            await service.write(Put(b"/a/k", b"seen"))
+            assert (await first).events[0].kv.value == b"seen"
+            await users.regrant("alice")
+            await service.write(Put(b"/a/k", b"secret"))
+            with pytest.raises(PermissionDenied):
+                await anext(changes)
+        with pytest.raises(PermissionDenied):
+            async with client.watch("/b/", prefix=True) as changes:
+                await anext(changes)
+
+
+async def test_of_a_series_what_may_be_is_done(stream: StreamServer, service: KeyValues) -> None:
+    contents = [b"/a/x/1", b"v", b"/a/2", b"v", b"/a/x/3", b"v"]
+    async with raw(stream, to_hello(ALICE)) as connection:
+        connection.send(Kind.WRITES, [10, encode_series(None, contents)])
+        answered = dict([await numbers(connection), await numbers(connection)])
+    assert answered == {Kind.FAILURES: [11], Kind.RESULTS: [10, 12]}
+    assert service.store.range(Range(b"/a/2")).kvs == ()
+    assert service.store.range(Range(b"/a/x/3")).kvs
+
+
+async def numbers(connection: Raw) -> tuple[int, list[int]]:
+    kind, body = await connection.frame()
+    return kind, sorted(body[::2])
+
+
+async def test_commands_that_the_client_does_not_send_need_admin(stream: StreamServer) -> None:
+    async with raw(stream, to_hello(ALICE)) as connection:
+        for request in (Compact(1), Pin("x", 1, 1000), DeleteRange(b"\0", b"\0")):
+            connection.send(Kind.WRITES, [1, encode_command(request, None)])
+            kind, body = await connection.frame()
+            assert (kind, body[1][0]) == (Kind.FAILURES, "permission-denied")
+
+
+async def test_nothing_is_done_before_the_welcome(stream: StreamServer, service: KeyValues) -> None:
+    async with raw(stream, to_hello(ROOT), greeted=False) as connection:
+        connection.send(Kind.WRITES, [1, encode_command(Put(b"/early", b""), None)])
+        kinds = [kind async for kind, _ in frames(connection)]
+    assert Kind.RESULTS not in kinds
+    assert service.store.range(Range(b"/early")).kvs == ()
+
+
+async def frames(connection: Raw) -> AsyncIterator[tuple[int, Any]]:
+    while True:
+        found = await connection.frame()
+        yield found
+        if found[0] == -1:
+            return
+
+
+async def test_frames_keep_their_order_while_the_rights_are_waited_for(
+    stream: StreamServer, rows: FenceableRows, service: KeyValues
+) -> None:
+    async with client_of(stream, ALICE) as client:
+        await client.status()
+        rows.fenced = True
+        await asyncio.gather(*(client.put("/a/x/k", str(number)) for number in range(20)))
+        assert (await client.get("/a/x/k")).value == b"19"
+        assert rows.asked_later
+
+
+async def test_a_node_that_can_not_know_refuses_and_goes_on_later(stream: StreamServer, rows: FenceableRows) -> None:
+    """The client tries again until shortly before its deadline: a lease comes back by itself."""
+    async with client_of(stream, ALICE, timeout_s=0.4) as client:
+        await client.put("/a/x/k", "v")
+        rows.fenced = rows.cut_off = True
+        with pytest.raises(PermissionsUnknown):
+            await client.put("/a/x/k", "w")
+        later = asyncio.ensure_future(client.put("/a/x/k", "v"))
+        rows.fenced = False
+        await later
+        assert (await client.get("/a/x/k")).value == b"v"
+
+
+async def test_the_join_token_reads_and_changes_nothing(stream: StreamServer) -> None:
+    async with raw(stream, to_hello(PROOF)) as connection:
+        connection.send(Kind.READS, [1, operation_fields(Range(b"/a/k"))])
+        assert (await connection.frame())[0] == Kind.RESULTS
+        connection.send(Kind.WRITES, [2, encode_command(Put(b"/a/k", b""), None)])
+        assert (await connection.frame())[0] == Kind.FAILURES
+
+
+@pytest.mark.parametrize("hello", [{"user": "alice"}, {"user": 1, "password": "x"}, {"token": "x", "user": "y"},
+                                   {"node": "00"}, {"password": "x" * 5000, "user": "alice"}])  # fmt: skip
+async def test_bad_credentials_in_hello(stream: StreamServer, hello: dict[str, Any]) -> None:
+    async with raw(stream, hello, greeted=False) as connection:
+        kind, body = await connection.frame()
+        assert kind == Kind.REFUSED
+        assert body["code"] == "unauthenticated"
+        assert (await connection.frame())[0] == -1
+
+
+async def test_a_connection_that_forgot_its_gate_would_be_found(
+    stream: StreamServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: writes are not looked at."""
+    from palisade.api.stream.session_auth import Guard
+
+    monkeypatch.setattr(Guard, "caller", lambda self, action: EVERYBODY)
+    async with client_of(stream, BOB) as client:
+        await client.put("/b/k", "v")

@@ -1,0 +1,57 @@
+"""The status of nodes reads well, also of nodes that do not answer."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from palisade.service.status import cell, changes_of, line_of, row_of, silent_row, status_table
+
+STATUS = {
+    "cluster": "c", "member": "n1", "version": "0", "role": "leader", "leader": "n1", "term": 2, "ready": True,
+    "revision": 5532, "minimal_revision": 1, "raft": {"commit_index": 7001, "applied_index": 7001}, "members": [],
+}  # fmt: skip
+LEADER = row_of(STATUS, "http://127.0.0.1:7401")
+SILENT = silent_row("n2", "http://127.0.0.1:7402")
+
+
+def test_a_row_holds_what_the_table_shows() -> None:
+    assert LEADER == {
+        "id": "n1", "url": "http://127.0.0.1:7401", "role": "leader", "term": 2, "leader": "n1", "generation": None,
+        "ready": True,
+        "revision": 5532, "minimal_revision": 1, "commit_index": 7001, "applied_index": 7001,
+        "topology": None, "recovery": None, "fence": None, "released": None, "fencing": None,
+        "refused_by": None,
+    }  # fmt: skip
+    assert SILENT.keys() == LEADER.keys()
+
+
+def test_the_table_has_every_column_and_says_who_is_silent() -> None:
+    console = Console(width=140, force_terminal=False)
+    with console.capture() as capture:
+        console.print(status_table([LEADER, SILENT]))
+    lines = capture.get().splitlines()
+    assert any("n1 *" in line and "5,532" in line and "http://127.0.0.1:7401" in line for line in lines)
+    assert any("n2" in line and "silent" in line and " no " in line for line in lines)
+
+
+def test_a_line_says_role_term_revision_and_readiness() -> None:
+    assert line_of(LEADER) == "n1 leader term 2 revision 5,532 ready"
+    assert line_of(SILENT) == "n2 silent"
+
+
+def test_a_recovery_that_is_under_way_is_seen_in_every_form() -> None:
+    """Issue 3: each phase reports progress. `palisade up` tells each tenth of it where there is no terminal."""
+    progress = {"phase": "replay", "done": 120, "total": 500, "unit": "revisions"}
+    row = row_of(STATUS | {"topology": {"phase": "recovering"}, "recovery": progress}, None)
+    assert cell(row, "topology") == "recovering (replay 24 %)"
+    assert line_of(row) == "n1 leader term 2 revision 5,532 ready, recovering (replay 24 %)"
+    assert changes_of([row]) == changes_of([row | {"recovery": progress | {"done": 149}}])
+    assert changes_of([row]) != changes_of([row | {"recovery": progress | {"done": 150}}])
+    assert changes_of([row]) != changes_of([row | {"recovery": None}])
+    counting = row_of(STATUS | {"topology": {"phase": "active"}, "recovery": progress | {"total": None}}, None)
+    assert cell(counting, "topology") == "active (replay)"
+
+
+def test_a_new_revision_alone_is_no_news_but_a_new_leader_is() -> None:
+    assert changes_of([LEADER | {"revision": 6000}]) == changes_of([LEADER])
+    assert changes_of([LEADER | {"role": "follower"}]) != changes_of([LEADER])

@@ -1,0 +1,78 @@
+"""Which record is newer: a total order, so that all nodes end with the same whatever arrives when (R9)."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palisade.topology.swim.messages import Roster
+from palisade.topology.swim.protocol import Swim
+from palisade.topology.swim.record import Identity, Record, State
+from palisade.topology.swim.wire import RUMOUR_BYTES_MAX, record_bytes
+
+records = st.builds(
+    Record,
+    st.sampled_from(["n2", "n3"]),
+    st.just("n2:7700"),
+    st.sampled_from(["a", "b"]),
+    st.integers(0, 3),
+    st.sampled_from(State),
+)
+
+
+def listener() -> Swim:
+    own = Record("n1", "n1:7700", "x")
+    return Swim(own, [], random.Random(1), 0.0, size_of=record_bytes, rumour_bytes_max=RUMOUR_BYTES_MAX)
+
+
+@given(st.lists(records, max_size=12), st.randoms())
+def test_the_order_and_the_number_of_times_in_which_records_arrive_do_not_matter(
+    heard: list[Record], chance: random.Random
+) -> None:
+    """Behind the time that suspects have: whoever is dead to others is suspected until then."""
+    nodes = [listener(), listener()]
+    again = [*heard, *chance.sample(heard, len(heard) // 2)]
+    chance.shuffle(again)
+    for node, arriving in zip(nodes, (heard, again), strict=True):
+        for record in arriving:
+            node.receive(Roster(Identity("n9", "y"), False, (record,)), "n9:7700", 0.0)
+        for tenths in range(1, int(10 * node.timing.suspicion_s(3)) + 2):
+            node.tick(tenths / 10)
+    for name in ("n2", "n3"):
+        one, other = (settled(node.get(name)) for node in nodes)
+        assert one == other
+
+
+def settled(record: Record | None) -> Record | None:
+    """These listeners suspect everybody who is alive, sooner or later: nobody answers them."""
+    return record.become(State.ALIVE) if record is not None and record.is_live else record
+
+
+def test_who_is_dead_to_others_is_suspected_by_who_knows_it_alive_and_refutes_that_in_time() -> None:
+    """Also if it is said again and again (found by `tests/faults`: a node that was cut off holds all for dead)."""
+    node, alive = listener(), Record("n2", "n2:1", "a", 4)
+    for record in (alive, alive.become(State.DEAD), alive.become(State.DEAD)):
+        node.receive(Roster(Identity("n9", "y"), False, (record,)), "n9:7700", 0.0)
+    assert node.get("n2") == alive.become(State.SUSPECT)
+    refuted = Record("n2", "n2:1", "a", 5)
+    node.receive(Roster(Identity("n9", "y"), False, (refuted,)), "n9:7700", 0.0)
+    assert node.get("n2") == refuted
+
+
+def test_a_refutation_beats_the_suspicion_and_death_beats_both_until_refuted() -> None:
+    alive = Record("n2", "n2:1", "a", 4)
+    suspect, dead = alive.become(State.SUSPECT), alive.become(State.DEAD)
+    refuted = Record("n2", "n2:1", "a", 5)
+    assert suspect.supersedes(alive)
+    assert dead.supersedes(suspect)
+    assert refuted.supersedes(dead)
+    assert not alive.supersedes(suspect)
+
+
+def test_a_node_that_leaves_does_not_refute_its_leaving() -> None:
+    node = listener()
+    node.leave()
+    node.receive(Roster(Identity("n9", "y"), False, (node.own.become(State.DEAD),)), "n9:7700", 0.0)
+    assert node.own.state is State.LEFT

@@ -1,0 +1,194 @@
+"""Joining over HTTP: the node's side (`remote_door.py`) against the cluster's side (`v1_topology.py`) (R9)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from aiohttp import ClientSession, web
+
+import palisade
+from palisade.api.http.server import HttpServer
+from palisade.api.services import NodeServices
+from palisade.base.address import Address
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.requests import FoundCluster
+from palisade.node.config import NodeConfig
+from palisade.raftgroup.errors import Unavailable
+from palisade.service.key_values import KeyValues
+from palisade.topology.admission_rules import JoinRequest, Presence
+from palisade.topology.member import TopologyMember
+from palisade.topology.physical import PhysicalTopology
+from palisade.topology.records import Role, Standing
+from palisade.topology.registrar import Registrar
+from palisade.topology.remote_registrar import RemoteDoor
+from palisade.topology.table_rows import node_rows
+from palisade.topology.topology import Topology
+from palisade.topology.view import logical_view
+from palisade.wire.topology_errors import JoinLater, JoinRejected, Reason
+from tests.support.fake_group import fake_group
+
+REQUEST = JoinRequest("demo", 1, "right-token", "n7", Role.FOLLOWER, "i1", 1, {"http": "127.0.0.1:7407"})
+SCHEMAS: dict[str, Any] = json.loads((Path(palisade.__file__).parent / "api/openapi.json").read_text())
+
+
+def fits(answer: Any, schema: str) -> None:
+    jsonschema.validate(answer, {"$ref": f"#/components/schemas/{schema}", "components": SCHEMAS["components"]})
+
+
+class World:
+    def __init__(self) -> None:
+        self.group = fake_group()
+        self.group.apply([encode_command(FoundCluster("id-1"))])
+        self.service = KeyValues(self.group, self.group.store, deadline_s=0.3)
+        self.physical: dict[str, Presence] = {"n7": Presence("i1", True)}
+        self.registrar = Registrar(self.service, "demo", lambda: self.physical, "right-token")
+        store = self.group.store
+        addresses = {name: Address("127.0.0.1", port) for name, port in (("http", 1), ("peer", 2), ("stream", 3))}
+        config = NodeConfig("n1", Path("unused"), "demo", **addresses)
+        physical = PhysicalTopology(config.own_node(), Role.VOTER)
+
+        async def recover(_: object) -> int:
+            return store.revision
+
+        member = TopologyMember(
+            lambda: self.registrar,
+            name="n1", role=Role.VOTER, instance=physical.instance, cluster="demo", token=None, addresses={},
+            recover=recover, cluster_id=lambda: "", duplicate=lambda: None,
+        )  # fmt: skip
+        self.topology = Topology(
+            physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version)
+        )
+        self.server = HttpServer(NodeServices(self.service, topology=self.topology), "demo", "n1", progress_s=0.1)
+        self.door = RemoteDoor(lambda: ["127.0.0.1:9", f"127.0.0.1:{self.server.port}"])
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    await made.registrar._initialize()
+    await made.server.start("127.0.0.1", 0)
+    yield made
+    await made.door.close()
+    await made.server.close()
+
+
+async def test_the_whole_way_over_http_past_a_node_that_is_down(world: World) -> None:
+    state = await world.door.state()
+    assert (state.cluster, state.cluster_id, state.initialized, state.token_needed) == ("demo", "id-1", True, True)
+    record = await world.door.join(REQUEST)
+    assert (record.standing, record.incarnation, record.role) == (Standing.VALIDATED, 1, Role.FOLLOWER)
+    assert await world.door.look("n7") == record
+    active = await world.door.recovered("n7", "i1", 1, 5)
+    assert active == replace(record, standing=Standing.ACTIVE, recovered=5)
+    assert (await world.door.leave("n7", "i1")).standing is Standing.GONE
+    assert await world.door.look("n8") is None
+
+
+async def test_what_is_refused_is_refused_with_its_reason_and_what_is_early_is_asked_again(world: World) -> None:
+    with pytest.raises(JoinRejected, match="a wrong join token") as rejected:
+        await world.door.join(replace(REQUEST, token="wrong-token"))
+    assert rejected.value.reason is Reason.NO_PERMISSION
+    world.physical.clear()
+    with pytest.raises(JoinLater, match="physical topology"):
+        await world.door.join(REQUEST)
+
+
+async def test_without_a_leader_nothing_is_said(world: World) -> None:
+    world.group.leading = False
+    with pytest.raises(Unavailable):
+        await world.door.state()
+
+
+async def test_answers_have_the_documented_shapes(world: World) -> None:
+    await world.door.join(REQUEST)
+    async with ClientSession(f"http://127.0.0.1:{world.server.port}") as http:
+        for path, schema in (
+            ("/v1/topology", "Topology"),
+            ("/v1/cluster", "Cluster"),
+            ("/v1/topology/nodes/n7", "JoinedNode"),
+            ("/v1/topology/nodes/n8", "JoinedNode"),
+            ("/v1/status", "Status"),
+        ):
+            async with http.get(path) as answer:
+                assert answer.status == 200
+                fits(await answer.json(), schema)
+        async with http.get("/metrics") as answer:
+            text = await answer.text()
+        assert 'palisade_logical_nodes{standing="validated"} 1.0' in text
+        body = {"cluster": "other", "protocol": 1, "name": "n7", "role": "follower", "instance": "i", "attempt": 1}
+        async with http.post("/v1/topology/join", json=body) as answer:
+            assert answer.status == 403
+            problem = await answer.json()
+        fits(problem, "Problem")
+        assert (problem["code"], problem["reason"]) == ("join-rejected", "wrong-cluster")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        [],
+        {"cluster": "demo"},
+        {"name": "", "instance": "i"},
+        {"name": "n", "instance": "i" * 300, "incarnation": 1, "revision": 1},
+        {"name": "n", "instance": "i", "incarnation": "one", "revision": 1},
+        {"name": "n", "instance": "i", "incarnation": 1, "revision": 1, "more": 1},
+    ],
+)
+async def test_a_body_of_another_shape_is_a_bad_request(world: World, body: Any) -> None:
+    async with ClientSession(f"http://127.0.0.1:{world.server.port}") as http:
+        for path in ("/v1/topology/recovered", "/v1/topology/join"):
+            async with http.post(path, json=body) as answer:
+                assert answer.status == 400, await answer.text()
+
+
+async def test_a_row_per_node_for_people(world: World) -> None:
+    await world.door.join(REQUEST)
+    rows = node_rows(world.topology.view())
+    assert [row[:5] for row in rows] == [["n1", "alive", "-", "voter", "-"], ["n7", "-", "validated", "follower", "1"]]
+
+
+NONSENSE: list[Any] = [
+    None, 7, "text", [], {}, [1], {"node": 7}, {"node": []}, {"node": {}}, {"node": {"id": "n7"}}, {"cluster": "demo"},
+    {"node": {"id": 7, "role": "king", "standing": "active", "instance": "i", "attempt": 1, "incarnation": 1}},
+    {"nodes": {}, "version": 1}, {"nodes": [7], "version": 1}, {"nodes": [], "version": "1"}, {"nodes": []},
+    {"nodes": [{"id": "n7", "role": "voter", "standing": "active", "instance": "i", "attempt": 1, "incarnation": 1,
+                "addresses": [1], "recovered_revision": 1, "reason": ""}], "version": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [200, 403, 500])
+@pytest.mark.parametrize("nonsense", [*NONSENSE, {"code": "join-rejected", "reason": []}], ids=str)
+async def test_an_answer_of_another_shape_is_none(nonsense: Any, status: int) -> None:
+    """Somebody else has the address by now, say. The node asks again, it neither fails nor takes it for an answer."""
+
+    async def answered(_: web.Request) -> web.Response:
+        return web.json_response(nonsense, status=status)
+
+    app = web.Application()
+    app.add_routes([web.route("*", "/{any:.*}", answered)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    door = RemoteDoor(lambda: [site.name.rpartition("/")[2]])
+    try:
+        refusal = isinstance(nonsense, dict) and "code" in nonsense and status != 200
+        for ask in (
+            door.state(),
+            door.join(REQUEST),
+            door.recovered("n7", "i1", 1, 5),
+            door.leave("n7", "i1"),
+            door.nodes(),
+        ):
+            with pytest.raises(JoinRejected if refusal else Unavailable):
+                await ask
+    finally:
+        await door.close()
+        await runner.cleanup()

@@ -1,0 +1,272 @@
+"""Registrars and nodes together, over a group of one in memory and simulated time (R9; scenarios.md, "Recovery")."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.requests import FROM_KEY, FoundCluster, Range
+from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
+from palisade.service.key_values import KeyValues
+from palisade.topology.admission_rules import JoinRequest, Presence
+from palisade.topology.join_state import Phase
+from palisade.topology.member import TopologyMember
+from palisade.topology.records import Role, Standing
+from palisade.topology.registrar import Registrar
+from palisade.topology.view import logical_view, node_of, rules_of
+from palisade.wire.topology_errors import JoinLater, JoinRejected, NodeRefused, Reason
+from tests.support.fake_group import FakeGroup, fake_group
+from tests.support.waiting import until
+
+REQUEST = JoinRequest("c1", 1, "secret", "n7", Role.FOLLOWER, "i1", 1, {"http": "h:1"})
+
+
+class World:
+    def __init__(self, token: str | None = "secret") -> None:
+        self.group: FakeGroup = fake_group()
+        self.group.apply([encode_command(FoundCluster("id-1"))])
+        self.service = KeyValues(self.group, self.group.store, deadline_s=0.3)
+        self.physical: dict[str, Presence] = {}
+        self.registrar = Registrar(self.service, "c1", lambda: self.physical, token)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.recoveries: list[str] = []
+        self.duplicate: str | None = None
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def member(self, name: str = "n7", instance: str = "i1", **other: object) -> TopologyMember:
+        async def recover(state: object) -> int:
+            await self.gate.wait()
+            self.recoveries.append(instance)
+            return self.group.store.revision
+
+        settings: dict[str, object] = {
+            "name": name, "role": Role.FOLLOWER, "instance": instance, "cluster": "c1", "token": "secret",
+            "addresses": {}, "recover": recover, "cluster_id": lambda: "", "duplicate": lambda: self.duplicate, **other,
+        }  # fmt: skip
+        return TopologyMember(lambda: self.registrar, **settings)  # type: ignore[arg-type]
+
+    def standing(self, name: str = "n7") -> Standing | None:
+        record = node_of(self.group.store.system, name)
+        return record.standing if record else None
+
+    def run(self, coroutine: object) -> asyncio.Task[None]:
+        self.tasks.append(asyncio.ensure_future(coroutine))  # type: ignore[arg-type]
+        return self.tasks[-1]
+
+
+@pytest.fixture
+async def world() -> object:
+    made = World()
+    yield made
+    for task in made.tasks:
+        task.cancel()
+    await asyncio.gather(*made.tasks, return_exceptions=True)
+
+
+async def initialized(world: World) -> None:
+    world.run(world.registrar.watch())
+    await until(lambda: rules_of(world.group.store.system))
+
+
+async def test_the_first_leader_initializes_the_cluster_once(world: World) -> None:
+    await initialized(world)
+    rules = rules_of(world.group.store.system)
+    assert rules is not None
+    assert (rules.cluster, rules.members) == ("c1", ("n1",))
+    other = Registrar(world.service, "c1", dict, "another secret")
+    await other._initialize()
+    assert rules_of(world.group.store.system) == rules
+
+
+async def test_a_node_is_in_the_logical_topology_only_when_it_has_recovered(world: World) -> None:
+    await initialized(world)
+    world.gate.clear()
+    member = world.member()
+    world.run(member.run())
+    await until(lambda: "physical topology" in member.life.waiting)
+    assert world.standing() is None
+    world.physical["n7"] = Presence("i1", True)
+    await until(lambda: member.life.phase is Phase.RECOVERING)
+    assert world.standing() is Standing.VALIDATED
+    world.gate.set()
+    await until(lambda: member.life.phase is Phase.ACTIVE)
+    assert world.standing() is Standing.ACTIVE
+    assert [row["id"] for row in logical_view(world.group.store.system)] == ["n7"]
+
+
+@pytest.mark.parametrize("wrong", [{"token": "guess"}, {"cluster": "c2"}, {"cluster_id": lambda: "id-9"}])
+async def test_a_rejected_node_stops_and_says_why(world: World, wrong: dict[str, object]) -> None:
+    await initialized(world)
+    world.physical["n7"] = Presence("i1", True)
+    with pytest.raises(NodeRefused, match="rejected n7: "):
+        await world.member(**wrong).run()
+    assert world.standing() is None
+    assert world.registrar.rejected == 1
+
+
+async def test_a_node_of_another_release_of_the_protocol_stops_and_says_why(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await initialized(world)
+    world.physical["n7"] = Presence("i1", True)
+    monkeypatch.setattr("palisade.topology.member.PROTOCOL_VERSION", 2)
+    with pytest.raises(
+        NodeRefused, match="uses version 2 of the join protocol, the cluster version 1: run a matching release"
+    ):
+        await world.member().run()
+    assert (world.standing(), world.recoveries) == (None, [])
+
+
+class LostAnswers:
+    """The cluster does what it is asked, and the leader is gone before it says so: as often as `lost` says, by name."""
+
+    def __init__(self, registrar: Registrar, **lost: int) -> None:
+        self._registrar, self.lost, self.asked = registrar, lost, list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        async def ask(*arguments: Any) -> Any:
+            answer = await getattr(self._registrar, name)(*arguments)
+            self.asked.append(name)
+            if self.lost.get(name, 0):
+                self.lost[name] -= 1
+                raise OutcomeUnknown("the leader changed before it answered")
+            return answer
+
+        return ask
+
+
+@pytest.mark.parametrize("step", ["state", "join", "recovered", "look"])
+async def test_a_leader_that_changes_during_a_join_makes_no_second_incarnation(world: World, step: str) -> None:
+    """scenarios.md, "Recovery": leader changes during join. What was decided stands, whoever leads then."""
+    await initialized(world)
+    world.physical["n7"] = Presence("i1", True)
+    door = LostAnswers(world.registrar, **{step: 3})
+    member = world.member()
+    member._door = lambda: door
+    world.run(member.run())
+    await until(lambda: member.life.phase is Phase.ACTIVE and door.asked.count(step) >= 4)
+    record = node_of(world.group.store.system, "n7")
+    assert record is not None
+    assert (record.standing, record.incarnation, member.life.incarnation) == (Standing.ACTIVE, 1, 1)
+    assert world.recoveries == ["i1"]
+
+
+async def test_a_node_whose_name_is_taken_stops_and_says_who_has_it(world: World) -> None:
+    await initialized(world)
+    world.physical["n7"] = Presence("i1", True)
+    first = world.member()
+    world.run(first.run())
+    await until(lambda: first.life.phase is Phase.ACTIVE)
+    second = world.member(instance="i2")
+    running = world.run(second.run())
+    await until(lambda: "another process has the name" in second.life.waiting)
+    world.duplicate = "the name n7 is taken"
+    with pytest.raises(NodeRefused, match="the name n7 is taken"):
+        await running
+    record = node_of(world.group.store.system, "n7")
+    assert record is not None
+    assert record.instance == "i1"
+
+
+async def test_a_node_that_was_lost_and_comes_back_is_not_in_until_it_has_joined_again(world: World) -> None:
+    await initialized(world)
+    world.physical["n7"] = Presence("i1", True)
+    member = world.member()
+    running = world.run(member.run())
+    await until(lambda: member.life.phase is Phase.ACTIVE)
+    world.gate.clear()
+    world.physical["n7"] = Presence("i1", False)
+    await until(lambda: world.standing() is Standing.GONE)
+    world.physical["n7"] = Presence("i1", True)
+    await until(lambda: member.life.phase is Phase.RECOVERING)
+    assert world.standing() is Standing.VALIDATED
+    world.gate.set()
+    await until(lambda: world.standing() is Standing.ACTIVE)
+    record = node_of(world.group.store.system, "n7")
+    assert record is not None
+    assert (record.incarnation, world.recoveries) == (2, ["i1", "i1"])
+    assert not running.done()
+
+
+async def test_a_node_that_leaves_before_it_has_finished_is_not_in(world: World) -> None:
+    await initialized(world)
+    world.gate.clear()
+    world.physical["n7"] = Presence("i1", True)
+    member = world.member()
+    world.run(member.run())
+    await until(lambda: member.life.phase is Phase.RECOVERING)
+    await member.leave()
+    assert world.standing() is Standing.GONE
+
+
+async def test_without_a_leader_a_node_waits_and_goes_on_when_there_is_one(world: World) -> None:
+    """The meta storage loses its majority during the join and comes back."""
+    await initialized(world)
+    world.physical["n7"] = Presence("i1", True)
+    world.gate.clear()
+    member = world.member()
+    world.run(member.run())
+    await until(lambda: member.life.phase is Phase.RECOVERING)
+    world.group.leading = False
+    world.gate.set()
+    await until(lambda: member.life.phase is Phase.FINISHING and member.life.waiting)
+    world.group.leading = True
+    await until(lambda: member.life.phase is Phase.ACTIVE)
+
+
+async def test_two_registrars_that_decide_at_once_do_not_undo_each_other(world: World) -> None:
+    """Two processes ask at two nodes for one name: each registrar sees another one of them."""
+    await initialized(world)
+    others = {each: {"n7": Presence(each, True)} for each in ("i1", "i2")}
+    registrars = {each: Registrar(world.service, "c1", lambda e=each: others[e], None) for each in others}  # type: ignore[misc]
+    requests = [registrars[each].join(replace(REQUEST, instance=each)) for each in others]
+    records = await asyncio.gather(*requests)
+    assert sorted(record.incarnation for record in records) == [1, 2]
+    last = max(records, key=lambda record: record.incarnation)
+    first = min(records, key=lambda record: record.incarnation)
+    with pytest.raises(JoinRejected) as rejected:
+        await world.registrar.recovered("n7", first.instance, first.incarnation, 1)
+    assert rejected.value.reason is Reason.SUPERSEDED
+    assert (await world.registrar.recovered("n7", last.instance, last.incarnation, 1)).standing is Standing.ACTIVE
+
+
+async def test_before_the_cluster_is_initialized_a_request_waits(world: World) -> None:
+    with pytest.raises(JoinLater, match="not initialized"):
+        await world.registrar.join(REQUEST)
+    assert not (await world.registrar.state()).initialized
+
+
+@pytest.mark.parametrize("standing", [Standing.VALIDATED, Standing.ACTIVE, Standing.GONE])
+async def test_a_member_without_a_majority_decides_nothing_on_what_it_knew(world: World, standing: Standing) -> None:
+    """Its records may be old: neither a repeated answer nor a refusal comes out of them."""
+    await initialized(world)
+    world.physical["n7"] = Presence("i1", True)
+    record = await world.registrar.join(REQUEST)
+    if standing is not Standing.VALIDATED:
+        await world.registrar.recovered("n7", "i1", record.incarnation, 1)
+    if standing is Standing.GONE:
+        await world.registrar.leave("n7", "i1")
+    world.group.leading = False
+    for ask in (
+        world.registrar.join(REQUEST),
+        world.registrar.join(replace(REQUEST, token="guess")),
+        world.registrar.recovered("n7", "i1", record.incarnation, 1),
+        world.registrar.recovered("n7", "i1", record.incarnation + 1, 1),
+        world.registrar.leave("n7", "i1"),
+    ):
+        with pytest.raises(Unavailable):
+            await ask
+
+
+async def test_users_see_nothing_of_it_in_ranges_and_revisions(world: World) -> None:
+    before = world.group.store.revision
+    await initialized(world)
+    world.physical["n7"] = Presence("i1", True)
+    await world.registrar.join(REQUEST)
+    assert world.group.store.revision == before
+    assert world.group.store.range(Range(b"\0", FROM_KEY)).count == 0

@@ -1,0 +1,55 @@
+"""A node's way into the logical topology and back (R9; scenarios.md, "Recovery": join)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from palisade.topology.admission_rules import Reject
+from palisade.topology.join_state import MENDABLE, Life, Phase
+from palisade.topology.records import NodeRecord, Role, Standing
+from palisade.wire.topology_errors import Reason
+
+RECORD = NodeRecord("n7", Role.FOLLOWER, Standing.VALIDATED, "i1", 1, 4, {})
+ACTIVE = replace(RECORD, standing=Standing.ACTIVE)
+
+
+def in_the_topology() -> Life:
+    return Life().found().validated(RECORD).has_recovered(9).is_active()
+
+
+def test_the_way_in() -> None:
+    life = in_the_topology()
+    assert (life.phase, life.incarnation, life.recovered) == (Phase.ACTIVE, 4, 9)
+    assert life.saw(ACTIVE, "i1") == life
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_what_joining_again_can_mend_is_joined_again_and_all_else_stops(reason: Reason) -> None:
+    for life in (Life().found(), Life().found().validated(RECORD), in_the_topology()):
+        refused = life.refused(Reject(reason, "why"))
+        if reason in MENDABLE:
+            assert (refused.phase, refused.attempt) == (Phase.JOINING, life.attempt + 1)
+        else:
+            assert (refused.phase, refused.reason) == (Phase.REJECTED, "why")
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        None,
+        replace(ACTIVE, standing=Standing.GONE, reason="it has left the physical topology"),
+        replace(ACTIVE, standing=Standing.VALIDATED),
+        replace(ACTIVE, incarnation=5),
+        replace(ACTIVE, instance="i2"),
+    ],
+)
+def test_who_was_dropped_joins_again_with_a_new_attempt(seen: NodeRecord | None) -> None:
+    again = in_the_topology().saw(seen, "i1")
+    assert (again.phase, again.attempt) == (Phase.JOINING, 2)
+
+
+def test_only_who_is_in_can_have_been_dropped() -> None:
+    life = Life().found().validated(RECORD)
+    assert life.saw(None, "i1") == life

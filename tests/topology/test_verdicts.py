@@ -1,0 +1,188 @@
+"""Who is let in and who is not (R9; seed 001, "Pre-recovery actions"; scenarios.md, "Recovery": join)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from palisade.metastore.errors import StoreCorrupt
+from palisade.topology.admission_rules import (
+    JoinRequest,
+    Keep,
+    Later,
+    Presence,
+    Reason,
+    Reject,
+    Verdict,
+    Write,
+    due_drops,
+    gone,
+    judge_join,
+    judge_leave,
+    judge_recovered,
+)
+from palisade.topology.join_token import token_fits, token_record
+from palisade.topology.records import ClusterRules, NodeRecord, Role, Standing
+
+SALT = bytes(16)
+RULES = ClusterRules("c1", 1, token_record("secret", SALT), ("n1", "n2", "n3"))
+REQUEST = JoinRequest("c1", 1, "secret", "n7", Role.FOLLOWER, "i1", 1, {"http": "h:1"})
+HERE = Presence("i1", True)
+
+
+def judge(
+    request: JoinRequest = REQUEST,
+    rules: ClusterRules | None = RULES,
+    known: NodeRecord | None = None,
+    presence: Presence | None = HERE,
+) -> Verdict:
+    return judge_join(request, rules, "id-1", known, presence, token_fits)
+
+
+def admitted(known: NodeRecord | None = None, request: JoinRequest = REQUEST) -> NodeRecord:
+    verdict = judge(request, known=known, presence=Presence(request.instance, True))
+    assert isinstance(verdict, Write)
+    return verdict.record
+
+
+def test_who_was_dropped_joins_again_once_the_leader_is_seen() -> None:
+    """A member judges its own joining by its own view: behind a partition the leader still holds it for dead, and
+    would drop it, again and again (found by `tests/faults`, leader_in_minority). A new process is let in at once."""
+    dropped = gone(active(admitted()), "it has left the physical topology")
+    again = replace(REQUEST, attempt=2)
+    assert isinstance(judge_join(again, RULES, "id-1", dropped, HERE, token_fits, sees_leader=False), Later)
+    assert isinstance(judge_join(again, RULES, "id-1", dropped, HERE, token_fits, sees_leader=True), Write)
+    other, there = replace(REQUEST, instance="i2"), Presence("i2", True)
+    assert isinstance(judge_join(other, RULES, "id-1", dropped, there, token_fits, sees_leader=False), Write)
+
+
+def active(record: NodeRecord) -> NodeRecord:
+    verdict = judge_recovered(record.name, record.instance, record.incarnation, 7, record)
+    assert isinstance(verdict, Write)
+    return verdict.record
+
+
+def test_who_is_let_in_is_validated_and_not_active_yet() -> None:
+    record = admitted()
+    assert (record.standing, record.incarnation, record.addresses) == (Standing.VALIDATED, 1, {"http": "h:1"})
+    assert active(record).standing is Standing.ACTIVE
+    assert active(record).recovered == 7
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason", "words"),
+    [
+        ({"cluster": "c2"}, Reason.WRONG_CLUSTER, "correct --cluster"),
+        ({"protocol": 2}, Reason.WRONG_VERSION, "uses version 2"),
+        ({"token": "guess"}, Reason.NO_PERMISSION, "a wrong join token"),
+        ({"token": None}, Reason.NO_PERMISSION, "no join token"),
+        ({"cluster_id": "id-2"}, Reason.FOREIGN_CLUSTER, "an empty data folder"),
+    ],
+)
+def test_who_has_the_wrong_tag_version_token_or_data_is_refused_with_the_remedy(
+    wrong: dict[str, object], reason: Reason, words: str
+) -> None:
+    verdict = judge(replace(REQUEST, **wrong))  # type: ignore[arg-type]
+    assert isinstance(verdict, Reject)
+    assert verdict.reason is reason
+    assert words in verdict.text
+
+
+def test_nothing_of_a_token_is_in_what_is_said_or_kept() -> None:
+    verdict = judge(replace(REQUEST, token="guess-17"))
+    assert "guess-17" not in str(verdict)
+    assert b"secret" not in RULES.to_bytes()
+
+
+def test_a_cluster_without_a_token_takes_whoever_has_one_or_none() -> None:
+    open_rules = replace(RULES, token=token_record(None, SALT))
+    for token in (None, "any"):
+        assert isinstance(judge(replace(REQUEST, token=token), rules=open_rules), Write)
+
+
+def test_before_the_cluster_is_initialized_everybody_waits() -> None:
+    assert isinstance(judge(rules=None), Later)
+
+
+@pytest.mark.parametrize("presence", [None, Presence("i1", False), Presence("i9", True)])
+def test_only_who_is_in_the_physical_topology_under_its_name_is_let_in(presence: Presence | None) -> None:
+    """Duplicate names: while another process has the name there, nobody else gets it."""
+    assert isinstance(judge(presence=presence), Later)
+
+
+def test_a_lost_answer_is_given_again() -> None:
+    record = admitted()
+    for known in (record, active(record)):
+        assert judge(known=known) == Keep(known)
+        assert judge(known=known, presence=None) == Keep(known)
+
+
+def test_a_returning_node_is_a_new_incarnation() -> None:
+    first = active(admitted())
+    second = admitted(first, replace(REQUEST, instance="i2"))
+    third = admitted(active(second), replace(REQUEST, instance="i3"))
+    assert (second.incarnation, second.standing, third.incarnation) == (2, Standing.VALIDATED, 3)
+
+
+def test_who_joins_again_without_a_restart_is_a_new_incarnation_too() -> None:
+    dropped = due_drops([active(admitted())], {"n7": Presence("i1", False)}, False)[0]
+    again = admitted(dropped, replace(REQUEST, attempt=2))
+    assert (again.incarnation, again.standing) == (2, Standing.VALIDATED)
+
+
+def test_a_late_request_of_before_does_not_undo_a_later_one() -> None:
+    later = active(admitted(None, replace(REQUEST, attempt=2)))
+    verdict = judge(known=later)
+    assert isinstance(verdict, Reject)
+    assert verdict.reason is Reason.SUPERSEDED
+
+
+def test_to_come_back_to_the_physical_topology_is_not_enough() -> None:
+    """scenarios.md: returns to the physical topology without joining again: not in the logical one."""
+    dropped = due_drops([active(admitted())], {"n7": Presence("i1", False)}, False)[0]
+    assert dropped.standing is Standing.GONE
+    assert due_drops([dropped], {"n7": HERE}, True) == []
+    verdict = judge_recovered("n7", "i1", 1, 9, dropped)
+    assert isinstance(verdict, Reject)
+    assert verdict.reason is Reason.NOT_VALIDATED
+
+
+def test_recovery_finished_counts_for_the_incarnation_that_was_let_in_only() -> None:
+    record = admitted()
+    for instance, incarnation in (("i1", 2), ("i2", 1)):
+        verdict = judge_recovered("n7", instance, incarnation, 7, record)
+        assert isinstance(verdict, Reject)
+        assert verdict.reason is Reason.SUPERSEDED
+    assert isinstance(judge_recovered("n8", "i1", 1, 7, None), Reject)
+    assert judge_recovered("n7", "i1", 1, 99, active(record)) == Keep(active(record))
+
+
+def test_a_node_that_leaves_before_it_has_finished_is_gone() -> None:
+    verdict = judge_leave("n7", "i1", admitted())
+    assert isinstance(verdict, Write)
+    assert verdict.record.standing is Standing.GONE
+    assert isinstance(judge_leave("n7", "i1", verdict.record), Keep)
+    assert isinstance(judge_leave("n7", "i2", admitted()), Reject)
+
+
+def test_who_is_dropped_walked_over_every_combination() -> None:
+    """Standing x presence x how long the leader has looked: dropped exactly where the evidence is there."""
+    for standing, presence, unseen_long in product(
+        Standing, (None, HERE, Presence("i1", False), Presence("i2", True), Presence("i2", False)), (False, True)
+    ):
+        record = replace(admitted(), standing=standing)
+        physical = {} if presence is None else {"n7": presence}
+        lost = presence is not None and presence != HERE
+        expected = standing is not Standing.GONE and (lost or (presence is None and unseen_long))
+        assert bool(due_drops([record], physical, unseen_long)) is expected, (standing, presence, unseen_long)
+
+
+def test_records_come_back_as_they_were_and_damaged_ones_are_refused() -> None:
+    assert ClusterRules.from_bytes(RULES.to_bytes()) == RULES
+    record = active(admitted())
+    assert NodeRecord.from_bytes(record.to_bytes()) == record
+    for packed in (b"", b"\xc1", b"\x91\x01", record.to_bytes()[:-1]):
+        with pytest.raises(StoreCorrupt, match="unreadable record of"):
+            NodeRecord.from_bytes(packed)

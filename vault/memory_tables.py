@@ -1,0 +1,112 @@
+"""A vault's tables in memory, for the simulator: what is committed survives `Vault`, `lose_power` takes the newest."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from palisade.vault.record_check import CHECKSUMS
+from palisade.vault.tables import Changes, Pause, Table
+
+Content = dict[Table, dict[bytes, bytes]]
+
+
+class MemoryBackend:
+    """Keep it to open the vault again, as a disk is kept."""
+
+    def __init__(self) -> None:
+        self._tables: Content = {table: {} for table in Table}
+        self._synced: Content = {table: {} for table in Table}
+        self._keys: dict[Table, list[bytes]] = {}
+        self.commits = 0
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        return self._tables[table].get(key)
+
+    def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        content = self._tables[table]
+        return {key: content[key] for key in keys if key in content}
+
+    def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        content, keys = dict(self._tables[table]), self._sorted(table)
+        stop = len(keys) if end is None else bisect_left(keys, end)
+        return ((key, content[key]) for key in keys[bisect_left(keys, start) : stop])
+
+    def key_pages(self, table: Table, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
+        found = (key for key, _ in self.scan(table, start, end))
+        return iter(lambda: list(islice(found, size)), [])
+
+    def _sorted(self, table: Table) -> list[bytes]:
+        if table not in self._keys:
+            self._keys[table] = sorted(self._tables[table])
+        return self._keys[table]
+
+    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+        for table in cleared:
+            self._tables[table] = {}
+        for table, rows in changes.items():
+            content = self._tables[table]
+            for key, value in rows.items():
+                if value is None:
+                    content.pop(key, None)
+                else:
+                    content[key] = value
+        self._keys.clear()
+        self.commits += 1
+
+    async def commit_in_slices(self, slices: Callable[[], Iterator[Changes]], pause: Pause) -> None:
+        gathered: dict[Table, dict[bytes, bytes | None]] = {}
+        for part in slices():
+            for table, rows in part.items():
+                gathered.setdefault(table, {}).update(rows)
+            await pause()
+        self.commit(gathered)
+
+    def sync(self) -> None:
+        self._synced = {table: dict(content) for table, content in self._tables.items()}
+
+    def lose_power(self) -> None:
+        """The state of the last `sync` or `close`."""
+        self._tables = {table: dict(content) for table, content in self._synced.items()}
+        self._keys.clear()
+
+    def close(self) -> None:
+        self.sync()
+
+    def begin(self) -> MemoryTransaction:
+        """A snapshot, used as a read transaction of LMDB is (`reading.Transaction`); the handles are the tables."""
+        return MemoryTransaction({table: dict(content) for table, content in self._tables.items()})
+
+
+class MemoryTransaction:
+    """Values are sealed, as they are on disk."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+
+    def get(self, key: bytes, default: None, db: Table) -> bytes | None:
+        value = self._content[db].get(key)
+        return default if value is None else CHECKSUMS.seal_all(db, [(key, value)])[0][1]
+
+    def cursor(self, db: Table) -> MemoryCursor:
+        return MemoryCursor(CHECKSUMS.seal_all(db, sorted(self._content[db].items())))
+
+
+class MemoryCursor:
+    def __init__(self, rows: list[tuple[bytes, bytes]]) -> None:
+        self._rows = rows
+        self._at = 0
+
+    def __enter__(self) -> MemoryCursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def set_range(self, key: bytes) -> bool:
+        self._at = bisect_left(self._rows, (key, b""))
+        return self._at < len(self._rows)
+
+    def iternext(self) -> Iterator[tuple[bytes, bytes]]:
+        return iter(self._rows[self._at :])

@@ -1,0 +1,72 @@
+"""Takes the steps of a fenced read (`policies.py`): in a thread that sleeps, or in a task that awaits."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from palisade.vault.read_policies import Course, Fetch, Fetched, Wait
+
+T = TypeVar("T")
+Ask = Callable[[], Any] | None
+"""Asks the cluster for what is read; None: there is no way."""
+Changed = Callable[[float], Awaitable[None]]
+"""Waits until the fence page, or LV, may be another, or for so many seconds."""
+
+
+def run(course: Course[T], ask: Ask, now_s: Callable[[], float], sleep: Callable[[float], None]) -> T:
+    """Raises what the course does; TypeError for an `ask` that has to be awaited."""
+    answer: Any = None
+    while True:
+        try:
+            step = course.send(answer)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        if isinstance(step, Wait):
+            sleep(step.seconds)
+            answer = now_s()
+        else:
+            answer = _asked(ask)
+
+
+async def run_async(course: Course[T], ask: Ask, now_s: Callable[[], float], changed: Changed | None = None) -> T:
+    """Raises what the course does. `changed` None: nobody tells, so it is looked again and again."""
+    answer: Any = None
+    while True:
+        try:
+            step = course.send(answer)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        if isinstance(step, Wait):
+            await (asyncio.sleep(step.seconds) if changed is None else changed(step.most))
+            answer = now_s()
+        else:
+            answer = await _awaited(step, ask)
+
+
+def _asked(ask: Ask) -> Fetched:
+    if ask is None:
+        return Fetched(possible=False)
+    try:
+        value = ask()
+    except Exception as error:
+        return Fetched(error=error)
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise TypeError("the fetch of this reader has to be awaited: use get_async and its kin, or give another fetch")
+    return Fetched(value)
+
+
+async def _awaited(_: Fetch, ask: Ask) -> Fetched:
+    if ask is None:
+        return Fetched(possible=False)
+    try:
+        value = ask()
+        return Fetched(await value if inspect.isawaitable(value) else value)
+    except Exception as error:
+        return Fetched(error=error)

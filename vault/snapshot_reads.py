@@ -1,0 +1,197 @@
+"""What a snapshot of the vault shows, RR being known: the rules of fenced reads, of one moment. Pure.
+
+A key with a row above RR is pending: nobody may show what it was before, since others may show the change any moment,
+and nobody may show the change. With a row above LV and not above RR the row is the value: it is released and not
+applied yet. Else the entry is: it has everything up to LV. So all strict keys are shown as of the later of LV and RR.
+
+Whoever found a key pending gets the change itself, as soon as RR has come to it: at the moment of the snapshot nothing
+later was released (it was not even staged here), so there was a moment, then or at the release, at which the change was
+the latest one. So a key that is written all the time is read all the same.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+from palisade.base.long_keys import in_order, stored_end, stored_key, stored_start
+from palisade.vault.change import Item, item_of, with_key
+from palisade.vault.pending import body_of, revision_of
+from palisade.vault.position import unpack_position
+from palisade.vault.record_check import CHECKSUMS
+from palisade.vault.regions import REGIONS_END, REGIONS_PREFIX, Regions
+from palisade.vault.tables import Table
+
+POSITION = b"position"
+
+
+class Transaction(Protocol):
+    """What is used of a read transaction of LMDB; `db` is a handle."""
+
+    def get(self, key: bytes, default: None, db: Any) -> bytes | None: ...
+
+    def cursor(self, db: Any) -> Any: ...
+
+
+class Origin(enum.StrEnum):
+    """Who says what a read shows."""
+
+    VAULT = "vault"
+    QUORUM = "quorum"
+    """The cluster was asked, as the policy of the region says."""
+    DEFAULT = "default"
+    """The default of the region: nobody knows what the key is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a key is (None: there is no such key). Every strict change up to `revision` is shown; 0: nobody knows."""
+
+    item: Item | None
+    revision: int
+    origin: Origin = Origin.VAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Unreleased:
+    """`found` is the answer once RR has come to the revision."""
+
+    revision: int
+    found: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A range, in the order of their keys, as of `revision`. `more`: there are others behind the limit."""
+
+    revision: int
+    items: tuple[Item, ...]
+    more: bool = False
+    origin: Origin = Origin.VAULT
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+class Snapshot:
+    """One read transaction. `tables`: handles by number, None for a table that is not there. Raises VaultDamaged."""
+
+    def __init__(self, transaction: Transaction, tables: list[Any]) -> None:
+        self._transaction = transaction
+        self._tables = tables
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        handle = self._tables[table]
+        sealed = None if handle is None else self._transaction.get(key, None, handle)
+        return None if sealed is None else CHECKSUMS.unseal(table, key, sealed)
+
+    def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        handle = self._tables[table]
+        if handle is None:
+            return
+        with self._transaction.cursor(handle) as cursor:
+            for key, sealed in cursor.iternext() if cursor.set_range(start) else ():
+                if end is not None and key >= end:
+                    return
+                yield key, CHECKSUMS.unseal(table, key, sealed)
+
+    @property
+    def lv(self) -> int:
+        return unpack_position(self.get(Table.META, POSITION)).revision
+
+
+def look_up(snapshot: Snapshot, key: bytes, released: int) -> Item | Unreleased | None:
+    """None: there is no such key."""
+    stored = stored_key(key)
+    row = snapshot.get(Table.PENDING, stored)
+    if row is not None:
+        revision, body = revision_of(row), body_of(row)
+        staged = None if body is None else item_of(body)
+        if revision > released:
+            return Unreleased(revision, staged)
+        if revision > snapshot.lv:
+            return staged
+    entry = snapshot.get(Table.ENTRY, stored)
+    if entry is None:
+        return None
+    item = item_of(entry)
+    return item if stored is key or item.key == key else None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A range at a revision; its items come as they are asked for. To be shown once RR is at `needs` (0: now)."""
+
+    revision: int
+    items: Iterator[Item]
+    needs: int
+
+
+def open_range(snapshot: Snapshot, start: bytes, end: bytes | None, released: int) -> Opened:
+    first, behind = stored_start(start), stored_end(end)
+    lv = snapshot.lv
+    changed: dict[bytes, bytes | None] = {}
+    needs = 0
+    for stored, row in snapshot.scan(Table.PENDING, first, behind):
+        revision = revision_of(row)
+        if revision > lv:
+            changed[stored] = body_of(row)
+        if revision > released:
+            needs = max(needs, revision)
+    rows = merged(snapshot.scan(Table.ENTRY, first, behind), changed)
+    items = (item_of(entry) for _, entry in in_order(rows, start, end, opened=with_key))
+    shown = max(released, needs)
+    if shown > lv and regions_of(snapshot).has_strict(start, end):
+        return Opened(shown, items, needs)
+    return Opened(lv, items, needs)
+
+
+def collect(opened: Opened, limit: int) -> Rows:
+    """`limit` 0: all."""
+    found = list(islice(opened.items, limit + 1 if limit else None))
+    return limited(opened, found, limit)
+
+
+def limited(opened: Opened, found: list[Item], limit: int) -> Rows:
+    """`found`: all of it, or one more than the limit."""
+    more = bool(limit) and len(found) > limit
+    return Rows(opened.revision, tuple(found[:limit] if more else found), more)
+
+
+def merged(entries: Iterator[tuple[bytes, bytes]], changed: dict[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]:
+    """The entries, with those of `changed` in their place (None: it is gone), in the order of the stored keys."""
+    waiting = sorted(changed.items(), reverse=True)
+    for stored, entry in entries:
+        while waiting and waiting[-1][0] < stored:
+            yield from _present(waiting.pop())
+        if waiting and waiting[-1][0] == stored:
+            yield from _present(waiting.pop())
+        else:
+            yield stored, entry
+    while waiting:
+        yield from _present(waiting.pop())
+
+
+def _present(row: tuple[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]:
+    stored, body = row
+    if body is not None:
+        yield stored, body
+
+
+def regions_of(snapshot: Snapshot) -> Regions:
+    """As the vault has them: those of LV, and the staged ones in their place."""
+    rows = dict(snapshot.scan(Table.ENTRY, REGIONS_PREFIX, REGIONS_END))
+    for stored, row in snapshot.scan(Table.PENDING, REGIONS_PREFIX, REGIONS_END):
+        body = body_of(row)
+        if body is None:
+            rows.pop(stored, None)
+        else:
+            rows[stored] = body
+    found = [item_of(entry) for entry in rows.values()]
+    return Regions.of((item.key, item.value) for item in found)
