@@ -180,7 +180,7 @@ class Walk:
 
     async def _read(self, name: str) -> None:
         """A linearizable one at a member: of a key, or of all."""
-        service, history = self.cluster.nodes[name].service, self.history
+        service, history = self.cluster.nodes[name].key_values, self.history
         keys = [self.random.choice(KEYS)] if self.random.random() < 0.7 else list(KEYS)
         floors = {key: history.floor.get(key, 0) for key in keys}
         request = Range(keys[0]) if len(keys) == 1 else Range(b"e", b"u")
@@ -361,9 +361,9 @@ class Walk:
 
         async def ask() -> None:
             try:
-                told = await node.service.write(request, caller=THIS_NODE)
+                told = await node.key_values.write(request, caller=THIS_NODE)
                 if isinstance(request, Put | DeleteRange) and request.key == TOGGLED:
-                    await node.service.all_released()
+                    await node.key_values.all_released()
             except (RaftError, ReleaseError) as error:
                 told = error
             if not answer.done():

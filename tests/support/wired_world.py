@@ -78,11 +78,11 @@ class Node:
         self.store = MetaStore(opened_again(self.tables), Limits())
         self.group = SimulatedGroup(cluster, name)
         strict = strict_answers(self.store, process.now, lambda: self.fencing)
-        self.service = KeyValues(self.group, self.store, deadline_s=DEADLINE_S, strict=strict)  # type: ignore[arg-type]
+        self.key_values = KeyValues(self.group, self.store, deadline_s=DEADLINE_S, strict=strict)  # type: ignore[arg-type]
         clock: Any = SimpleNamespace(now=process.now, sleep=asyncio.sleep)
         self.fencing = MemberFencing(
             name,
-            self.service,
+            self.key_values,
             strict,
             self.group,  # type: ignore[arg-type]
             lambda: "vault",
