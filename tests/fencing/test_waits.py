@@ -114,7 +114,7 @@ def test_one_without_the_capability_is_never_judged_fenced() -> None:
     verdict = leader.verdict(1.0 + T_PROCEED)
     assert verdict is not None
     assert verdict.outcome is Outcome.FAIL
-    assert verdict.reasons[0].startswith("old does not know leases and has not acknowledged revision 1")
+    assert verdict.reasons[0].startswith("old does not support leases and has not acknowledged revision 1")
     holder = HolderId("old", "v", 1)
     assert (
         leader.renew(holder, Renew(5.0, 0, State.ACTIVE, True, 3.0, 3.31), 5.0, quorum_lease=True)
