@@ -33,7 +33,7 @@ def names(cases: list[tuple[list[Operation], Operation]]) -> list[str]:
 
 
 @pytest.mark.parametrize(("before", "operation"), REVERSIBLE, ids=names(REVERSIBLE))
-async def test_it_is_taken_back_to_the_last_bit(before: list[Operation], operation: Operation) -> None:
+async def test_refused_release_restores_all_rows_exactly(before: list[Operation], operation: Operation) -> None:
     world = await world_for(before)
     there = world.catalog()
     world.refusing = True
@@ -69,7 +69,7 @@ async def test_permissions_stay_pending_and_are_never_reported_as_failed(
     assert world.below(keys.PERMISSIONS) == written
 
 
-async def test_what_waits_can_be_cancelled_and_what_destroys_can_not() -> None:
+async def test_prepared_procedure_can_be_cancelled_and_a_destroying_one_cannot() -> None:
     world = await world_for([DB, TABLE])
     there = world.catalog()
     engine = world.engine()
@@ -87,7 +87,7 @@ async def test_what_waits_can_be_cancelled_and_what_destroys_can_not() -> None:
         await engine.cancel("second")
 
 
-async def test_an_operation_on_an_object_that_is_worked_on_is_refused_by_name() -> None:
+async def test_operation_on_a_locked_object_is_rejected_with_the_holders_name() -> None:
     world = await world_for([DB, TABLE, ("create-database", {"database": "plant2"})])
     await world.submit("first", "drop-table", table="plant.readings")
     for kind, request in (
@@ -104,14 +104,14 @@ async def test_an_operation_on_an_object_that_is_worked_on_is_refused_by_name() 
     assert (await world.do("drop-database", database="plant")).state is State.DONE
 
 
-async def test_who_works_on_a_database_works_on_all_that_is_in_it() -> None:
+async def test_lock_of_a_database_covers_its_content() -> None:
     world = await world_for([DB, TABLE])
     await world.submit("first", "drop-database", database="plant")
     with pytest.raises(Busy, match="locked by procedure first"):
         await world.submit("second", "add-column", table="plant.readings", column="heat", type="double")
 
 
-async def test_a_view_waits_for_its_source() -> None:
+async def test_view_creation_is_rejected_while_its_source_is_locked() -> None:
     """One that is being made may be taken back again: a view of it would point to nothing."""
     world = await world_for([DB])
     await world.submit("first", DEVICE[0], **DEVICE[1])
@@ -124,7 +124,7 @@ async def test_a_view_waits_for_its_source() -> None:
 
 
 @pytest.mark.parametrize(("before", "operation"), [([DB], TABLE), ([DB], DEVICE), ([DB, TEMPLATE, SET], ACTIVE)])
-async def test_what_has_data_already_is_not_taken_back(before: list[Operation], operation: Operation) -> None:
+async def test_object_with_data_is_not_rolled_back(before: list[Operation], operation: Operation) -> None:
     """Somebody has seen it and written: the data would belong to nothing."""
     world = await world_for(before)
     await world.submit("mine", operation[0], **operation[1])
@@ -142,14 +142,14 @@ async def test_what_has_data_already_is_not_taken_back(before: list[Operation], 
     assert f"{made}m1/1".encode() in world.catalog()
 
 
-async def test_an_id_is_for_one_operation() -> None:
+async def test_procedure_id_belongs_to_one_operation() -> None:
     world = await world_for([DB])
     await world.do(TABLE[0], "mine", **TABLE[1])
     with pytest.raises(ProcedureDiffers, match="mine is a create-table with other fields"):
         await world.do("drop-table", "mine", table="plant.readings")
 
 
-async def test_a_plan_whose_rows_change_before_it_is_written_is_made_anew() -> None:
+async def test_plan_is_made_again_when_its_rows_change() -> None:
     """Somebody writes the row with a plain client between reading and writing: nothing of it is lost."""
     world = await world_for([USER])
     engine = world.engine()
