@@ -1,10 +1,10 @@
-"""Regions: which keys are released before anybody shows them, and what a reader does that must not answer (F7). Pure.
+"""Regions: which keys are strict, and what a read gets while the vault must not answer (F7). Pure.
 
-A region is a prefix with a mode and a policy; the longest prefix that a key begins with is its region. They are
-ordinary keys of the meta storage, below `palisade/regions/`: so every vault has them, ordered with everything else.
-What is below `palisade/` is built in and can't be changed: a change of a region is itself released before it counts.
+A region is a prefix with a mode and a policy; the longest matching prefix is the region of a key. Regions are ordinary
+keys of the metadata store, below `palisade/regions/`, so every vault has them, ordered with all other changes. The
+regions below `palisade/` are built in and cannot be changed. A change of a region takes effect once it is released.
 
-A record that can't be read makes its prefix strict and fail closed: a mistake costs time and never a stale read.
+An unreadable record makes its prefix strict and fail closed: a mistake costs availability, never a stale read.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ RESERVED = "palisade"
 PREFIX_BYTES_MAX = 4096
 DEFAULT_BYTES_MAX = 65536
 INFINITE_TTL = b'{"ttl_ms":null}'
-"""The rule that deletes nothing: what a fenced reader takes for every rule (seed 000, TTL)."""
+"""The rule that deletes nothing. A fenced reader gets it for every rule (seed 000, TTL)."""
 
 
 class Mode(enum.StrEnum):
     STRICT = "strict"
-    """A change is shown by nobody before everybody has stopped showing what it replaced: reads are linearizable."""
+    """A change is served only after every node has stopped serving the value it replaced: reads are linearizable."""
     EVENTUAL = "eventual"
-    """A change is shown as soon as the vault has applied it, and answered when it is committed."""
+    """A change is served as soon as the vault has applied it, and acknowledged when it is committed."""
 
 
 class Policy(enum.StrEnum):
@@ -40,16 +40,16 @@ class Policy(enum.StrEnum):
     FAIL_CLOSED = "fail_closed"
     """A retryable error."""
     REFETCH = "refetch"
-    """What the quorum says, through the `fetch` of the reader; a retryable error where that fails."""
+    """The quorum's answer, by the reader's `fetch`; a retryable error if that fails."""
     DENY = "deny"
-    """As REFETCH; where that fails, an error that must be taken for a no."""
+    """Like REFETCH; if that fails, an error that means denial."""
     SAFE_DEFAULT = "safe_default"
     """The default of the region."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """`default`: what SAFE_DEFAULT answers. `built_in`: not stored, can't be changed."""
+    """`default`: the answer of SAFE_DEFAULT. `built_in`: not stored, and cannot be changed."""
 
     name: str
     prefix: bytes
@@ -65,24 +65,24 @@ BUILT_IN = (
     Region("palisade.ttl", b"palisade/catalog/ttl/", Mode.STRICT, Policy.SAFE_DEFAULT, INFINITE_TTL, built_in=True),
 )
 OTHER = Region("", b"", Mode.EVENTUAL, Policy.FAIL_CLOSED, built_in=True)
-"""Of the keys in no region."""
+"""The region of all other keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """All that there are at one moment. `problems`: what is wrong with single records, for people."""
+    """All regions as of one revision. `problems`: errors in single records, for display."""
 
     all: tuple[Region, ...]
     problems: tuple[str, ...]
     strict_prefixes: tuple[bytes, ...]
     _longest_first: tuple[Region, ...]
     _holes: bool
-    """Whether an eventual region lies inside a strict one: then a prefix alone decides nothing."""
+    """Whether an eventual region lies inside a strict one; then a strict prefix alone does not make a key strict."""
     _before: Regions | None = None
 
     @staticmethod
     def of(rows: Iterable[tuple[bytes, bytes]]) -> Regions:
-        """Of the keys and values of the meta storage below REGIONS_PREFIX; others among them are ignored."""
+        """From keys and values of the metadata store; keys that are not below REGIONS_PREFIX are ignored."""
         found: list[Region] = []
         problems: list[str] = []
         for key, value in sorted(rows):
@@ -94,11 +94,11 @@ class Regions:
 
     @property
     def prefixes_decide(self) -> bool:
-        """Whether every key that begins with one of `strict_prefixes` is strict, and no other one."""
+        """Whether a key is strict exactly if it begins with one of `strict_prefixes`."""
         return self._before is None and not self._holes
 
     def region_of(self, key: bytes) -> Region:
-        """The one with the longest prefix; OTHER where there is none."""
+        """The region with the longest matching prefix; OTHER if there is none."""
         for region in self._longest_first:
             if key.startswith(region.prefix):
                 return region
@@ -112,13 +112,13 @@ class Regions:
         return not self._holes or self.region_of(key).mode is Mode.STRICT
 
     def has_strict(self, start: bytes, end: bytes | None) -> bool:
-        """Whether a key with start <= key < end (None: to the last) may be strict."""
+        """Whether a key with start <= key < end (None: no upper bound) may be strict."""
         if self._before is not None and self._before.has_strict(start, end):
             return True
         return any(_meets(prefix, start, end) for prefix in self.strict_prefixes)
 
     def covering(self, start: bytes, end: bytes | None) -> Region | None:
-        """The region that all keys of the range are in; None: they may be in several."""
+        """The region that contains all keys of the range; None if there may be several."""
         region = self.region_of(start)
         last = prefix_end(region.prefix)
         if last is not None and (end is None or end > last):
@@ -128,7 +128,7 @@ class Regions:
 
 
 def either(before: Regions, after: Regions) -> Regions:
-    """`after`, and strict is also what was strict before: for the time in which not everybody knows of a change."""
+    """`after`, but keys that are strict in `before` stay strict. Used until every node knows of a change."""
     if before is after:
         return after
     return Regions(after.all, after.problems, after.strict_prefixes, after._longest_first, after._holes, before)
@@ -164,11 +164,10 @@ def _read(key: bytes, value: bytes) -> tuple[Region | None, str]:
 
 
 def check_region(region: Region) -> None:
-    """Raises ValueError, which says what to change, unless users may store it."""
+    """Raises ValueError with the remedy unless users may store this region."""
     if not NAME.fullmatch(region.name) or region.name.startswith(RESERVED):
         raise ValueError(
-            f"{region.name!r} is no name of a region: give 1 to 64 of a-z 0-9 . _ -, which do not begin with "
-            f"{RESERVED!r}"
+            f"invalid region name {region.name!r}: use 1 to 64 of a-z 0-9 . _ -, not beginning with {RESERVED!r}"
         )
     if region.prefix.startswith(PALISADE):
         raise ValueError("the keys below palisade/ are in built-in regions: choose another prefix")
@@ -256,7 +255,7 @@ def _prefix_of(value: bytes) -> bytes | None:
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """The first key behind all that begin with it; None: there is none."""
+    """The first key after all keys with this prefix; None if there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 

@@ -98,7 +98,7 @@ def holder_view(held: Holding, strict_latest: int, now: float) -> dict[str, Any]
         "heard_ms": since(held.heard_at, now),
         "granted_ms": since(held.granted_at, now),
         "promised": held.fenced_at is not None,
-        "said": held.said.value if held.said is not None else None,
+        "said": held.reported_state.value if held.reported_state is not None else None,
         "until_ms": left(safe_at, now),
     }
 

@@ -1,1 +1,1 @@
-"""What users keep in the meta storage."""
+"""The catalog: databases, tables, devices, permissions and TTL rules that users keep in the metadata store."""

@@ -1,4 +1,4 @@
-"""A database: what tables, devices, views and TTL rules belong to. Pure."""
+"""A database, which contains tables, devices, views and TTL rules. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from palisade.catalog.row_format import a_name, from_bytes, properties, text_up_
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """`id` is never used twice: a database that is made anew under the same name has other data.
+    """`id` is never reused, so a new database with the same name has other data.
 
-    `dropping`: the procedure that removes it. From then on it and everything in it is not there for any reader: who
-    looks at a table or device looks at its database as well.
+    `dropping`: the procedure that removes it. From then on the database and its content do not exist for readers: a
+    reader of a table or device also reads its database.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Database:
 
     @property
     def data(self) -> str:
-        """The prefix of the rows of everything in it."""
+        """The prefix of all its data."""
         return f"{keys.DATA}{self.id}/"
 
     def to_bytes(self) -> bytes:
@@ -53,5 +53,5 @@ class Database:
 
 
 def marked(**marks: Any) -> dict[str, Any]:
-    """The marks that are set: a row without any has none of these fields."""
+    """The marks that are set; others are omitted from the row."""
     return {name: mark for name, mark in marks.items() if mark}

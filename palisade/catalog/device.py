@@ -62,9 +62,9 @@ def many(specs: Iterable[Mapping[str, str]]) -> tuple[Series, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """`data`: the prefix of its values, `<data><series>/...`. `series`: its own, beside those of its `template`.
+    """`data`: the prefix of its values, `<data><series>/...`. `series`: its own ones, in addition to its `template`'s.
 
-    `deleting`: series whose values are being removed: nobody may read or write these. `dropping`: as in a table.
+    `deleting`: series whose values are being removed and must not be read or written. `dropping`: as in a table.
     """
 
     path: str
@@ -96,7 +96,7 @@ class Device:
         taken = {each.name for each in self.series} | set(self.deleting)
         for each in given:
             if each.name in taken:
-                raise AlreadyThere(f"series: {self.path} has a time series {each.name} already")
+                raise AlreadyThere(f"series: {self.path} already has a time series {each.name}")
         if len(self.series) + len(given) > SERIES_MAX:
             raise BadField(f"series: {self.path} would have more than {SERIES_MAX} time series")
         return replace(self, series=self.series + given)

@@ -1,7 +1,7 @@
-"""Carries procedures out: reads, asks the pure side what is to be written, writes it, and waits for PROCEED.
+"""Executes procedures: reads rows, lets the pure modules compute the writes, writes them, and waits for PROCEED.
 
-Whatever is interrupted anywhere is taken up again by `run`, here or at another node, from the record alone. No state is
-kept between two steps. Every transaction compares the revision of the record that it was decided on.
+`run` resumes a procedure after any interruption, on any node, from the record alone. No state is kept between two
+steps. Every transaction compares the revision of the record that the decision was based on.
 """
 
 from __future__ import annotations
@@ -43,35 +43,35 @@ from palisade.metastore.requests import Compare, CompareResult, CompareTarget, D
 from palisade.metastore.results import KeyValue, RangeResult
 
 BATCH_ROWS = 256
-"""How many rows of data one transaction removes: it never delays a heartbeat."""
+"""Rows of data removed per transaction: few enough not to delay a heartbeat."""
 OPEN_MAX = 500
 KEPT = 1000
-"""How many procedures that have ended are kept: to be looked at, and to know one that is sent again."""
+"""Number of ended procedures that are kept, for display and to recognize repeated requests."""
 ROUNDS_MAX = 1000
-"""Of reading for one plan."""
+"""Reads for one plan."""
 
 
 class Pending(Exception):
-    """PROCEED was refused for a change that is never taken back (F8): it stays pending, try again later."""
+    """PROCEED was refused for a change that is never rolled back (F8). It stays pending; retry later."""
 
 
 class InUse(NotCancellable):
-    """Somebody has put data into what the procedure has made: it can only go forward."""
+    """The object that the procedure created already has data, so the procedure can only go forward."""
 
 
 class Engine:
-    """`node` is written into the history. Safe to run at any number of nodes at a time."""
+    """`node` is written into the history. Any number of nodes can run engines concurrently."""
 
     def __init__(self, store: CatalogStore, node: str) -> None:
         self._store = store
         self._node = node
 
-    # Begin.
+    # Submitting.
 
     async def submit(self, id_: str, kind: Kind, request: Mapping[str, Any], object_id: str) -> Procedure:
-        """Record it and take its locks; the same again is found, and not begun a second time.
+        """Record the procedure and acquire its locks. Repeating the same request returns the existing procedure.
 
-        Raises Busy (naming the procedure that works on the object), ProcedureDiffers.
+        Raises Busy (naming the procedure that holds a lock), ProcedureDiffers.
         """
         wanted = locks.least(kind.locks(request))
         first = submitted(id_, kind, request, object_id, wanted, self._actor())
@@ -86,7 +86,7 @@ class Engine:
         known = await self._known(first)
         if known is not None:
             return known
-        raise Busy(f"{', '.join(wanted)}: {await self._holder(wanted)}; wait for its end, then try again")
+        raise Busy(f"{', '.join(wanted)}: {await self._holder(wanted)}; retry after it has ended")
 
     async def _known(self, first: Procedure) -> Procedure | None:
         try:
@@ -94,7 +94,7 @@ class Engine:
         except NoSuchProcedure:
             return None
         if not is_same(found, first.kind, first.request):
-            raise ProcedureDiffers(f"procedure {first.id} is a {found.kind} with other fields: choose another id")
+            raise ProcedureDiffers(f"procedure {first.id} is a {found.kind} with other fields: use another ID")
         return found
 
     async def _check_room(self) -> None:
@@ -108,26 +108,26 @@ class Engine:
             for read in (Range(key, prefix_end(key), limit=1), *map(Range, locks.keys_above(lock))):
                 found = await self._store.range(read)
                 if found.kvs:
-                    return f"procedure {found.kvs[0].value.decode('utf-8', 'replace')} works there"
-        return "another procedure worked there"
+                    return f"locked by procedure {found.kvs[0].value.decode('utf-8', 'replace')}"
+        return "was locked by another procedure"
 
-    # Look.
+    # Reading.
 
     async def read(self, id_: str) -> Procedure:
-        """As committed. Raises NoSuchProcedure, DamagedRow."""
+        """Linearizable. Raises NoSuchProcedure, DamagedRow."""
         key = keys.PROCEDURES + id_.encode()
         row = first_of(await self._store.range(Range(key)))
         if row is None:
-            raise NoSuchProcedure(f"there is no procedure {id_}: it was never begun, or ended long ago")
+            raise NoSuchProcedure(f"there is no procedure {id_}: it was never submitted, or was pruned after its end")
         return from_bytes(key, row.value, row.mod_revision)
 
     async def open_ids(self) -> list[str]:
-        """Of the procedures that have not ended: every one of them has a lock."""
+        """IDs of the procedures that have not ended, from their locks."""
         found = await self._store.range(Range(keys.LOCKS, prefix_end(keys.LOCKS)))
         return list(dict.fromkeys(row.value.decode("utf-8", "replace") for row in found.kvs))
 
     async def known(self) -> list[Procedure]:
-        """All, the newest ones last; records that can't be read are left out."""
+        """All procedures, oldest first; unreadable records are skipped."""
         found = []
         for row in (await self._store.range(Range(keys.PROCEDURES, prefix_end(keys.PROCEDURES)))).kvs:
             try:
@@ -136,10 +136,10 @@ class Engine:
                 continue
         return sorted(found, key=lambda each: (each.done[0].at_ms, each.revision))
 
-    # Clean up.
+    # Cleanup.
 
     async def prune(self) -> int:
-        """Forget the oldest of those that have ended, beyond KEPT. How many it were."""
+        """Delete the oldest ended procedures beyond KEPT. Returns their number."""
         read = Range(keys.PROCEDURES, prefix_end(keys.PROCEDURES), count_only=True)
         if (await self._store.range(read)).count <= KEPT:
             return 0
@@ -151,7 +151,7 @@ class Engine:
         return len(too_old)
 
     async def drop_orphans(self, id_: str) -> bool:
-        """The locks of a procedure whose record somebody has deleted: nobody else would ever give them back."""
+        """Release the locks of a procedure whose record was deleted by hand. Whether there were any."""
         found = (await self._store.range(Range(keys.LOCKS, prefix_end(keys.LOCKS)))).kvs
         mine = [row for row in found if row.value.decode("utf-8", "replace") == id_]
         unchanged = [is_at(row.key, row.mod_revision) for row in mine]
@@ -160,10 +160,10 @@ class Engine:
         )
         return bool(mine) and (await self._store.txn(request)).succeeded
 
-    # Go on.
+    # Running.
 
     async def run(self, id_: str) -> Procedure:
-        """Until it has ended. Raises Pending, NoSuchProcedure, DamagedRow, and what the store raises."""
+        """Run the procedure to its end. Raises Pending, NoSuchProcedure, DamagedRow, and the store's errors."""
         procedure = await self.read(id_)
         while not procedure.ended:
             await self._advance(procedure)
@@ -171,8 +171,8 @@ class Engine:
         return procedure
 
     async def cancel(self, id_: str) -> Procedure:
-        """Take it back, if it still can be. Raises NotCancellable, NoSuchProcedure."""
-        why = RolledBack("it was cancelled")
+        """Roll the procedure back, if that is still possible. Raises NotCancellable, NoSuchProcedure."""
+        why = RolledBack("the procedure was cancelled")
         while True:
             procedure = await self.read(id_)
             check_cancellable(procedure)
@@ -184,7 +184,7 @@ class Engine:
                 return await self.read(id_)
 
     async def _advance(self, procedure: Procedure) -> bool:
-        """One step. Whether it was written; False when the record was changed by somebody else meanwhile."""
+        """Execute one step. Whether it was written; False if the record has changed meanwhile."""
         if procedure.state is State.SUBMITTED:
             return await self._prepare(procedure)
         if procedure.state is State.PREPARED:
@@ -213,7 +213,7 @@ class Engine:
                 rows.found[need.key] = first_of(await self._store.range(Range(need.key)))
             except NeedsRange as need:
                 rows.ranges[need.prefix] = await self._below(need.prefix)
-        raise CatalogError(f"procedure {procedure.id} asks for more than {ROUNDS_MAX} rows: name a smaller part")
+        raise CatalogError(f"procedure {procedure.id} needs more than {ROUNDS_MAX} reads: name a smaller part")
 
     async def _below(self, prefix: bytes) -> tuple[KeyValue, ...]:
         found = await self._store.range(Range(prefix, prefix_end(prefix), limit=READ_MAX + 1, exact_count=False))
@@ -222,7 +222,7 @@ class Engine:
         return found.kvs
 
     async def _rows_before(self, plan: Plan, rows: Rows) -> Changes:
-        """Of what the plan changes; rows that came from a range are compared from now on, like the others."""
+        """The rows that the plan changes. Those read in a range are also compared by the transaction from now on."""
         ranged = {row.key: row for found in rows.ranges.values() for row in found}
         for key in plan.prepare:
             if key not in rows.found:
@@ -234,11 +234,11 @@ class Engine:
             await self._store.released(procedure.revision)
         except ReleaseRefused as refused:
             if procedure.operation.keeps:
-                raise Pending(f"procedure {procedure.id} waits for its release: {refused}") from refused
+                raise Pending(f"procedure {procedure.id} is waiting for its release: {refused}") from refused
             try:
-                return await self._roll_back(procedure, RolledBack(f"it could not be released: {refused}"))
+                return await self._roll_back(procedure, RolledBack(f"not released: {refused}"))
             except InUse as used:
-                raise Pending(f"{used}; it waits for its release: {refused}") from used
+                raise Pending(f"{used}; waiting for its release: {refused}") from used
         after = released(procedure, self._actor())
         if after.ended:
             return await self._end(procedure, after, procedure.finish)
@@ -250,13 +250,13 @@ class Engine:
         if await self._end(procedure, after, procedure.undo, are_empty(procedure.made)):
             return True
         if (await self.read(procedure.id)).revision == procedure.revision:
-            raise InUse(f"procedure {procedure.id} is not taken back: {procedure.made[0]} has data already")
+            raise InUse(f"procedure {procedure.id} cannot be rolled back: {procedure.made[0]} already has data")
         return False
 
     async def _destroy(self, procedure: Procedure) -> bool:
-        """One batch, or the end. After it every prefix is empty: the transaction that ends it compares that.
+        """Remove one batch, or end the procedure. The final transaction compares that every prefix is empty.
 
-        A full store takes no records, but still deletes: it is to become empty by this.
+        A store over its quota rejects the record but accepts deletes, so the batch is then written without the record.
         """
         for gone, prefix in enumerate(procedure.destroy[procedure.gone :], procedure.gone):
             start = prefix.encode()
@@ -292,7 +292,7 @@ class Engine:
 
 
 def is_at(key: bytes, revision: int) -> Compare:
-    """Holds while the row is as it was read; 0 for one that was not there."""
+    """True while the row is unchanged. `revision`: 0 for an absent row."""
     return Compare(key, CompareTarget.MOD, CompareResult.EQUAL, revision)
 
 

@@ -1,6 +1,6 @@
-"""Why the catalog refuses something. One tree; each text names the object or field and what to do.
+"""Errors of the catalog. One tree; each text names the object or field and the remedy.
 
-`code` is stable and travels on the wire; `retry` says whether the same request may help later.
+`code` is stable and sent to clients. `retry`: the same request may succeed later.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from palisade.base.errors import PalisadeError
 
 
 class CatalogError(PalisadeError):
-    """Root. Nothing was changed, or what was changed was taken back."""
+    """Root. Nothing was changed, or the change was rolled back."""
 
     code = "catalog-refused"
     retry = False
 
 
 class BadField(CatalogError):
-    """A field of an operation is missing, too many, or has a value that it can't have."""
+    """A field of an operation is missing, unknown or invalid."""
 
     code = "catalog-bad-field"
 
@@ -30,27 +30,27 @@ class AlreadyThere(CatalogError):
 
 
 class NotAllowed(CatalogError):
-    """The object is not in a state in which this could be done."""
+    """The state of the object does not permit the operation."""
 
     code = "catalog-not-allowed"
 
 
 class Busy(CatalogError):
-    """Another procedure works on the object, or too many are open: the text names it."""
+    """Another procedure, named in the text, has locked the object, or too many procedures are open."""
 
     code = "catalog-busy"
     retry = True
 
 
 class RolledBack(CatalogError):
-    """The change could not be released to every node, or somebody has cancelled it: it was taken back."""
+    """The change could not be released to every node, or was cancelled; it was rolled back."""
 
     code = "catalog-rolled-back"
     retry = True
 
 
 class DamagedRow(CatalogError):
-    """A row below palisade/ is not what the catalog writes: somebody else wrote it."""
+    """A row below palisade/ is invalid: it was not written by the catalog."""
 
     code = "catalog-damaged"
 
@@ -60,12 +60,12 @@ class NoSuchProcedure(CatalogError):
 
 
 class ProcedureDiffers(CatalogError):
-    """The id belongs to another operation already."""
+    """The ID is already used by another operation."""
 
     code = "catalog-procedure-differs"
 
 
 class NotCancellable(CatalogError):
-    """It has ended, or stands behind the point from which it only goes forward (F8, F9)."""
+    """The procedure has ended, or has passed the point from which it only goes forward (F8, F9)."""
 
     code = "catalog-not-cancellable"

@@ -1,4 +1,4 @@
-"""Where everything of the catalog is kept. Pure.
+"""The keys of the catalog. Pure.
 
     palisade/catalog/databases/<database>
     palisade/catalog/tables/<database>/<table>
@@ -35,7 +35,7 @@ PROCEDURES = b"palisade/procedures/"
 LOCKS = b"palisade/locks/"
 DATA = "palisade.data/"
 INSIDE = (TABLES, DEVICES, VIEWS, TTL, TEMPLATE_PATHS)
-"""What belongs to a database: its name is the first one behind these."""
+"""The places of a database's content: the first name after the prefix is that of the database."""
 
 
 def at(place: bytes, path: str) -> bytes:
@@ -44,17 +44,17 @@ def at(place: bytes, path: str) -> bytes:
 
 
 def below(place: bytes, path: str) -> bytes:
-    """The prefix of everything under a path, itself not among it."""
+    """The prefix of everything below a path, without the path itself."""
     return at(place, path) + b"/"
 
 
 def path_of(place: bytes, key: bytes) -> str:
-    """The other way round, also for keys that the catalog would not write."""
+    """The inverse of `at`, also for keys that the catalog would not write."""
     return key[len(place) :].decode("utf-8", "backslashreplace").replace("/", ".")
 
 
 def ancestors(path: str) -> list[str]:
-    """Of a.b.c: a, a.b."""
+    """For a.b.c: a, a.b."""
     names = path.split(".")
     return [".".join(names[:count]) for count in range(1, len(names))]
 

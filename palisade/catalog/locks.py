@@ -1,9 +1,9 @@
-"""Locks: a record per object, so that no two procedures work on the same one. Pure.
+"""Locks: one record per object, so that no two procedures change the same object at once. Pure.
 
-A lock is a place in a tree, each name with a slash behind it (`paths/plant/line1/`). Who has one has all below it: it
-is taken only while there is none at the place, below it, or above it, which the transaction that takes it compares.
-So two procedures that touch the same object have a lock in common, and the later one is refused and told whom it has to
-wait for. Locks have no lease: a procedure ends, whoever leads, and the transaction that ends it gives its locks back.
+A lock is a place in a tree; every name ends with a slash (`paths/plant/line1/`). It includes everything below. The
+transaction that acquires it compares that there is no lock at the place, below it or above it. So two procedures that
+touch the same object need a common lock, and the later one is rejected with the name of the other. Locks have no lease:
+every procedure ends under any leader, and the transaction that ends it releases its locks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from palisade.metastore.requests import Compare, CompareResult, CompareTarget, D
 
 
 def least(locks: Iterable[str]) -> tuple[str, ...]:
-    """Without those that another one covers."""
+    """Without locks that another one includes."""
     found: list[str] = []
     for lock in sorted(set(locks)):
         if not found or not lock.startswith(found[-1]):
@@ -42,7 +42,7 @@ def are_free(locks: Iterable[str]) -> tuple[Compare, ...]:
 
 
 def absent(key: bytes, range_end: bytes = b"") -> Compare:
-    """Holds while there is no such key, and none in the range."""
+    """True while the key, or every key of the range, is absent."""
     return Compare(key, CompareTarget.VERSION, CompareResult.EQUAL, 0, range_end)
 
 

@@ -1,6 +1,6 @@
-"""Passwords as salted scrypt hashes (RFC 7914). Pure: the salt is handed in.
+"""Passwords as salted scrypt hashes (RFC 7914). Pure: the salt is an argument.
 
-Who has the hash of a good password can't go back from it; its cost (16 MiB and about 50 ms a try) makes guessing slow.
+The hash of a strong password cannot be reversed; its cost (16 MiB and about 50 ms per attempt) slows down guessing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ a_password = text_up_to(MOST, LEAST)
 
 
 def sealed(password: str, salt: bytes) -> dict[str, Any]:
-    """What is stored."""
+    """The credential to store."""
     return {
         "scheme": "scrypt",
         "cost": COST,
@@ -35,7 +35,7 @@ def sealed(password: str, salt: bytes) -> dict[str, Any]:
 
 
 def fits(password: str, credential: Mapping[str, Any]) -> bool:
-    """Takes the same time whether it fits or not. A credential that can't be read fits nobody."""
+    """Compares in constant time. An unreadable credential fits no password."""
     try:
         salt, known = bytes.fromhex(credential["salt"]), bytes.fromhex(credential["hash"])
         cost, block, parallel = (int(credential[name]) for name in ("cost", "block", "parallel"))
@@ -47,10 +47,10 @@ def fits(password: str, credential: Mapping[str, Any]) -> bool:
 
 
 def a_credential(value: Any, field: str) -> dict[str, Any]:
-    """Raises BadField, and shows nothing of it."""
+    """Raises BadField with a text that does not include the value."""
     names = {"scheme", "cost", "block", "parallel", "salt", "hash"}
     if type(value) is not dict or value.keys() != names or value["scheme"] != "scrypt":
-        raise BadField(f"{field}: is no credential")
+        raise BadField(f"{field}: invalid credential")
     return dict(value)
 
 

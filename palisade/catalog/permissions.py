@@ -1,11 +1,11 @@
-"""Users, roles and grants, and what they allow. Pure.
+"""Users, roles and grants, and the decisions based on them. Pure.
 
-A grant is a privilege on a prefix of keys; a user has those of its own and of its roles. What is not granted is denied,
-and so is everything whose rows are missing or can't be read. The rows live in a region with policy `deny`: a node
-that can't know them as they are now asks the quorum, and denies where that fails (seed 000).
+A grant is a privilege on a prefix of keys. A user has its own grants and those of its roles. Everything else is denied,
+also if rows are missing or unreadable. The rows are in a region with policy `deny`: a node that cannot verify their
+current state asks the quorum, and denies if that fails (seed 000).
 
-The rows of permissions themselves, hashes of passwords among them, are for ADMIN alone, also for reading and also by
-way of procedures: who could grant or read these could become anybody.
+Only ADMIN may access the rows of permissions, which include password hashes, for reading, for writing or through
+procedures: access to them would permit acting as any user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PALISADE = b"palisade/"
 
 
 class Privilege(enum.Enum):
-    """READ and WRITE are about keys, CATALOG is about procedures on what is kept below them, ADMIN is all of that."""
+    """READ and WRITE: access to keys. CATALOG: procedures on the objects below them. ADMIN: all of these."""
 
     READ = "read"
     WRITE = "write"
@@ -43,7 +43,7 @@ stored_grant = object_of({"privilege": a_privilege, "prefix": a_prefix}, {})
 
 @dataclass(frozen=True, slots=True, order=True)
 class Grant:
-    """`prefix` "" is every key."""
+    """`prefix`: "" for every key."""
 
     privilege: str
     prefix: str
@@ -52,7 +52,7 @@ class Grant:
         return {"privilege": self.privilege, "prefix": self.prefix}
 
     def allows(self, wanted: Privilege, key: bytes, range_end: bytes = b"") -> bool:
-        """Of a range [key, range_end) every key has to be below the prefix."""
+        """Whether the grant covers the key, or every key of [key, range_end)."""
         if self.privilege not in (wanted.value, Privilege.ADMIN.value):
             return False
         prefix = self.prefix.encode()
@@ -66,7 +66,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A user or a role: who has grants. `roles` is empty for a role."""
+    """A user or a role. `roles`: empty for a role."""
 
     kind: str
     name: str
@@ -83,9 +83,9 @@ class Subject:
 
     def with_grant(self, grant: Grant) -> Subject:
         if grant in self.grants:
-            raise AlreadyThere(f"subject: {self.text} has {grant.privilege} on {grant.prefix!r} already")
+            raise AlreadyThere(f"subject: {self.text} already has {grant.privilege} on {grant.prefix!r}")
         if len(self.grants) >= GRANTS_MAX:
-            raise BadField(f"subject: {self.text} has {GRANTS_MAX} grants, and can't have more: grant shorter prefixes")
+            raise BadField(f"subject: {self.text} has {GRANTS_MAX} grants, which is the limit: grant shorter prefixes")
         return replace(self, grants=tuple(sorted((*self.grants, grant))))
 
     def without_grant(self, grant: Grant) -> Subject:
@@ -95,9 +95,9 @@ class Subject:
 
     def with_role(self, role: str) -> Subject:
         if role in self.roles:
-            raise AlreadyThere(f"user: {self.name} has the role {role} already")
+            raise AlreadyThere(f"user: {self.name} already has the role {role}")
         if len(self.roles) >= ROLES_MAX:
-            raise BadField(f"user: {self.name} has {ROLES_MAX} roles, and can't have more")
+            raise BadField(f"user: {self.name} has {ROLES_MAX} roles, which is the limit")
         return replace(self, roles=tuple(sorted((*self.roles, role))))
 
     def without_role(self, role: str) -> Subject:
@@ -139,21 +139,21 @@ def subject_key(subject: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`reason` names the grant that allows it, or what is missing."""
+    """`reason`: the grant that allows the access, or the missing privilege."""
 
     allowed: bool
     reason: str
 
 
 class Permissions:
-    """Every user and role, as of one revision."""
+    """All users and roles, as of one revision."""
 
     def __init__(self, subjects: Iterable[Subject]) -> None:
         self._subjects = {each.text: each for each in subjects}
 
     @staticmethod
     def of(rows: Mapping[bytes, bytes]) -> Permissions:
-        """Key -> value of the rows below `keys.USERS` and `keys.ROLES`. A row that can't be read allows nothing."""
+        """`rows`: key -> value of the rows below `keys.USERS` and `keys.ROLES`. An unreadable row grants nothing."""
         found = []
         for key, packed in rows.items():
             if key.startswith((keys.USERS, keys.ROLES)):
@@ -166,7 +166,7 @@ class Permissions:
         return Permissions(found)
 
     def may(self, user: str, action: Privilege, key: bytes, range_end: bytes = b"") -> Decision:
-        """Whether `user` may do this to the key, or to every key of [key, range_end)."""
+        """Whether `user` may perform `action` on the key, or on every key of [key, range_end)."""
         wanted = Privilege.ADMIN if is_for_admins(action, key, range_end) else action
         found = self._subjects.get(f"user:{user}")
         if found is None:
@@ -185,15 +185,15 @@ class Permissions:
 
 
 def is_for_admins(action: Privilege, key: bytes, range_end: bytes) -> bool:
-    """Whatever touches the permissions or the records of procedures, which have passwords sealed in them, and every
-    write below palisade/ that goes past the procedures."""
+    """Any access to permissions or to the records of procedures, which contain password hashes, and every direct write
+    below palisade/."""
     if touches(key, range_end, keys.PERMISSIONS) or touches(key, range_end, keys.PROCEDURES):
         return True
     return action is Privilege.WRITE and touches(key, range_end, PALISADE)
 
 
 def touches(key: bytes, range_end: bytes, place: bytes) -> bool:
-    """Whether the key is, or the range has, one below `place`."""
+    """Whether the key, or a key of the range, is below `place`."""
     if not range_end:
         return key.startswith(place)
     return key < prefix_end(place) and (range_end == FROM_KEY or range_end > place)

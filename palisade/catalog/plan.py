@@ -1,8 +1,8 @@
-"""What an operation of the catalog would change, decided from rows that were read. Pure.
+"""The changes of a catalog operation, computed from rows that were read. Pure.
 
-A plan asks for rows as it needs them: `Rows` raises `NeedsRow` or `NeedsRange` for one that was not read yet, who plans
-reads it and plans again from the start. So what a plan rests on is exactly what it has asked for, and the transaction
-that begins the change compares it: a plan made from rows that are no more is never carried out.
+A plan requests rows as it needs them: `Rows` raises `NeedsRow` or `NeedsRange` for a row that was not read yet; the
+engine reads it and plans again from the start. So the plan depends exactly on the rows it has requested. The
+transaction that begins the change compares them, so a plan made from outdated rows is never executed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from palisade.metastore.results import KeyValue
 
 T = TypeVar("T")
 READ_MAX = 20_000
-"""How many rows a plan may read below one prefix."""
+"""Most rows that a plan may read below one prefix."""
 
 
 class NeedsRow(Exception):
@@ -32,8 +32,8 @@ class NeedsRange(Exception):
 
 @dataclass(slots=True)
 class Rows:
-    """What was read. Of single rows the transaction compares that they are as they were. Ranges are guarded by the
-    locks of the procedure, so a plan reads a range only below what it locks."""
+    """The rows read. The transaction compares that single rows are unchanged. Ranges are guarded by the procedure's
+    locks, so a plan reads ranges only below its locks."""
 
     found: dict[bytes, KeyValue | None] = field(default_factory=dict)
     ranges: dict[bytes, tuple[KeyValue, ...]] = field(default_factory=dict)
@@ -62,10 +62,10 @@ Changes = Mapping[bytes, bytes | None]
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`prepare` is written in one transaction and released to all nodes. After PROCEED everything below the prefixes of
-    `destroy` is removed for ever, and `finish` is written in the transaction that ends the procedure.
+    `destroy` is removed permanently, and `finish` is written in the transaction that ends the procedure.
 
-    `made`: where the data of a new object will be. While there is some, somebody uses the object already, and the plan
-    is not taken back: that would leave data behind that belongs to nothing."""
+    `made`: the prefixes for data of a new object. If there is data already, the object is in use and the plan is not
+    rolled back, which would leave orphaned data."""
 
     prepare: Changes
     destroy: tuple[str, ...] = ()

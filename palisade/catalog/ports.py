@@ -1,4 +1,4 @@
-"""What the catalog needs of the world: the meta storage, PROCEED, and a wall clock for its history."""
+"""The ports of the catalog: the metadata store, PROCEED, and a wall clock for its history."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from palisade.metastore.results import RangeResult, TxnResult
 
 
 class ReleaseRefused(PalisadeError):
-    """The verdict on a revision is FAIL: a node that can't fence itself does not answer. The text names it."""
+    """The verdict on a revision is FAIL: a node without leases does not answer. The text names it."""
 
     code = "release-refused"
 
 
 class CatalogStore(Protocol):
-    """Whatever else a call raises means that nothing is known: look again, later."""
+    """Any other exception of a call means that its outcome is unknown: read again later."""
 
     async def range(self, request: Range) -> RangeResult:
-        """As committed, linearizable; whole, however large it is."""
+        """Linearizable, and complete whatever its size."""
         ...
 
     async def txn(self, request: Txn) -> TxnResult: ...
 
     async def released(self, revision: int) -> None:
-        """Returns on PROCEED: no node shows anything any more that a strict revision up to this one has replaced.
+        """Returns on PROCEED: no node serves a value that a strict revision up to this one has replaced.
 
-        However long that takes. Raises ReleaseRefused.
+        Waits without a time limit. Raises ReleaseRefused.
         """
         ...
 
     def now_ms(self) -> int:
-        """Of the wall clock."""
+        """Wall clock time."""
         ...

@@ -1,4 +1,4 @@
-"""A procedure as bytes: canonical JSON, so that people can read it with any client. Pure."""
+"""Encodes a procedure as canonical JSON, which is readable with any client. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from palisade.catalog.procedures import RECORD_BYTES_MAX, Done, Failed, Procedur
 
 
 def to_bytes(procedure: Procedure) -> bytes:
-    """Raises NotAllowed for one that is too large."""
+    """Raises NotAllowed for a record above the size limit."""
     value = {
         "id": procedure.id,
         "kind": procedure.kind,
@@ -33,7 +33,8 @@ def to_bytes(procedure: Procedure) -> bytes:
     packed = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     if len(packed) > RECORD_BYTES_MAX:
         raise NotAllowed(
-            f"procedure {procedure.id} would take {len(packed)} bytes, the limit is {RECORD_BYTES_MAX}: do less at once"
+            f"the record of procedure {procedure.id} would take {len(packed)} bytes, the limit is {RECORD_BYTES_MAX}: "
+            "change less at once"
         )
     return packed
 
@@ -60,7 +61,7 @@ def from_bytes(key: bytes, packed: bytes, revision: int) -> Procedure:
             revision,
         )
         if found.key != key or not found.done:
-            raise ValueError("its id is not that of its key, or it has no history")
+            raise ValueError("its ID differs from its key, or it has no history")
         found.operation.name  # noqa: B018 - raises for an unknown one
         return found
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, CatalogError) as error:
@@ -80,12 +81,12 @@ def as_bytes(changes: Any) -> dict[bytes, bytes | None]:
 
 
 def removable(value: Any) -> str:
-    """A prefix below which a procedure may remove everything: of one object, in a place where objects are removed."""
+    """A prefix whose rows a procedure may remove: one object in one of the places for data or catalog objects."""
     prefix = text(value)
     for place in (keys.DATA, *(inside.decode() for inside in keys.INSIDE)):
         if prefix.startswith(place) and prefix.endswith("/") and len(prefix) > len(place) + 1:
             return prefix
-    raise ValueError(f"{prefix!r:.60} is nothing that a procedure removes")
+    raise ValueError(f"{prefix!r:.60} is not a prefix that a procedure may remove")
 
 
 def text(value: Any) -> str:

@@ -1,15 +1,15 @@
-"""Procedures: changes of several steps that end, whoever leads, in exactly one of their allowed states (F9). Pure.
+"""Procedures: changes in several steps that end, under any leader, in exactly one of their allowed states (F9). Pure.
 
-    SUBMITTED -> PREPARED -> DONE                    everything that can be one transaction
-                          -> DESTROYING -> DONE      what removes data for ever
-                          -> ROLLED_BACK             while nothing was destroyed, and never for permissions (F8)
+    SUBMITTED -> PREPARED -> DONE                    changes that fit one transaction
+                          -> DESTROYING -> DONE      changes that remove data permanently
+                          -> ROLLED_BACK             only before data is removed, and never for permissions (F8)
               -> FAILED                              nothing was changed
 
-A procedure is a record, written by transactions that compare the record as it was read. So a step is done once, whoever
-does it and however often it is tried, and two that work on one procedure do no harm: one of their transactions finds
-the record changed. Its locks are taken by the transaction that writes the first record, and given back by the one that
-writes the last. PREPARED means that the change is written and is not known to be released: the revision of the record
-is that of the change. What follows comes after PROCEED for that revision; DESTROYING is the durable proof of it.
+A procedure is a record. Each step is a transaction that compares the record as it was read and writes the new one, so a
+step takes effect once, however often and on however many nodes it is tried. The transaction that writes the first
+record acquires the locks, and the one that writes the last record releases them. PREPARED means that the change is
+written, but not known to be released: the record's revision is that of the change. The next step follows PROCEED for
+that revision; DESTROYING is the durable proof of it.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ NEXT: Mapping[State, frozenset[State]] = {
 
 
 class IllegalStep(Exception):
-    """A step that the table above does not know: a bug. Nothing was written."""
+    """A transition that NEXT does not allow: a bug. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One thing that was done. `revision`: which one wrote it; 0 for the newest one, whose revision is the record's."""
+    """One entry of the history. `revision`: of its write; 0 for the newest entry, whose revision is the record's."""
 
     step: str
     node: str
@@ -68,7 +68,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does a step, and when, by its wall clock: for people to read, nothing depends on it."""
+    """The node that executes a step, and its wall clock time. For display only."""
 
     node: str
     now_ms: int
@@ -86,10 +86,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """`object_id` was drawn when it was submitted. `undo`: what the changed rows were before; `finish`: what is written
-    at the end. `made`: prefixes that have to be empty where it is taken back. `destroy`: prefixes; `gone`: how many of
-    them are empty by now; `destroyed`: how many rows were removed. `revision`: of the record as it was read; 0 for one
-    that is not written yet."""
+    """`object_id`: drawn at submission. `undo`: the previous rows of the change. `finish`: the rows written at the end.
+    `made`: prefixes that must be empty for a rollback. `destroy`: prefixes to remove; `gone`: how many of them are
+    empty by now; `destroyed`: how many rows were removed. `revision`: of the record as it was read; 0 if not written
+    yet."""
 
     id: str
     kind: str
@@ -120,9 +120,9 @@ class Procedure:
         return kind_named(self.kind)
 
     def step(self, state: State, actor: Actor, *texts: tuple[str, str], **changes: Any) -> Procedure:
-        """Raises IllegalStep. `texts`: (step, what was done) for the history."""
+        """Raises IllegalStep. `texts`: (step, description) for the history."""
         if state not in NEXT[self.state] or (state is State.ROLLED_BACK and self.operation.keeps):
-            raise IllegalStep(f"procedure {self.id} ({self.kind}) can't go from {self.state.value} to {state.value}")
+            raise IllegalStep(f"procedure {self.id} ({self.kind}): illegal step {self.state.value} -> {state.value}")
         past = tuple(replace(each, revision=each.revision or self.revision) for each in self.done)
         new = tuple(Done(name, actor.node, actor.now_ms, text) for name, text in texts)
         return replace(self, state=state, done=past + new, **changes)
@@ -136,11 +136,9 @@ def submitted(
 
 
 def prepared(procedure: Procedure, plan: Plan, before: Changes, actor: Actor) -> Procedure:
-    """`before`: the rows that the plan changes. Raises NotAllowed for one that is too large to be taken back."""
+    """`before`: the present rows that the plan changes. Raises NotAllowed for a plan that removes too many objects."""
     if len(plan.destroy) > DESTROY_MAX:
-        raise NotAllowed(
-            f"it would remove {len(plan.destroy)} things at a time, the limit is {DESTROY_MAX}: name fewer"
-        )
+        raise NotAllowed(f"removes {len(plan.destroy)} objects at once, the limit is {DESTROY_MAX}: name fewer")
     undo = {} if procedure.operation.keeps else before
     text = f"{len(plan.prepare)} row(s) written; to be released to every node"
     return procedure.step(
@@ -160,7 +158,7 @@ def failed(procedure: Procedure, error: CatalogError, actor: Actor) -> Procedure
 
 
 def released(procedure: Procedure, actor: Actor) -> Procedure:
-    """After PROCEED for `procedure.revision`, and never before (F9)."""
+    """Only after PROCEED for `procedure.revision` (F9)."""
     step = ("released", f"every node has revision {procedure.revision}, or serves nothing")
     if procedure.destroy:
         return procedure.step(State.DESTROYING, actor, step, undo={})
@@ -168,7 +166,7 @@ def released(procedure: Procedure, actor: Actor) -> Procedure:
 
 
 def destroyed(procedure: Procedure, gone: int, rows: int, actor: Actor) -> Procedure:
-    """`rows` more were removed, and the first `gone` prefixes are empty. One line of history, however many batches."""
+    """`rows` more rows were removed, and the first `gone` prefixes are empty. All batches share one history entry."""
     total = procedure.destroyed + rows
     kept = procedure.done if procedure.done[-1].step != "destroyed" else procedure.done[:-1]
     text = f"{total} row(s) removed for ever"
@@ -181,13 +179,13 @@ def finished(procedure: Procedure, actor: Actor) -> Procedure:
 
 
 def rolled_back(procedure: Procedure, why: CatalogError, actor: Actor) -> Procedure:
-    """Raises IllegalStep: of a state that it can't be done in, and of what keeps what it has written."""
+    """Raises IllegalStep in other states than PREPARED, and for operations that keep their writes."""
     text = f"{len(procedure.undo)} row(s) put back: {why}"
     return ended(procedure.step(State.ROLLED_BACK, actor, ("rolled-back", text), failed=Failed.of(why)))
 
 
 def ended(procedure: Procedure) -> Procedure:
-    """What nobody needs any more is left out, above all the hashes of passwords."""
+    """Removes the fields that an ended procedure does not need, above all password hashes."""
     secret = procedure.operation.secret
     request = {name: value for name, value in procedure.request.items() if name != secret}
     return replace(procedure, request=request, undo={}, finish={}, destroy=(), made=())
@@ -198,16 +196,16 @@ def check_cancellable(procedure: Procedure) -> None:
     if procedure.ended:
         raise NotCancellable(f"procedure {procedure.id} has ended: {procedure.state.value}")
     if procedure.state is State.DESTROYING:
-        raise NotCancellable(f"procedure {procedure.id} removes data already: it can only go forward")
+        raise NotCancellable(f"procedure {procedure.id} is already removing data and can only go forward")
     if procedure.operation.keeps and procedure.state is State.PREPARED:
         raise NotCancellable(
-            f"procedure {procedure.id} has changed permissions already: it stays pending until every node has them;"
-            " to take it back, start the opposite operation afterwards"
+            f"procedure {procedure.id} has already changed permissions and stays pending until every node has them;"
+            " to undo it, submit the opposite operation afterwards"
         )
 
 
 def is_same(procedure: Procedure, kind: str, request: Mapping[str, Any]) -> bool:
-    """Whether it is this operation, sent again. Passwords are not compared: their salts differ."""
+    """Whether this is a repetition of the same operation. Passwords are not compared, because their salts differ."""
     secret = procedure.operation.secret
     first, second = ({name: v for name, v in each.items() if name != secret} for each in (procedure.request, request))
     return procedure.kind == kind and first == second
@@ -219,6 +217,6 @@ def shortened(text: str) -> str:
 
 def damaged(key: bytes, why: str) -> DamagedRow:
     return DamagedRow(
-        f"the record {key.decode('utf-8', 'backslashreplace')[:200]} is not one of a procedure ({shortened(why)}): "
-        "delete it, and the locks that have its id"
+        f"damaged procedure record {key.decode('utf-8', 'backslashreplace')[:200]} ({shortened(why)}): delete it, and "
+        "the locks with its ID"
     )

@@ -1,5 +1,5 @@
-"""How rows of the catalog are written: JSON with sorted names, so that people can read them and equal values are equal
-bytes; and how fields are read: by a reader per field, every complaint with the field's name. Pure.
+"""The format of catalog rows: JSON with sorted names, so that rows are readable and equal values have equal bytes. And
+the readers of fields, whose errors name the field. Pure.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SHOWN = 60
 
 
 def to_bytes(value: Mapping[str, Any]) -> bytes:
-    """Raises BadField for a row that is too large: a row has to fit into the record of a procedure several times."""
+    """Raises BadField for a row that is too large: the record of a procedure must hold several rows."""
     packed = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     if len(packed) > ROW_BYTES_MAX:
-        raise BadField(f"the row would have {len(packed)} bytes, the limit is {ROW_BYTES_MAX}: split the object")
+        raise BadField(f"the row would take {len(packed)} bytes, the limit is {ROW_BYTES_MAX}: split the object")
     return packed
 
 
@@ -36,12 +36,12 @@ def from_bytes(key: bytes, packed: bytes, read: Callable[[Any], T]) -> T:
     try:
         value = json.loads(packed)
         if type(value) is not dict:
-            raise TypeError("it is no object")
+            raise TypeError("not a JSON object")
         return read(value)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadField) as error:
         raise DamagedRow(
-            f"the row {key.decode('utf-8', 'backslashreplace')[:200]} is not what the catalog writes ({error}): "
-            "put back a good value, from a backup or from an older revision"
+            f"damaged catalog row {key.decode('utf-8', 'backslashreplace')[:200]} ({error}): restore its value from a "
+            "backup or from an older revision"
         ) from None
 
 
@@ -51,9 +51,9 @@ def shown(value: Any) -> str:
 
 
 def a_name(value: Any, field: str) -> str:
-    """1 to 64 letters of ASCII, digits, _ and -; the first one is no -."""
+    """1 to 64 ASCII letters, digits, _ and -; must not begin with -."""
     if type(value) is not str or not NAME.fullmatch(value):
-        raise BadField(f"{field}: {shown(value)} is no name: use 1 to 64 of A-Z a-z 0-9 _ -, a - not in front")
+        raise BadField(f"{field}: invalid name {shown(value)}: use 1 to 64 of A-Z a-z 0-9 _ -, not beginning with -")
     return value
 
 
@@ -65,7 +65,9 @@ def a_path(least: int = 1, most: int = PATH_DEPTH_MAX) -> Read:
         if not (least <= len(names) <= most and all(map(NAME.fullmatch, names))):
             wanted = f"{least}" if least == most else f"{least} to {most}"
             example = ".".join(["plant", "line1", "pump7", "pressure"][: max(least, 2 if most > 1 else 1)])
-            raise BadField(f"{field}: {shown(value)} is no path of {wanted} names with dots between, such as {example}")
+            raise BadField(
+                f"{field}: invalid path {shown(value)}: use {wanted} names joined by dots, such as {example}"
+            )
         return str(value)
 
     return read
@@ -81,7 +83,7 @@ def a_choice(choices: Sequence[str]) -> Read:
 
 
 def a_count(value: Any, field: str) -> int:
-    """At least 1. Text of digits is taken too: the command line has nothing else."""
+    """At least 1. Accepts digits as text, for the command line."""
     if type(value) is str and value.isascii() and value.isdigit() and len(value) <= 19:
         value = int(value)
     if type(value) is not int or not 1 <= value <= NUMBER_MAX:
@@ -114,14 +116,14 @@ def list_of(read: Read, most: int, least: int = 1) -> Read:
     def read_all(value: Any, field: str) -> list[Any]:
         if type(value) is not list or not least <= len(value) <= most:
             found = f"a list of {len(value)}" if type(value) is list else shown(value)
-            raise BadField(f"{field}: is {found}, it has to be a list of {least} to {most}")
+            raise BadField(f"{field}: is {found}, but must be a list of {least} to {most}")
         return [read(each, f"{field}[{number}]") for number, each in enumerate(value)]
 
     return read_all
 
 
 def names_once(read: Read) -> Read:
-    """Around `list_of`: no name twice, neither as text nor as the `name` of objects."""
+    """Wraps `list_of` and rejects duplicate names, given as text or as the `name` of objects."""
 
     def read_all(value: Any, field: str) -> list[Any]:
         found: list[Any] = read(value, field)
@@ -137,7 +139,7 @@ def names_once(read: Read) -> Read:
 
 
 def properties(value: Any, field: str) -> dict[str, str | None]:
-    """Name -> text; None where a property is to be removed."""
+    """Name -> text; None to remove a property."""
     if type(value) is not dict or len(value) > PROPERTIES_MAX:
         raise BadField(f"{field}: {shown(value)} is not an object of at most {PROPERTIES_MAX} properties")
     read = text_up_to(PROPERTY_BYTES_MAX)
@@ -148,14 +150,14 @@ def properties(value: Any, field: str) -> dict[str, str | None]:
 
 
 def object_of(spec: Mapping[str, Read], optional: Mapping[str, Any]) -> Read:
-    """An object with these fields; `optional`: what stands for a field that is left out."""
+    """An object with these fields. `optional`: defaults of fields that may be omitted."""
 
     def read(value: Any, field: str) -> dict[str, Any]:
         if type(value) is not dict:
             raise BadField(f"{field}: {shown(value)} is not an object")
         for given in value:
             if given not in spec:
-                raise BadField(f"{field}: there is no field {shown(given)}; known are {', '.join(spec)}")
+                raise BadField(f"{field}: unknown field {shown(given)}; known are {', '.join(spec)}")
         found: dict[str, Any] = {}
         for name, inner in spec.items():
             if value.get(name) is not None:

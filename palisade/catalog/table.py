@@ -1,7 +1,7 @@
-"""A table: columns with types, properties, and where its rows are. Pure.
+"""A table: its columns, properties, and the prefix of its rows. Pure.
 
-Columns have ids that are never used twice within their table. Rows name columns by id, so that a renamed column keeps
-its values, and one that is added under the name of a dropped one does not inherit any.
+Column IDs are never reused within a table. Rows refer to columns by ID, so a renamed column keeps its values, and a new
+column with the name of a dropped one does not inherit values.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`data`: the prefix of its rows, `<data><device>/...`. `deleting`: devices whose rows are being removed: nobody
-    may read or write these. `dropping`: the procedure that removes the whole table."""
+    """`data`: the prefix of its rows, `<data><device>/...`. `deleting`: devices whose rows are being removed and must
+    not be read or written. `dropping`: the procedure that removes the whole table."""
 
     database: str
     name: str
@@ -87,15 +87,15 @@ class Table:
 
     def with_column(self, spec: Mapping[str, str]) -> Table:
         if any(each.name == spec["name"] for each in self.columns):
-            raise AlreadyThere(f"column: {self.path} has a column {spec['name']} already")
+            raise AlreadyThere(f"column: {self.path} already has a column {spec['name']}")
         if len(self.columns) >= COLUMNS_MAX:
-            raise BadField(f"column: {self.path} has {COLUMNS_MAX} columns, and can't have more")
+            raise BadField(f"column: {self.path} has {COLUMNS_MAX} columns, which is the limit")
         added = Column(self.next_column, **spec)
         return replace(self, columns=(*self.columns, added), next_column=self.next_column + 1)
 
     def renamed_column(self, name: str, to: str) -> Table:
         if any(each.name == to for each in self.columns):
-            raise AlreadyThere(f"to: {self.path} has a column {to} already")
+            raise AlreadyThere(f"to: {self.path} already has a column {to}")
         return self._changed(replace(self.column(name), name=to))
 
     def retyped_column(self, name: str, to: str) -> Table:
@@ -108,7 +108,7 @@ class Table:
     def without_column(self, name: str) -> Table:
         found = self.column(name)
         if found.category == "tag":
-            raise NotAllowed(f"column: {name} is a tag of {self.path}: tags name its devices, and can't be dropped")
+            raise NotAllowed(f"column: {name} is a tag of {self.path}; tags identify its devices and cannot be dropped")
         if len(self.columns) == 1:
             raise NotAllowed(f"column: {name} is the last column of {self.path}: drop the table instead")
         return replace(self, columns=tuple(each for each in self.columns if each is not found))
@@ -162,7 +162,7 @@ def check_columns(path: str, columns: tuple[Column, ...]) -> None:
 
 
 def data_prefix(value: Any, field: str) -> str:
-    """Below `palisade.data/`, with two ids: what is removed physically is never anything else. Raises BadField."""
+    """A prefix below `palisade.data/` with two IDs, so that only data can be removed. Raises BadField."""
     parts = value.removeprefix(keys.DATA).split("/") if type(value) is str and value.startswith(keys.DATA) else []
     if len(parts) != 3 or parts[2]:
         raise BadField(f"{field}: is not below {keys.DATA}<database>/<object>/")

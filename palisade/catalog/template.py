@@ -1,6 +1,6 @@
 """A device template: time series that many devices share, and the paths at which it is set. Pure.
 
-Set at a path, it may be activated at every device there and below; an active one gives the device its series.
+A template that is set at a path can be activated at every device there and below. The device then has its series.
 """
 
 from __future__ import annotations

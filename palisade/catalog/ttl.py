@@ -1,8 +1,8 @@
 """TTL rules: how long the data below a path is kept. Pure.
 
-The rule of the longest path that is the object's own or above it counts; without one data is kept for ever. Whoever
-deletes by a rule reads it through the fence, in a region whose safe default is "infinite" (seed 000): so no data is
-lost to a rule that a node should have forgotten. A rule that can't be read counts as infinite, too.
+The rule at the longest path that equals or contains the object's path applies; without one the data is kept forever.
+Code that deletes by a rule reads it through the fence, in a region whose safe default is "infinite" (seed 000), so an
+outdated rule never deletes data. An unreadable rule also counts as infinite.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from palisade.vault.regions import INFINITE_TTL
 
 INFINITE = None
 SAFE_DEFAULT = INFINITE_TTL
-"""What the region answers for every key while no rule can be trusted."""
+"""The region's answer for every key while the vault must not be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class TtlRule:
 
 
 def places_of(path: str) -> list[bytes]:
-    """The keys at which the rule of a path may be, the one that counts first."""
+    """The keys that can hold the rule of a path, in order of precedence."""
     return [keys.at(keys.TTL, place) for place in reversed([*keys.ancestors(path), path])]
 
 
 def ttl_of(path: str, read: Callable[[bytes], bytes | None]) -> int | None:
-    """Milliseconds, or INFINITE. `read`: the row of a key, None or SAFE_DEFAULT where there is none.
+    """Milliseconds, or INFINITE. `read`: returns the row of a key; None or SAFE_DEFAULT if there is none.
 
-    One row that can't be read makes it infinite: a longer rule may have been meant to keep the data.
+    An unreadable row makes it infinite, because that rule may have been longer.
     """
     for key in places_of(path):
         packed = read(key)

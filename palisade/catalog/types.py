@@ -1,5 +1,5 @@
-"""Types of columns and time series, with the encodings that fit them (as Apache IoTDB has them), and which type may
-become which: only where every value keeps its meaning. Pure.
+"""Types of columns and time series, their encodings (as in Apache IoTDB), and the allowed type changes, which preserve
+every value. Pure.
 """
 
 from __future__ import annotations
@@ -42,4 +42,4 @@ def check_encoding(kind: str, encoding: str, place: str) -> None:
 def check_widening(before: str, after: str, place: str) -> None:
     if after not in WIDER[before]:
         allowed = ", ".join(WIDER[before]) or "nothing"
-        raise BadField(f"{place}: {before} can't become {after} without losing values; it can become {allowed}")
+        raise BadField(f"{place}: {before} cannot become {after} without losing values; it can become {allowed}")

@@ -1,4 +1,4 @@
-"""What can go wrong here, as one tree."""
+"""Errors of fencing. One tree."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from palisade.base.errors import PalisadeError
 
 
 class FencingError(PalisadeError):
-    """Root. `retry` says whether the same call may succeed later, with nothing changed by hand."""
+    """Root. `retry`: the same call may succeed later without intervention."""
 
     retry = False
 
 
 class InvariantBroken(FencingError):
-    """A state that the protocol rules out: a mistake in the program. The node must stop, for it may answer wrongly."""
+    """A state that the protocol excludes: a bug. The node must stop, because it could give wrong answers."""
 
 
 class NotLeading(FencingError):
-    """Only the leader of a term, between `begin_term` and `end_term`, does this: ask the leader."""
+    """Only a leader, between `begin_term` and `end_term`, can do this. Ask the leader."""
 
     retry = True
 
 
 def check(holds: bool, what: str) -> None:
-    """Raises InvariantBroken unless it holds."""
+    """Raises InvariantBroken unless `holds`."""
     if not holds:
         raise InvariantBroken(what)

@@ -1,13 +1,12 @@
-"""The leader's record of one holder: which leases may still let it serve, and what it has staged.
+"""The leader's record of one holder: its possibly live leases, and what it has staged.
 
-A grant at time t, with everything up to `after` required, may let the holder serve until t + T_proceed without any
-revision beyond `after`; never without one up to it. So the leases that matter for revision r are those granted before
-r was committed, that is, with `after` < r, and of these the last. Keeping one pair (after, t) for each `after` is
-enough: a commit costs nothing here, whatever the number of holders, and two revisions that wait for the same lease end
-together.
+A grant at time t that requires everything up to `after` lets the holder serve until t + T_proceed at the latest, and
+only with everything up to `after` staged. So the leases that matter for revision r are those granted before r was
+committed, that is, with `after` < r, and of these the last. One pair (after, t) per distinct `after` is enough: a
+commit costs nothing here, whatever the number of holders, and two revisions that wait for the same lease end together.
 
-The time of a grant is noted before the grant leaves. A new leader knows of no grants, so it takes it that each holder
-was granted a lease at the moment at which its term began, requiring nothing.
+The time of a grant is recorded before the grant is sent. A new leader knows no earlier grants. It assumes that each
+holder was granted a lease that requires nothing when its term began.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from palisade.fencing.verdict import Facts
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The replicated record of a holder: of its data folder, of how long its leases are and have to be counted at
-    least, and whether it knows leases. So every leader counts with that, whatever its own times are."""
+    """The replicated record of a holder: its data folder (`vault`), the length of its leases, the minimum T_proceed for
+    them, and whether it supports leases (`fences`). Every leader uses these times, whatever its own are."""
 
     node: str
     vault: str
@@ -33,40 +32,40 @@ class Registration:
     proceed_s: float = 0.0
 
     def covers(self, renew: Renew) -> bool:
-        """Whether whoever counts by this record waits for that lease in full."""
+        """Whether a leader that counts by this record waits for the requested lease in full."""
         return renew.lease_s <= self.lease_s and renew.proceed_s <= self.proceed_s
 
 
 class Holding:
-    """Of one registered holder, in one term of one leader."""
+    """The leader's state for one registered holder, in one term."""
 
     __slots__ = (
         "asked", "fenced_at", "granted_at", "heard_at", "incarnation", "leases", "leaving", "proceed_s", "registration",
-        "said", "staged",
+        "reported_state", "staged",
     )  # fmt: skip
 
     def __init__(self, registration: Registration, timing: Timing) -> None:
         self.registration = registration
         self.proceed_s = max(timing.proceed_s(registration.lease_s), registration.proceed_s)
         self.leases: deque[tuple[int, float]] = deque()
-        """(after, granted at), both rising. Empty: no lease that this leader or one before it granted can be alive."""
+        """(after, granted at), both increasing. Empty: no lease of this or an earlier leader can be alive."""
         self.staged = 0
         self.incarnation: int | None = None
         self.asked = NEVER
-        """The latest t0 that this incarnation was granted in this term."""
+        """The latest t0 granted to this incarnation in this term."""
         self.leaving = False
         self.granted_at: float | None = None
         self.heard_at: float | None = None
-        self.said: State | None = None
-        """What it called its state when it was last heard of. For people: no verdict rests on it."""
+        self.reported_state: State | None = None
+        """The state in its last message. For display only: no verdict depends on it."""
         self.fenced_at: float | None = None
 
     def term_began(self, now: float) -> None:
-        """Whatever was granted before, was granted by now."""
+        """All earlier grants were made before `now`."""
         self.leases.append((0, now))
 
-    def hear(self, incarnation: int, now: float) -> bool:
-        """A message of it has come; False: of a process that was before. The page of that one is fenced by now."""
+    def record_heartbeat(self, incarnation: int, now: float) -> bool:
+        """Call for each message. False: it is from an earlier process, whose page is fenced by now."""
         if self.incarnation is not None and incarnation < self.incarnation:
             return False
         if incarnation != self.incarnation:
@@ -75,7 +74,7 @@ class Holding:
         return True
 
     def grant(self, t0: float, now: float, after: int) -> None:
-        """It is about to be granted a lease for who has staged up to `after`."""
+        """Record a grant that is about to be sent and requires everything up to `after`."""
         self.asked = max(self.asked, t0)
         self.granted_at, self.fenced_at = now, None
         self._forget(now)
@@ -87,29 +86,28 @@ class Holding:
         self.staged = max(self.staged, upto)
 
     def promise(self, fenced: Fenced, now: float) -> bool:
-        """It serves nothing, and takes no grant that it asked for up to `fenced.at`. Does that void every lease?
+        """The holder serves nothing and rejects every grant requested up to `fenced.at`. Whether that voids all leases.
 
-        It made the promise after it heard from this leader, so after every grant of an earlier one; and if it was
-        granted nothing since that it asked for later, there is none at all. `fenced.term` was compared with the
-        leader's own.
+        The promise follows a message of this leader, and so every grant of an earlier one. If this leader has granted
+        no request later than `fenced.at`, no lease is left. The caller has checked that `fenced.term` is its own term.
         """
         if not self.registration.fences or fenced.at < self.asked:
             return False
         self.leases.clear()
         self.fenced_at = now
-        self.said = State.FENCED if self.said is State.ACTIVE else self.said
+        self.reported_state = State.FENCED if self.reported_state is State.ACTIVE else self.reported_state
         return True
 
     def safe_up_to(self, now: float, latest: int) -> int:
-        """Nobody can be served by this holder anything that a revision up to here replaced; `latest`: the latest
-        one."""
+        """The greatest revision up to which the holder can serve nothing that is replaced. `latest`: the latest strict
+        revision."""
         if not self.registration.fences:
             return self.staged
         self._forget(now)
         return max(self.staged, self.leases[0][0] if self.leases else latest)
 
     def lease_before(self, revision: int) -> float | None:
-        """When the last lease was granted that may let it serve without this revision."""
+        """Time of the last grant that lets it serve without this revision; None if there is none."""
         found = None
         for after, granted_at in self.leases:
             if after >= revision:
@@ -124,14 +122,14 @@ class Holding:
         )
 
     def safe_at(self, now: float) -> float | None:
-        """When none of its leases is alive, if it is granted no more; None: never, but by its own word."""
+        """When all its leases have expired, if there are no further grants; None: never, it has to acknowledge."""
         if not self.registration.fences:
             return None
         self._forget(now)
         return self.leases[-1][1] + self.proceed_s if self.leases else now
 
     def _forget(self, now: float) -> None:
-        """What has run out, and what only concerns revisions that are acknowledged."""
+        """Drop leases that have expired, or that only matter for acknowledged revisions."""
         leases = self.leases
         while leases and now >= leases[0][1] + self.proceed_s:
             leases.popleft()

@@ -1,19 +1,19 @@
-"""A node's own side: may it serve from its vault now, and what has to happen until it may again (F1, F2, F3).
+"""The holder's side of fencing: whether the node may serve from its vault, and how it gets there (F1, F2, F3).
 
-It serves only while it is ACTIVE and before the deadline of its lease (`lease.py`). That is checked at every read, on a
-clock that goes on during suspend; nothing here has to run in time for it to be true: a holder whose process is paused
-or dead just runs out. Once it has run out it is FENCED, even if a grant arrives later, until
+A holder serves only while it is ACTIVE and before the deadline of its lease (`lease.py`). Every read checks this, on a
+clock that continues during suspend, so it does not depend on timers: the lease of a paused or dead process simply
+expires. A holder whose lease has expired is FENCED, even if a grant arrives later, until
 
-- it has joined (`staging.py`): every strict event is in the vault or marked, up to its own LV at least, so it shows
-  nothing that is not released,
+- it has joined (`staging.py`): every strict event is in the vault or marked, at least up to its own LV, so it shows
+  nothing unreleased,
 - every recovery listener has succeeded since,
-- it holds a lease, which it gets only for what it has staged.
+- it holds a lease, which is granted only for what it has staged.
 
-Asking for leases works in every state and needs no cache, so recovery can't wait for itself.
+Renewals work in every state and need no cache, so recovery cannot wait for itself.
 
-All calls take `now`, seconds of CLOCK_BOOTTIME; time never goes back. Any call may find that the lease has run out.
-After each one the caller publishes state and deadline to the fence page, and only then sends what the call returned,
-opens the gate or lets a reader in.
+All calls take `now`, seconds of CLOCK_BOOTTIME, which never goes back. Any call may find that the lease has expired.
+After each call the caller publishes state and deadline to the fence page. Only then it sends what the call returned,
+opens the gate or admits a reader.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from palisade.fencing.timing import Timing
 class Lacks(enum.Enum):
     """Why a holder does not become ACTIVE now."""
 
-    ALREADY = "it is active"
-    STOPPED = "it is stopping"
-    RECOVERY = "its recovery has not begun"
+    ALREADY = "already active"
+    STOPPED = "stopping"
+    RECOVERY = "recovery has not begun"
     LISTENERS = "a recovery listener has not succeeded yet"
-    STAGING = "not every strict event up to its own LV is staged"
-    LEASE = "it holds no lease"
+    STAGING = "not every strict event up to LV is staged"
+    LEASE = "no lease"
 
 
 class Holder:
-    """One process of one node. `term`: the highest that the process before it had seen, if that is known."""
+    """One process of one node. `term`: the highest term seen by the previous process, if known."""
 
     __slots__ = (
         "_attempts", "_last_failure", "_lease", "_listeners_done", "_me", "_released", "_renew_at", "_retry_at",
-        "_staging", "_state", "_timing", "_unsaid", "_welcomed",
+        "_staging", "_state", "_timing", "_unreported", "_welcomed",
     )  # fmt: skip
 
     def __init__(self, me: HolderId, timing: Timing, now: float, *, term: int = 0) -> None:
@@ -66,7 +66,7 @@ class Holder:
         self._lease = Lease(timing.fence_s, me.incarnation, now, term)
         self._staging = Staging(me.incarnation, now)
         self._state = State.FENCED
-        self._unsaid = False
+        self._unreported = False
         self._released = 0
         self._welcomed: int | None = None
         self._listeners_done = False
@@ -75,7 +75,7 @@ class Holder:
         self._attempts = 0
         self._last_failure: str | None = None
 
-    # What it is
+    # Status
 
     @property
     def me(self) -> HolderId:
@@ -83,12 +83,12 @@ class Holder:
 
     @property
     def state(self) -> State:
-        """As of the last call that took the time; `serves` is what counts."""
+        """As of the last call with `now`. Use `serves` to decide about a read."""
         return self._state
 
     @property
     def deadline(self) -> float:
-        """Until when it may serve if it is ACTIVE."""
+        """Until when the holder may serve if it is ACTIVE."""
         return self._lease.deadline
 
     @property
@@ -97,7 +97,7 @@ class Holder:
 
     @property
     def released(self) -> int:
-        """RR as far as it was told: strict events beyond it are shown by nobody here."""
+        """RR as last received. Strict events beyond it must not be shown."""
         return self._released
 
     @property
@@ -110,12 +110,12 @@ class Holder:
 
     @property
     def gated(self) -> bool:
-        """Whether the vault must not apply strict events beyond `released`. Open only once the page says FENCED."""
+        """Whether the vault must not apply strict events beyond `released`. The gate opens after the page is FENCED."""
         return self._state is State.ACTIVE
 
     @property
     def retry_at(self) -> float:
-        """When the recovery listeners may be tried (again)."""
+        """When the recovery listeners may run again."""
         return self._retry_at
 
     @property
@@ -132,8 +132,8 @@ class Holder:
     # The connection
 
     def hello(self, now: float, lv: int, generation: int = UNKNOWN) -> Hello:
-        """Begins a connection; what came over the one before counts no more, except for grants and releases."""
-        self._notice(now)
+        """Begin a connection. Later messages of earlier connections are ignored, except for grants and releases."""
+        self._check_lease(now)
         self._welcomed = None
         self._renew_at = now
         chain = self._staging.begin_chain()
@@ -141,8 +141,8 @@ class Holder:
         return Hello(self._me, True, lease_s, self._state, chain, self.joined, self.staged, lv, proceed_s, generation)
 
     def on_welcome(self, welcome: Welcome, now: float) -> Fenced | None:
-        """The promise that answers it, unless it serves."""
-        self._notice(now)
+        """Returns the promise to answer with, unless the holder serves."""
+        self._check_lease(now)
         if not self._lease.see_term(welcome.term):
             return None
         self._welcomed = welcome.term
@@ -152,35 +152,38 @@ class Holder:
     @property
     def wants_join(self) -> bool:
         """Whether to call `join` as soon as the vault has nearly caught up."""
-        here = self._welcomed is not None and self._state is not State.STOPPED
-        return here and not self._staging.joined and not self._staging.joining
+        connected = self._welcomed is not None and self._state is not State.STOPPED
+        return connected and not self._staging.joined and not self._staging.joining
 
     def join(self, now: float, lv: int) -> Join:
-        """Ask for the pending marks; the vault has everything up to `lv`. Only as long as `wants_join`."""
-        self._notice(now)
-        check(not self._staging.joined, "a holder that takes stages asks to join: it would lose its marks")
+        """Request stages; the vault has everything up to `lv`. Only while `wants_join`."""
+        self._check_lease(now)
+        check(not self._staging.joined, "join of a joined holder, which would lose its marks")
         return Join(self._staging.begin_join(lv), lv)
 
     def on_behind(self, behind: Behind, now: float) -> Fenced | None:
-        """It can't be staged from where it is. Serving on would end with the lease, so it ends here, and is said."""
-        self._notice(now)
+        """The leader cannot stage from this holder's position. It would lose its lease anyway, so it fences itself now
+        and returns the promise."""
+        self._check_lease(now)
         if not self._lease.see_term(behind.term) or behind.chain != self._staging.chain:
             return None
         return self.unmarked(now)
 
     def unmarked(self, now: float) -> Fenced | None:
-        """The marks in the vault are not all there any more (a snapshot comes in): fenced, to join again."""
-        self._notice(now)
+        """The marks in the vault become incomplete (a snapshot is being loaded). The holder is fenced and joins
+        again."""
+        self._check_lease(now)
         self._fence()
-        self._unsaid = False
+        self._unreported = False
         self._staging.leave()
         return self.promise(now)
 
     # Stages and releases
 
     def on_stage(self, stage: Stage, now: float) -> Mark | Staged | Odd:
-        """Mark what is new. What is there already is acknowledged again, for the answer may have been lost."""
-        self._notice(now)
+        """Returns the rows to mark. What is already staged is acknowledged again, because the answer may have been
+        lost."""
+        self._check_lease(now)
         if not self._lease.see_term(stage.term):
             return Odd.OTHER_CHAIN
         taken = self._staging.take(stage)
@@ -189,8 +192,8 @@ class Holder:
         return taken
 
     def marked(self, mark: Mark, now: float) -> Staged | None:
-        """The marks are committed, and readers see them. None: they belong to a chain that is over."""
-        self._notice(now)
+        """The marks are committed and visible to readers. None: they belong to an earlier chain."""
+        self._check_lease(now)
         joined = self._staging.joined
         if not self._staging.marked(mark):
             return None
@@ -200,21 +203,20 @@ class Holder:
         return Staged(self._staging.staged)
 
     def mark_failed(self, now: float) -> None:
-        """The vault could not commit the marks: say Hello (and Join) again. The lease runs out meanwhile, if it
-        must."""
-        self._notice(now)
+        """The vault could not commit the marks: send Hello (and Join) again. The lease may expire meanwhile."""
+        self._check_lease(now)
         if self._staging.joined:
             self._staging.begin_chain()
         else:
             self._staging.leave()
 
     def on_release(self, release: Release, now: float) -> bool:
-        """Whether `released` has grown. A release holds whoever said it, and of whatever term."""
-        self._notice(now)
+        """Whether `released` has grown. A release is valid from any sender and of any term."""
+        self._check_lease(now)
         if self._state is State.ACTIVE and release.released > self._staging.staged:
-            # The leader took this lease for over, and it is not: a clock is beyond the bound. Better late than never.
+            # The leader counted this lease as expired while it is still alive: a clock exceeds the drift bound.
             self._fence()
-            self._unsaid = True
+            self._unreported = True
         return self._see_released(release.released)
 
     def _see_released(self, released: int | None) -> bool:
@@ -230,45 +232,45 @@ class Holder:
         return self._renew_at
 
     def renew(self, now: float) -> Renew:
-        """For every state: a fenced node that speaks is told apart from a dead one."""
-        self._notice(now)
+        """In every state, so that the leader can distinguish a fenced node from a dead one."""
+        self._check_lease(now)
         self._renew_at = now + self._timing.renew_every_s
         asks = self._staging.joined and self._state is not State.STOPPED
         t0 = self._lease.ask(now) if asks else now
         return Renew(t0, self.staged, self._state, asks, self._timing.fence_s, self._timing.proceed_s())
 
     def on_grant(self, grant: Grant, now: float) -> GrantVerdict:
-        """The deadline may have moved, if this is ACCEPTED. A holder that has run out stays fenced all the same."""
-        self._notice(now)
+        """The deadline may move if this is ACCEPTED. A holder whose lease has expired stays fenced even then."""
+        self._check_lease(now)
         if self._state is State.STOPPED:
             return GrantVerdict.STOPPED
         return self._lease.offer(grant, now, self._staging.staged)
 
     def promise(self, now: float) -> Fenced | None:
-        """For the leader that has welcomed it: so nobody waits for a node that serves nothing. None: it serves, or
-        there is nobody to tell."""
-        self._notice(now)
+        """The promise for the leader of the last Welcome, so that no release waits for a node that serves nothing.
+        None: the holder serves, or is not connected."""
+        self._check_lease(now)
         if self._state is State.ACTIVE or self._welcomed is None:
             return None
         self._renew_at = now
         return Fenced(self._welcomed, self._lease.void(now))
 
-    # Its life
+    # States
 
     def tick(self, now: float) -> bool:
-        """True, once: it serves no more, as was noticed now or in any call since. Publish FENCED, open the gate,
-        promise.
+        """True, once, if the holder has stopped serving since the last call. Then publish FENCED, open the gate, and
+        send the promise.
 
-        Calls that fence on purpose (`unmarked`, `on_behind`, `stop`) are not told of: their caller knows.
+        Calls that fence on purpose (`unmarked`, `on_behind`, `stop`) are not reported: their caller knows.
         """
-        self._notice(now)
-        unsaid, self._unsaid = self._unsaid, False
-        return unsaid
+        self._check_lease(now)
+        unreported, self._unreported = self._unreported, False
+        return unreported
 
-    def _notice(self, now: float) -> None:
+    def _check_lease(self, now: float) -> None:
         if self._state is State.ACTIVE and not self._lease.holds(now):
             self._fence()
-            self._unsaid = True
+            self._unreported = True
 
     def _fence(self) -> None:
         if self._state is State.ACTIVE:
@@ -277,27 +279,27 @@ class Holder:
             self._staging.leave()
 
     def wants_recovery(self, now: float) -> bool:
-        """Whether to begin: a leader is there, and the last failure is long enough ago."""
+        """Whether to begin recovery: a leader has answered, and the retry delay is over."""
         return self._state is State.FENCED and self._welcomed is not None and now >= self._retry_at
 
     def begin_recovery(self, now: float) -> None:
-        """The recovery listeners begin to run."""
-        self._notice(now)
+        """Call when the recovery listeners begin to run."""
+        self._check_lease(now)
         if self._state is State.FENCED:
             self._state = State.RECOVERING
             self._listeners_done = False
 
     def recovered(self, now: float) -> None:
-        """Every recovery listener has succeeded."""
-        self._notice(now)
+        """Call when every recovery listener has succeeded."""
+        self._check_lease(now)
         if self._state is State.RECOVERING:
             self._listeners_done = True
             self._attempts = 0
             self._last_failure = None
 
     def recovery_failed(self, now: float, why: str) -> float:
-        """A listener has failed: it stays fenced; returns when to try again."""
-        self._notice(now)
+        """Call when a listener has failed. The holder stays fenced. Returns when to retry."""
+        self._check_lease(now)
         if self._state is State.RECOVERING:
             self._state = State.FENCED
             wait_s = self._timing.recovery_retry_min_s * 2**self._attempts
@@ -307,9 +309,9 @@ class Holder:
         return self._retry_at
 
     def activate(self, now: float, lv: int) -> Lacks | None:
-        """None: ACTIVE from now on. `lv` is LV with the gate closed: no commit of the vault is under way or to come
-        before this returns."""
-        self._notice(now)
+        """None: the holder is now ACTIVE. `lv`: LV with the gate closed; the vault must not commit before this
+        returns."""
+        self._check_lease(now)
         lacks = self._lacks(now, lv)
         if lacks is None:
             self._state = State.ACTIVE
@@ -325,9 +327,9 @@ class Holder:
         return None if self._lease.holds(now) else Lacks.LEASE
 
     def stop(self, now: float) -> Fenced | None:
-        """Polite: it serves no more, and the promise lets nobody wait for it. The page says FENCED before it leaves."""
-        self._notice(now)
+        """Stop serving. Returns the promise, so that no release waits for this node. Publish FENCED before sending."""
+        self._check_lease(now)
         self._fence()
-        self._unsaid = False
+        self._unreported = False
         self._state = State.STOPPED
         return self.promise(now)

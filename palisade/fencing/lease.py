@@ -1,13 +1,13 @@
 """The holder's lease: until when it may serve, by its own clock.
 
-A lease runs from t0, the holder's own time at which it asked. The leader grants after it was asked, so whatever the
-network delays, loses, repeats or reorders, the lease ends no later than T_fence behind the grant, which is what the
-leader counts from (`grants.py`). Counted from the receipt of a grant it could end at any time.
+A lease runs from t0, the holder's own time of the request. The leader grants after the request. So however the network
+delays, loses, repeats or reorders messages, the lease ends at most T_fence after the grant, from which the leader
+counts (`grants.py`). If it ran from the receipt of the grant, it could end at any time.
 
-A grant is taken only by who has staged what it requires: all that its leader knew to be committed. So no grant
-prolongs a cache that lacks a change which was committed before the grant was issued.
+A holder accepts a grant only when it has staged what the grant requires: all strict revisions that the leader knew to
+be committed. So no grant extends a cache that lacks a change committed before the grant was issued.
 
-What the holder promised away (`void`) stays away: no grant that it asked for before is taken any more.
+A promise (`void`) is final: no grant requested before it is accepted any more.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ KEPT_MAX = 8
 
 
 class GrantVerdict(enum.Enum):
-    """What became of a grant, and why it was refused."""
+    """Result of a grant."""
 
-    ACCEPTED = "the lease runs from it"
-    KEPT = "it requires more than is staged yet: it is taken when that is staged"
-    STALE_TERM = "of an older term than one that was seen"
-    OTHER_INCARNATION = "another process of this node asked for it"
-    NEVER_ASKED = "nobody asked for it"
-    PROMISED_AWAY = "asked for before a promise not to take it"
-    RUN_OUT = "too late: it has run out"
-    STOPPED = "the node is stopping"
+    ACCEPTED = "accepted"
+    KEPT = "kept until the revisions that it requires are staged"
+    STALE_TERM = "rejected: older term"
+    OTHER_INCARNATION = "rejected: requested by another process of this node"
+    NEVER_ASKED = "rejected: not requested"
+    PROMISED_AWAY = "rejected: requested before a promise"
+    RUN_OUT = "rejected: already expired"
+    STOPPED = "rejected: the node is stopping"
 
 
 class Lease:
-    """At most one lease, `length_s` long. `now`: nothing asked for up to then is taken; another process may have."""
+    """At most one lease of `length_s`. `now`: grants requested up to then are rejected, because another process may
+    have requested them."""
 
     __slots__ = ("_asked", "_incarnation", "_kept", "_length_s", "_not_before", "_t0", "_term")
 
@@ -50,12 +51,12 @@ class Lease:
 
     @property
     def term(self) -> int:
-        """The highest that was seen."""
+        """The highest term seen."""
         return self._term
 
     @property
     def t0(self) -> float:
-        """What the lease runs from."""
+        """Start of the lease."""
         return self._t0
 
     @property
@@ -66,26 +67,26 @@ class Lease:
         return now < self.deadline
 
     def see_term(self, term: int) -> bool:
-        """False: an older one than was seen, so its leader leads no more."""
+        """False for an older term than one seen before, whose leader has been replaced."""
         if term < self._term:
             return False
         self._term = term
         return True
 
     def ask(self, now: float) -> float:
-        """t0 for a request that leaves now."""
+        """t0 for a request that is sent now."""
         self._asked = max(self._asked, now)
         return now
 
     def void(self, now: float) -> float:
-        """Nothing that was asked for up to now is taken any more; returns what to promise."""
+        """Give up the lease and reject every grant requested up to now. Returns the time for the promise."""
         self._not_before = max(self._not_before, self._asked, now)
         self._t0 = NEVER
         self._kept = ()
         return self._not_before
 
     def offer(self, grant: Grant, now: float, staged: int) -> GrantVerdict:
-        """A grant has arrived."""
+        """Process a grant that has arrived."""
         verdict = self._judge(grant, now, staged)
         if verdict is GrantVerdict.ACCEPTED:
             self._t0 = max(self._t0, grant.t0)
@@ -94,7 +95,7 @@ class Lease:
         return verdict
 
     def staged(self, now: float, staged: int) -> None:
-        """More is staged: what was kept for that is judged again, as if it arrived now."""
+        """Process the kept grants again, because more is staged."""
         kept, self._kept = self._kept, ()
         for grant in kept:
             self.offer(grant, now, staged)

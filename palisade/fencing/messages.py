@@ -1,8 +1,7 @@
-"""What holders and the leader say to each other, as values. Times are seconds of the holder's own clock.
+"""The messages between holders and the leader, as values. Times are seconds of the holder's own clock.
 
-None of them has to arrive, and none is believed for longer than it is true: each is safe late, twice and out of order.
-An ordered connection only makes them cheap. What makes them safe is in their fields: the term of the leader, the
-incarnation of the holder, the chain of stages that one belongs to, and t0, the holder's own time.
+Every message may be lost, late, repeated or out of order. An ordered connection only makes the protocol cheaper. The
+fields make it safe: the leader's term, the holder's incarnation, the chain of a stage, and t0, the holder's own time.
 """
 
 from __future__ import annotations
@@ -12,43 +11,43 @@ import math
 from dataclasses import dataclass
 
 UNKNOWN = 0
-"""A generation: of a vault that is nobody's yet."""
+"""The generation of a vault that does not belong to a cluster yet."""
 
 
 class State(enum.StrEnum):
-    """Of a holder. Only ACTIVE serves, and only before its deadline."""
+    """State of a holder. Only ACTIVE serves, and only before the deadline of its lease."""
 
     FENCED = "fenced"
     RECOVERING = "recovering"
     ACTIVE = "active"
     STOPPED = "stopped"
-    """Fenced for good: the process is on its way out."""
+    """Permanently fenced: the process is stopping."""
 
 
 def _check_revisions(**revisions: int | None) -> None:
     for name, value in revisions.items():
         if value is not None and value < 0:
-            raise ValueError(f"{name} is a revision, which is never negative: {value}")
+            raise ValueError(f"{name} is a revision and must not be negative: {value}")
 
 
 def _check_time(name: str, value: float) -> None:
     if not math.isfinite(value):
-        raise ValueError(f"{name} must be a time in seconds, it is {value}")
+        raise ValueError(f"{name} must be a finite time in seconds: {value}")
 
 
 def _check_lease(lease_s: float, proceed_s: float) -> None:
     _check_time("lease_s", lease_s)
     _check_time("proceed_s", proceed_s)
     if lease_s <= 0:
-        raise ValueError(f"lease_s must be positive, it is {lease_s}")
+        raise ValueError(f"lease_s must be positive: {lease_s}")
     if proceed_s < lease_s:
-        raise ValueError(f"proceed_s must be at least lease_s ({lease_s}), it is {proceed_s}")
+        raise ValueError(f"proceed_s must be at least lease_s ({lease_s}): {proceed_s}")
 
 
 @dataclass(frozen=True, slots=True)
 class HolderId:
-    """Who answers from a cache. `vault`: the id of its data folder; `incarnation`: grows with every start of the
-    node."""
+    """One process of a holder, a node that answers from its vault. `vault`: the ID of its data folder. `incarnation`:
+    grows with every start of the node."""
 
     node: str
     vault: str
@@ -57,10 +56,10 @@ class HolderId:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The holder begins a connection. It is no promise, whatever `state` says: it may have lain somewhere until another
-    leader reads it. `joined`: it takes stages from `staged` on; else it will join. `fences`: whether it knows leases at
-    all. `proceed_s`: for how long its leases have to be counted at least, as it knows its own clock. `generation`: of
-    the history that its vault is a part of, UNKNOWN while it is nobody's: what is staged counts in that one alone."""
+    """The holder begins a connection. `state` is not a promise: another leader may read a delayed Hello. `joined`: the
+    holder takes stages from `staged` on; otherwise it will join. `fences`: whether it supports leases. `proceed_s`:
+    the minimum T_proceed for its leases, by its own drift bound and margin. `generation`: of its vault, UNKNOWN if that
+    does not belong to a cluster; stages are valid in that generation only."""
 
     holder: HolderId
     fences: bool
@@ -80,7 +79,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The holder's vault has everything up to `lv`; it asks for what it needs to serve."""
+    """The holder's vault has everything up to `lv`. Requests the stages that it needs to serve."""
 
     chain: int
     lv: int
@@ -91,9 +90,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """A sign of life, an acknowledgement up to `staged`, and, if it `asks`, a request for a lease from `t0` on.
+    """A heartbeat, an acknowledgement up to `staged`, and, if `asks`, a request for a lease from `t0` on.
 
-    `lease_s`, `proceed_s`: of that lease, so that nobody grants it who counts with less (`Registration.covers`).
+    `lease_s`, `proceed_s`: of that lease. No leader grants it by a record with shorter times (`Registration.covers`).
     """
 
     t0: float
@@ -111,7 +110,8 @@ class Renew:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The holder has every strict event up to `upto`, and shows nothing that they replaced without their release."""
+    """The holder has staged every strict event up to `upto`, and serves a value that one of them replaced only until
+    its release."""
 
     upto: int
 
@@ -121,8 +121,8 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """A promise to the leader of `term`, which has spoken to the holder: it serves nothing, and ignores every grant
-    that it asked for at or before `at`."""
+    """A promise to the leader of `term`, made after a message from that leader: the holder serves nothing, and ignores
+    every grant that it requested at or before `at`."""
 
     term: int
     at: float
@@ -133,7 +133,7 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The leader of `term` answers a Hello. `released` is None while it does not know RR."""
+    """The leader's answer to a Hello. `released`: RR; None while the leader does not know it."""
 
     term: int
     lm: int
@@ -145,14 +145,14 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Not the leader; `leader` is its address, as far as known."""
+    """The answer of a node that does not lead. `leader`: the leader's address, if known."""
 
     leader: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """This holder is not taken. The reason is for people."""
+    """The leader rejects this holder. `reason` is for display."""
 
     reason: str
 
@@ -163,8 +163,8 @@ Row = tuple[int, bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """All strict events of after < r <= upto, perhaps none, as a link of the chain that the holder's last Hello or Join
-    began. The first link of a Join begins at RR or below. The rows are in the order of their revisions."""
+    """All strict events of after < r <= upto, possibly none, as a link of the chain begun by the holder's last Hello or
+    Join. The first link of a Join begins at RR or below. Rows are sorted by revision."""
 
     term: int
     chain: int
@@ -175,16 +175,17 @@ class Stage:
     def __post_init__(self) -> None:
         _check_revisions(after=self.after, upto=self.upto)
         if self.upto < self.after:
-            raise ValueError(f"a stage of ({self.after}, {self.upto}] goes backwards")
+            raise ValueError(f"invalid stage: range ({self.after}, {self.upto}] is reversed")
         if self.rows and not self.after < self.rows[0][0] <= self.rows[-1][0] <= self.upto:
             raise ValueError(
-                f"a stage of ({self.after}, {self.upto}] has events of revision {self.rows[0][0]} to {self.rows[-1][0]}"
+                f"invalid stage: events of revisions {self.rows[0][0]} to {self.rows[-1][0]} in range "
+                f"({self.after}, {self.upto}]"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What the chain lacks is compacted, or too much to stage: catch up by the feed, then join again."""
+    """The rows that the chain lacks are compacted, or too many to stage. Catch up by the feed, then join again."""
 
     term: int
     chain: int
@@ -193,7 +194,7 @@ class Behind:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A lease from `t0` on, which that incarnation asked for, for who has staged up to `required`."""
+    """A lease from `t0` on, requested by that incarnation. The holder must have staged everything up to `required`."""
 
     term: int
     incarnation: int
@@ -207,7 +208,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Every strict revision up to RR = `released` may be shown. True for good, whoever leads."""
+    """Every strict revision up to RR = `released` may be shown. This stays true under any later leader."""
 
     term: int
     released: int

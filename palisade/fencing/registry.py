@@ -1,10 +1,9 @@
-"""Who is registered as a holder, and for whom releases wait.
+"""The registered holders, for which releases wait.
 
-A holder is registered, in a replicated record, before its first grant, so that a new leader knows for whom to wait. A
-record is taken away or replaced only once no lease of that holder can be alive. Another data folder under the same
-name is another holder: what it stages says nothing about readers of the other one, who may be there until its lease
-runs out. Should a record go earlier all the same, the holder is waited for until it is safe, as long as this leader
-leads.
+A holder is registered in a replicated record before its first grant, so that a new leader knows all holders. A record
+is removed or replaced only once no lease of that holder can be alive. Another data folder under the same name is a
+different holder: its acknowledgements do not cover readers of the first folder, which may serve until that lease
+expires. If a record is removed too early all the same, this leader still waits for the holder until it is safe.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from palisade.fencing.timing import Timing
 
 
 class Standing(enum.Enum):
-    """Where a holder that says Hello stands."""
+    """Registration status of a holder that sends Hello."""
 
-    REGISTERED = "registered as it is"
+    REGISTERED = "registered"
     NEW = "not registered: replicate its registration, then register it"
-    OTHER = "registered with another vault, other times or capability: that has to be safe, then replaced"
-    OLD_INCARNATION = "another process of this node has come since"
+    OTHER = "registered with another vault, other times or capability: wait until that is safe, then replace it"
+    OLD_INCARNATION = "superseded by a later process of this node"
     NOT_LEADING = "this node does not lead"
 
 
 @dataclass(frozen=True, slots=True)
 class MayLeave:
-    """Whether a registration may be taken away now; `until`: when by time alone; None with not `now`: only when the
-    holder says so itself."""
+    """Whether a registration may be removed now. `until`: when it may be removed by time alone; None if not `now`: only
+    after a message from the holder."""
 
     now: bool
     until: float | None
@@ -47,12 +46,12 @@ class Registry:
         self._by_node: dict[str, Holding] = {}
         self._gone: list[Holding] = []
         self._order: list[Holding] | None = None
-        """Of all that releases wait for; None: to be made anew."""
+        """All holders that releases wait for; None: rebuild it."""
         self._proven = (0, 0)
-        """A revision, and how many in that order are known to be safe for it."""
+        """A revision, and how many holders in that order are known to be safe for it."""
 
     def __iter__(self) -> Iterator[Holding]:
-        """All that releases wait for: the registered, and those that left too early."""
+        """All holders that releases wait for: the registered ones, and those removed too early."""
         yield from self._by_node.values()
         yield from self._gone
 
@@ -85,7 +84,7 @@ class Registry:
         return Standing.REGISTERED if held.registration == registration_of(hello) else Standing.OTHER
 
     def leave(self, node: str, now: float) -> MayLeave:
-        """It is to be taken away or replaced: from now on it is granted nothing. Ask again until it may."""
+        """Prepare to remove or replace the holder: it gets no more grants. Call again until the removal is allowed."""
         held = self._by_node.get(node)
         if held is None:
             return MayLeave(True, None)
@@ -94,13 +93,13 @@ class Registry:
         return MayLeave(safe_at is not None and safe_at <= now, safe_at)
 
     def stay(self, node: str) -> None:
-        """It is not to be taken away after all."""
+        """Cancel `leave`."""
         held = self._by_node.get(node)
         if held is not None:
             held.leaving = False
 
     def register(self, registration: Registration, now: float) -> None:
-        """The record has been applied. Registering what is registered changes nothing but that it stays."""
+        """Call when the record is applied. Registering it again only cancels `leave`."""
         held = self._by_node.get(registration.node)
         if held is not None and held.registration == registration:
             held.leaving = False
@@ -110,7 +109,7 @@ class Registry:
         self._order = None
 
     def unregister(self, node: str, now: float) -> None:
-        """The record has been taken away. Of one that does not know leases that is the word of whoever took it out."""
+        """Call when the record is removed. For a holder without leases, the removal itself confirms that it is safe."""
         held = self._by_node.pop(node, None)
         self._order = None
         if held is None:
@@ -120,16 +119,16 @@ class Registry:
         if safe_at is not None and safe_at > now:
             self._gone.append(held)
 
-    # What is safe
+    # Safety
 
     def safe_up_to(self, now: float, latest: int) -> int:
-        """Up to where no holder can serve anything that was replaced."""
+        """The greatest revision up to which no holder can serve a replaced value."""
         self._gone = [held for held in self._gone if (held.safe_at(now) or now) > now]
         return min((held.safe_up_to(now, latest) for held in self), default=latest)
 
     def blocks(self, revision: int, now: float, latest: int) -> bool:
-        """Whether this revision has to wait for somebody. Who is safe for a revision stays safe for it: each is asked
-        once, whatever comes meanwhile, but for the one that is waited for."""
+        """Whether this revision waits for a holder. Safe for a revision means safe from then on, so each holder is
+        checked until it is safe, and then not again."""
         if self._order is None or self._proven[0] != revision:
             self._order = list(self) if self._order is None else self._order
             self._proven = (revision, 0)
@@ -140,7 +139,7 @@ class Registry:
         return safe < len(order)
 
     def safe_at(self, revision: int, now: float, latest: int) -> float | None:
-        """When this revision waits for nobody any more, by time alone; None: never."""
+        """When this revision stops waiting, by time alone; None: never."""
         last = now
         for held in self:
             if held.safe_up_to(now, latest) < revision:
@@ -151,7 +150,7 @@ class Registry:
         return last
 
     def least_staged(self) -> int:
-        """Up to where all have acknowledged."""
+        """The greatest revision that all holders have acknowledged."""
         return min((held.staged for held in self._by_node.values()), default=0)
 
 

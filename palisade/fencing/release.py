@@ -1,16 +1,16 @@
-"""The leader's side of fencing: who may serve, and up to where changes may be shown (RR, the released revision).
+"""The leader's side of fencing: grants, and up to which revision changes may be shown (RR, the released revision).
 
 A strict revision is released once no registered holder can serve what it replaced (`verdict.py`, `grants.py`). RR moves
-over the revisions in order. That a revision is released stays true whoever leads, so releases are never taken back; RR
-itself is not stored. A new leader knows RR once everything that was committed before its term is proven released, which
-takes an answer of each holder, or T_proceed of its own term at most.
+over the revisions in order. A released revision stays released under any later leader, so releases are never revoked.
+RR itself is not stored. A new leader knows RR once everything committed before its term is proven released, which takes
+an answer of each holder, or at most T_proceed of its own term.
 
-What makes it sound is the order of calls: `committed` before anybody is told of a revision, and before any grant that
-is to require it; a grant is noted before it is sent; and no grant without a quorum lease, so none after somebody else
-was elected. `DESIGN.md` has the proof.
+Safety depends on the order of calls. `committed` comes before the revision is announced to anyone, and before any grant
+that has to require it. A grant is recorded before it is sent. There is no grant without a quorum lease, so none after
+another leader was elected. `DESIGN.md` has the proof.
 
-One commit costs the same whatever the number of holders; an acknowledgement costs the same whatever the number of
-revisions that wait.
+The cost of a commit does not depend on the number of holders, and that of an acknowledgement not on the number of
+waiting revisions.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ FINISHED_MAX = 10_000
 
 
 class NotGranted(enum.Enum):
-    """Why a holder that spoke gets no lease now."""
+    """Why a holder gets no lease now."""
 
     NOT_LEADING = "this node does not lead"
-    NO_QUORUM_LEASE = "the leader can't be sure that it still leads"
+    NO_QUORUM_LEASE = "the leader does not hold the quorum lease"
     NOT_REGISTERED = "the holder is not registered with this vault"
-    LEAVING = "the holder is being taken out"
-    OTHER_TIMES = "the holder is registered with a shorter lease than it would hold: that is replaced first"
-    OLD_INCARNATION = "another process of this node has come since"
-    NOT_ASKED = "it did not ask for one"
+    LEAVING = "the holder is being removed"
+    OTHER_TIMES = "the holder is registered with a shorter lease than requested; the registration is replaced first"
+    OLD_INCARNATION = "superseded by a later process of this node"
+    NOT_ASKED = "the holder did not request a lease"
 
 
 @dataclass(slots=True)
 class Batch:
-    """Strict revisions that were committed together; some of first..last need not be strict."""
+    """Revisions that were committed together. `first` and `last` are strict; those between need not be."""
 
     first: int
     last: int
@@ -56,7 +56,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A batch that is committed and not released: since when, for whom, until when."""
+    """A batch that is committed and not released."""
 
     first: int
     last: int
@@ -66,7 +66,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A batch that was released, after `waited_s`. `by_fence`: not everybody had acknowledged it."""
+    """A batch that was released, after `waited_s`. `by_fence`: not all holders had acknowledged it."""
 
     first: int
     last: int
@@ -75,7 +75,7 @@ class Released:
 
 
 class Releases:
-    """Lives as long as the node; leads from `begin_term` to `end_term`. All times by the leader's own clock."""
+    """One per node; leads from `begin_term` to `end_term`. All times are of the leader's own clock."""
 
     __slots__ = (
         "_finished",
@@ -102,8 +102,8 @@ class Releases:
     # The term
 
     def begin_term(self, term: int, now: float, registered: Iterable[Registration], lm: int) -> None:
-        """This node leads `term`, has applied its own first commit, and with it everything that was committed before:
-        revisions up to `lm`, and who is registered."""
+        """Call when this node leads `term` and has applied the first commit of its term, and so everything committed
+        before: revisions up to `lm`, and the records of `registered`."""
         self.end_term()
         self._term = term
         self._registry.begin(registered, now)
@@ -114,7 +114,7 @@ class Releases:
             self._rr = 0
 
     def end_term(self) -> None:
-        """Leadership is lost, or given up: everything is dropped."""
+        """Call when leadership ends. Drops all state."""
         self._term = self._rr = None
         self._lm = self._strict_latest = self._strict_released = 0
         self._registry.clear()
@@ -128,7 +128,7 @@ class Releases:
     @property
     def term(self) -> int:
         if self._term is None:
-            raise NotLeading("this node does not lead: ask the leader")
+            raise NotLeading("this node does not lead; ask the leader")
         return self._term
 
     @property
@@ -147,8 +147,8 @@ class Releases:
 
     @property
     def strict_released(self) -> int:
-        """Up to where strict revisions are released: what holders are told. RR itself also moves over revisions that
-        nobody is staged, and a holder that hears that RR has passed what it has staged takes its lease for over."""
+        """The latest released strict revision, which is sent to the holders. RR itself also moves over eventual
+        revisions, which are not staged, and a holder that receives an RR beyond its staged revisions fences itself."""
         return self._strict_released
 
     @property
@@ -156,22 +156,22 @@ class Releases:
         return self._registry
 
     def visible(self, revision: int) -> bool:
-        """Whether it may be shown: no strict revision up to it waits."""
+        """Whether this revision may be shown, because no strict revision up to it waits."""
         return self._rr is not None and revision <= self._rr
 
-    # What holders say
+    # Messages of holders
 
     def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> Grant | NotGranted:
-        """`quorum_lease`: whether this leader holds it now. The grant is noted here, so it may be sent, late or
-        never."""
+        """`quorum_lease`: whether this leader holds it now. The grant is recorded here, so the caller may send it late
+        or not at all."""
         if self._term is None:
             return NotGranted.NOT_LEADING
         held = self._registry.find(holder)
         if held is None:
             return NotGranted.NOT_REGISTERED
-        if not held.hear(holder.incarnation, now):
+        if not held.record_heartbeat(holder.incarnation, now):
             return NotGranted.OLD_INCARNATION
-        held.said = renew.state
+        held.reported_state = renew.state
         held.acknowledge(min(renew.staged, self._lm))
         if not renew.asks or not held.registration.fences:
             return NotGranted.NOT_ASKED
@@ -185,44 +185,43 @@ class Releases:
         return Grant(self._term, holder.incarnation, renew.t0, self._strict_latest)
 
     def hello(self, hello: Hello, now: float) -> Standing:
-        """A connection begins. Only one that is REGISTERED is granted anything."""
+        """A holder connects. It gets grants only if it is REGISTERED."""
         if self._term is None:
             return Standing.NOT_LEADING
         standing = self._registry.standing(hello)
         held = self._registry.find(hello.holder)
         if held is not None:
-            if not held.hear(hello.holder.incarnation, now):
+            if not held.record_heartbeat(hello.holder.incarnation, now):
                 return Standing.OLD_INCARNATION
-            held.said = hello.state
+            held.reported_state = hello.state
         return standing
 
     def staged(self, holder: HolderId, upto: int, now: float) -> None:
-        """It has every strict event up to `upto`."""
+        """The holder has staged every strict event up to `upto`."""
         held = self._registry.find(holder)
-        if held is not None and held.hear(holder.incarnation, now):
+        if held is not None and held.record_heartbeat(holder.incarnation, now):
             held.acknowledge(min(upto, self._lm))
 
     def fenced(self, holder: HolderId, fenced: Fenced, now: float) -> bool:
-        """It serves nothing and promised its leases away. False: that can't be concluded from this message."""
+        """The holder serves nothing and has voided its leases. False: this message does not prove that."""
         held = self._registry.find(holder)
-        if held is None or fenced.term != self._term or not held.hear(holder.incarnation, now):
+        if held is None or fenced.term != self._term or not held.record_heartbeat(holder.incarnation, now):
             return False
         return held.promise(fenced, now)
 
     # Commits and releases
 
     def committed(self, latest: int, now: float, strict: tuple[int, int] | None) -> None:
-        """Everything up to `latest` is committed; `strict`: the first and the last strict revision since the call
-        before.
+        """Everything up to `latest` is committed. `strict`: the first and the last strict revision since the last call.
 
-        Before any holder, client or reader is told of these revisions. Raises NotLeading.
+        Call it before these revisions are sent to any holder, client or reader. Raises NotLeading.
         """
         if self._term is None:
-            raise NotLeading("this node does not lead: ask the leader")
-        check(latest > self._lm, f"revision {latest} is committed after {self._lm}")
+            raise NotLeading("this node does not lead; ask the leader")
+        check(latest > self._lm, f"commit of revision {latest} after that of {self._lm}")
         if strict is not None:
             first, last = strict
-            check(self._lm < first <= last <= latest, f"strict revisions {strict} of ({self._lm}, {latest}]")
+            check(self._lm < first <= last <= latest, f"strict revisions {strict} outside ({self._lm}, {latest}]")
             self._waiting.append(Batch(first, last, now))
             self._strict_latest = last
         self._lm = latest
@@ -233,8 +232,8 @@ class Releases:
         return bool(self._waiting) and not self._registry.blocks(self._goal(), now, self._strict_latest)
 
     def advance(self, now: float) -> int | None:
-        """The new RR, if strict revisions were released just now; else None. To be called once per turn, not per
-        message; costs next to nothing while the holder that it waited for last time is still waited for."""
+        """Release what is safe. Returns the new RR, or None if it has not moved. Call it once per turn, not per
+        message. It is cheap while RR still waits for the same holder as at the last call."""
         if not self.moves(now):
             return None
         safe_up_to = self._registry.safe_up_to(now, self._strict_latest)
@@ -248,7 +247,7 @@ class Releases:
         return self._rr if self._rr != before else None
 
     def _goal(self) -> int:
-        """What has to be safe for RR to move. A new leader learns RR in one step."""
+        """The revision that has to be safe for RR to move. A new leader learns RR in one step."""
         batch = self._waiting[0]
         return batch.last if self._rr is None else batch.first
 
@@ -258,20 +257,20 @@ class Releases:
         self._finished.append(Released(batch.first, batch.last, now - batch.at, by_fence))
 
     def _skip_eventual(self) -> None:
-        """RR counts all revisions, and only strict ones wait."""
+        """Move RR over eventual revisions, which never wait."""
         if self._rr is not None:
             self._rr = max(self._rr, self._waiting[0].first - 1 if self._waiting else self._lm)
 
     def next_time(self, now: float) -> float | None:
-        """When `advance` is due if nobody says anything; None: not by time. To be asked again after each change."""
+        """When `advance` is due without further messages; None: never. Valid until the next change."""
         if not self._waiting:
             return None
         return self._registry.safe_at(self._goal(), now, self._strict_latest)
 
-    # What to show
+    # Status
 
     def verdict(self, now: float, revision: int | None = None) -> Verdict | None:
-        """On this revision, or on the one that RR waits for. None: nothing waits, or nothing is known of it here."""
+        """The verdict on `revision`, by default the one that RR waits for. None: none waits, or it is beyond LM."""
         if revision is None:
             if not self._waiting:
                 return None
@@ -289,16 +288,16 @@ class Releases:
 
     @property
     def waiting(self) -> int:
-        """How many batches wait."""
+        """Number of waiting batches."""
         return len(self._waiting)
 
     def waits(self, now: float, most: int = 20) -> tuple[Wait, ...]:
-        """The oldest of them."""
+        """The oldest waiting batches, at most `most`."""
         oldest = (self._waiting[number] for number in range(min(most, len(self._waiting))))
         return tuple(Wait(b.first, b.last, b.at, self._verdict(b.last, now, b.at)) for b in oldest)
 
     def take_released(self) -> tuple[Released, ...]:
-        """What was released since the last call, for metrics; no more than the latest of them, if nobody asked."""
+        """The batches released since the last call, at most the latest FINISHED_MAX. For metrics."""
         finished = tuple(self._finished)
         self._finished.clear()
         return finished

@@ -1,8 +1,8 @@
-"""The leader's half of one connection with a holder: what has to be staged over it.
+"""The leader's side of one connection with a holder: what to stage over it.
 
-A holder that takes stages already goes on where it is. One that joins is staged what is not released, and what its
-vault lacks, as soon as RR is known; the stage says so even if there is nothing in it. What follows begins where the
-last ended.
+A holder that is already joined continues at its position. A joining holder gets what is not released and what its vault
+lacks, as soon as RR is known, in a stage that is sent even if it is empty. Each following stage begins where the last
+one ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from palisade.fencing.messages import Behind, Hello, HolderId, Join, Row, Stage
 
 @dataclass(frozen=True, slots=True)
 class StageRange:
-    """The strict events of after < r <= upto are due, perhaps none."""
+    """The strict events of after < r <= upto have to be staged; there may be none."""
 
     chain: int
     after: int
@@ -45,7 +45,7 @@ class Session:
 
     @property
     def joined(self) -> bool:
-        """Whether it takes stages, or has asked to."""
+        """Whether the holder takes stages, or has requested them."""
         return self._sent is not None or self._join_lv is not None
 
     def on_join(self, join: Join) -> None:
@@ -53,7 +53,7 @@ class Session:
             self._chain, self._join_lv, self._sent = join.chain, join.lv, None
 
     def next_range(self, lm: int, released: int | None) -> StageRange | None:
-        """What to stage now, if anything. `released`: RR, or None while it is not known."""
+        """The next range to stage, if any. `released`: RR; None while it is unknown."""
         if self._join_lv is not None:
             return None if released is None else StageRange(self._chain, min(released, self._join_lv), lm)
         if self._sent is None or lm <= self._sent:
@@ -61,16 +61,16 @@ class Session:
         return StageRange(self._chain, self._sent, lm)
 
     def sent(self, staged: StageRange) -> None:
-        """The stage of this range has left."""
+        """Call when the stage of this range was sent."""
         if staged.chain == self._chain:
             self._join_lv, self._sent = None, staged.upto
 
     def behind(self) -> None:
-        """The range can't be staged, and the holder is told so: it joins again."""
+        """Call when a Behind was sent because the range cannot be staged. The holder joins again."""
         self._join_lv = self._sent = None
 
     def release_due(self, released: int | None) -> bool:
-        """True once for each RR that is greater than the one before."""
+        """True once for each increase of RR."""
         if released is None or released <= self._released:
             return False
         self._released = released

@@ -1,10 +1,10 @@
-"""What of the strict events a holder has, and from where on: the chain of stages.
+"""The chain of stages of a holder: which strict events it has.
 
-**Joined** means: every strict event that may not be shown yet and was staged is marked as pending, and every strict
-event up to `staged` is in the vault or marked. A chain begins with a Hello of a holder that is joined, or with a Join:
-its first stage then begins at RR or below, and at LV or below, so the vault has what came before and may show it. Each
-stage begins where the one before it ended, or is a gap; a stage of another chain counts for nothing, since marks may
-be missing in front of it: between two chains a vault may have applied what is not released, unmarked.
+**Joined** means: every staged strict event that must not be shown yet is marked as pending, and every strict event up
+to `staged` is in the vault or marked. A chain begins with the Hello of a joined holder, or with a Join. The first
+stage of a Join begins at RR or below and at LV or below, so the vault has all earlier events and may show them. Each
+stage must begin at or below the end of the previous one; otherwise there is a gap. Stages of another chain are
+ignored: between two chains, a vault may have applied unreleased events unmarked, so earlier marks may be missing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from palisade.fencing.messages import Row, Stage
 
 _REVISION = itemgetter(0)
 STEP = 1 << 12
-"""Chains are numbered by when their holder began, in microseconds, and by its incarnation in the low bits: so a stage
-that is under way for the one before it, of another process or of this one, is of another chain."""
+"""A chain number is the start time of the holder in microseconds, with the incarnation in the low bits. So a stage in
+flight for an earlier chain, of this or an earlier process, has another number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Put these rows into PENDING in one commit, then say so to `marked`. `anew`: in place of all that is there."""
+    """Put these rows into PENDING in one commit, then call `marked`. `anew`: replace all rows of PENDING."""
 
     chain: int
     upto: int
@@ -32,16 +32,16 @@ class Mark:
 
 
 class Odd(enum.Enum):
-    """A stage that can't be taken."""
+    """Why a stage is not marked."""
 
-    GAP = "it does not follow what is here: say Hello again"
-    OTHER_CHAIN = "of an earlier Hello or Join: ignored"
-    HAD = "it is staged already"
+    GAP = "gap after the staged revisions: send Hello again"
+    OTHER_CHAIN = "ignored: of another chain"
+    HAD = "already staged"
 
 
 class Staging:
-    """`received`: handed out to be marked; `staged`: marked, and committed. Marks are committed in the order in which
-    they are handed out."""
+    """`received`: handed out for marking. `staged`: marked and committed. The caller commits marks in the order of
+    `take`."""
 
     __slots__ = ("_begun", "_chain", "_join_lv", "_joined", "_received", "_staged")
 
@@ -63,7 +63,7 @@ class Staging:
 
     @property
     def joining(self) -> bool:
-        """A Join is out, and its first stage is not marked yet."""
+        """A Join was sent, and its first stage is not marked yet."""
         return not self._joined and (self._begun or self._join_lv is not None)
 
     @property
@@ -72,7 +72,7 @@ class Staging:
         return self._staged if self._joined else 0
 
     def begin_chain(self) -> int:
-        """For a Hello. What was received and is not marked yet has to come again."""
+        """For a Hello. Stages that are received but not marked have to be sent again."""
         self._chain += STEP
         self._join_lv = None
         self._begun = self._joined
@@ -85,13 +85,13 @@ class Staging:
         return self._chain
 
     def leave(self) -> None:
-        """The vault applies freely from here on, so the marks are no longer all there: only a new Join helps."""
+        """The vault may apply events unmarked from now on. Marks become incomplete until a new Join."""
         self._joined = False
         self._staged = 0
         self.begin_chain()
 
     def take(self, stage: Stage) -> Mark | Odd:
-        """Which rows are to be marked for this stage."""
+        """The rows of this stage to mark, or why there are none."""
         if stage.chain != self._chain:
             return Odd.OTHER_CHAIN
         if self._join_lv is not None:
@@ -105,7 +105,7 @@ class Staging:
             return Odd.GAP
         if stage.upto <= self._received:
             return Odd.HAD
-        # A row that came before must not come again: a later one of the same key may be in its place by now.
+        # Do not mark a row twice: a later row of the same key may have replaced it.
         rows = stage.rows
         if rows and min(map(_REVISION, rows)) <= self._received:
             rows = tuple(row for row in rows if row[0] > self._received)
@@ -113,7 +113,7 @@ class Staging:
         return Mark(self._chain, stage.upto, rows, anew=False)
 
     def marked(self, mark: Mark) -> bool:
-        """The commit of these marks has returned. False: overtaken by another chain."""
+        """Call when these marks are committed. False: another chain has begun."""
         if mark.chain != self._chain or mark.upto > self._received:
             return False
         self._joined = True

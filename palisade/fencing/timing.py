@@ -1,9 +1,8 @@
-"""The times of the leases, in seconds, checked at birth.
+"""The lease times, in seconds, validated at construction.
 
-A lease of T_fence by a clock that is slow by the drift bound rho lasts T_fence / (1 - rho) of true time, which a clock
-that is fast by rho measures as T_fence * (1 + rho) / (1 - rho). That is T_fence * (1 + 2 rho) and a remainder of the
-second order, which the margin has to cover: so T_proceed = T_fence * (1 + 2 rho) + margin is never too early, for any
-rho.
+On a clock that is slow by the drift bound rho, a lease of T_fence lasts T_fence / (1 - rho) of true time. A clock that
+is fast by rho measures this as T_fence * (1 + rho) / (1 - rho), which is T_fence * (1 + 2 rho) plus a remainder of
+second order. The margin has to cover that remainder, so T_proceed = T_fence * (1 + 2 rho) + margin is never too early.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from dataclasses import dataclass, fields
 
 
 def remainder_s(lease_s: float, drift: float) -> float:
-    """What T_fence * (1 + 2 rho) lacks of the longest time that a lease can take, by the fastest clock."""
+    """The longest duration of a lease, by the fastest clock, minus T_fence * (1 + 2 rho)."""
     return lease_s * 2 * drift**2 / (1 - drift)
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """`fence_s`: T_fence, how long a lease lasts. `drift`: rho, by how much a clock may be faster or slower than true
-    time. `recovery_retry_*`: how long a failed recovery listener waits for its next try, doubling from min to max."""
+    """`fence_s`: T_fence, the length of a lease. `drift`: rho, the maximum relative error of a clock.
+    `recovery_retry_*`: the delay before a failed recovery listener runs again, doubling from min to max."""
 
     fence_s: float = 3.0
     drift: float = 0.01
@@ -32,15 +31,15 @@ class Timing:
     def __post_init__(self) -> None:
         for field in fields(self):
             if not math.isfinite(getattr(self, field.name)):
-                raise ValueError(f"{field.name} must be a number, it is {getattr(self, field.name)}")
+                raise ValueError(f"{field.name} must be a finite number: {getattr(self, field.name)}")
         if self.fence_s <= 0:
-            raise ValueError(f"fence_s must be positive, it is {self.fence_s}")
+            raise ValueError(f"fence_s must be positive: {self.fence_s}")
         if not 0 <= self.drift < 0.5:
-            raise ValueError(f"drift is a fraction from 0 to 0.5, it is {self.drift}")
+            raise ValueError(f"drift must be at least 0 and below 0.5: {self.drift}")
         if self.renewals_per_fence < 2:
             raise ValueError(
-                f"renewals_per_fence must be 2 or more, it is {self.renewals_per_fence}: with fewer, one late renewal "
-                "costs the lease"
+                f"renewals_per_fence must be at least 2: {self.renewals_per_fence}; with fewer, one late renewal loses "
+                "the lease"
             )
         if not 0 < self.recovery_retry_min_s <= self.recovery_retry_max_s:
             raise ValueError("recovery_retry_min_s must be positive and at most recovery_retry_max_s")
@@ -55,7 +54,7 @@ class Timing:
         return self.fence_s / self.renewals_per_fence
 
     def proceed_s(self, lease_s: float | None = None) -> float:
-        """T_proceed: when a lease of this length (None: the own one) has certainly run out, counted by any clock from
-        the moment at which it was granted."""
+        """T_proceed: the time after a grant, by any clock, at which a lease of this length has certainly expired.
+        `lease_s`: None for T_fence."""
         length = self.fence_s if lease_s is None else lease_s
         return length * (1 + 2 * self.drift) + max(self.margin_s, remainder_s(length, self.drift))

@@ -1,12 +1,12 @@
-"""The verdict on one strict revision: may it be shown, or may somebody still show what it replaced? (F4, F6) Pure.
+"""The verdict on one strict revision: whether any holder may still serve the value that it replaced (F4, F6). Pure.
 
-For a holder it is ACKED if it said that it has staged the revision. It is FENCED_SAFE if it can't serve without having
-staged it: it was granted no lease, or promised its leases away, or they have run out. What counts are leases granted
-*before* the revision was committed; all later ones require it. So each wait ends by T_proceed after the commit (F5).
-A holder that does not know leases is never judged fenced: only its own word counts.
+A holder is ACKED if it has acknowledged the revision. It is FENCED_SAFE if it cannot serve without the revision: it was
+granted no lease, has promised not to use it, or its leases have expired. Only leases granted *before* the commit of the
+revision count, because all later ones require it. So each wait ends by T_proceed after the commit (F5). A holder that
+does not support leases is never judged fenced; it has to acknowledge.
 
-Overall: PROCEED if nobody is PENDING. FAIL says that nothing but an answer of a holder without leases will help, and
-that there was none for T_proceed; the change stays committed and pending all the same (F8). Else WAIT.
+Overall: PROCEED if no holder is PENDING. FAIL if a holder without leases has to acknowledge, and T_proceed has passed;
+the change stays committed and pending even then (F8). Otherwise WAIT.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Outcome(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a holder. `granted_at`: when it was last granted a lease before the revision was committed, by
-    the leader's clock; None: no such lease can be alive. `promised`: because it said so."""
+    """What the leader knows of a holder. `granted_at`: time of the last grant before the commit, by the leader's clock;
+    None: no such lease can be alive. `promised`: the holder has sent a promise."""
 
     node: str
     fences: bool
@@ -43,7 +43,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """`until`: when a PENDING holder is safe without a word of its own; None: never."""
+    """`until`: when a PENDING holder becomes safe by time alone; None: never."""
 
     node: str
     judgement: Judgement
@@ -53,7 +53,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`until`: when it is PROCEED at the latest, if nothing else happens; None: not by time."""
+    """`until`: when the outcome becomes PROCEED by time alone; None: never."""
 
     revision: int
     outcome: Outcome
@@ -66,30 +66,33 @@ class Verdict:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """For people: each names the holder, and until when it is waited for."""
+        """Each names a holder and how long it is waited for. For display."""
         return tuple(each.reason for each in self.waits_for)
 
 
 def judge(facts: Facts, revision: int, now: float) -> Judged:
-    """One holder."""
+    """The judgement on one holder."""
     node = facts.node
     if facts.staged >= revision:
         return Judged(node, Judgement.ACKED, None, f"{node} has staged revision {revision}")
     if not facts.fences:
-        why = f"{node} does not know leases and has not acknowledged revision {revision}: upgrade it, or take it out"
-        return Judged(node, Judgement.PENDING, None, why)
+        reason = (
+            f"{node} does not support leases and has not acknowledged revision {revision}: upgrade it, or remove it"
+        )
+        return Judged(node, Judgement.PENDING, None, reason)
     if facts.granted_at is None:
-        why = "has promised not to serve" if facts.promised else "holds no lease of before the change"
-        return Judged(node, Judgement.FENCED_SAFE, None, f"{node} {why}")
+        reason = "has promised not to serve" if facts.promised else "holds no lease from before the change"
+        return Judged(node, Judgement.FENCED_SAFE, None, f"{node} {reason}")
     until = facts.granted_at + facts.proceed_s
     if now >= until:
-        return Judged(node, Judgement.FENCED_SAFE, None, f"{node} has not answered, and its lease has run out")
-    why = f"{node} has not acknowledged revision {revision}, and may serve for another {until - now:.1f} s"
-    return Judged(node, Judgement.PENDING, until, why)
+        return Judged(node, Judgement.FENCED_SAFE, None, f"{node} has not answered, and its lease has expired")
+    reason = f"{node} has not acknowledged revision {revision}, and may serve for another {until - now:.1f} s"
+    return Judged(node, Judgement.PENDING, until, reason)
 
 
 def overall(judged: Iterable[Judged], revision: int, now: float, overdue_at: float) -> Verdict:
-    """All holders together. `overdue_at`: from when on silence of one that does not know leases is a failure."""
+    """The verdict on all holders. `overdue_at`: from then on, a missing acknowledgement of a holder without leases is a
+    failure."""
     each = tuple(judged)
     pending = [one for one in each if one.judgement is Judgement.PENDING]
     if not pending:

@@ -36,7 +36,7 @@ async def dies_at(before: list[Operation], operation: Operation, call: int, *, a
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("before", "operation"), CASES, ids=IDS)
-async def test_a_crash_between_any_two_steps_ends_as_if_there_had_been_none(
+async def test_crash_between_any_two_steps_does_not_change_the_result(
     before: list[Operation], operation: Operation, after: bool
 ) -> None:
     expected = await world_for(before)
@@ -59,7 +59,7 @@ async def test_a_crash_between_any_two_steps_ends_as_if_there_had_been_none(
     assert call > 6
 
 
-async def test_the_same_submission_again_is_the_same_procedure() -> None:
+async def test_repeated_submission_returns_the_same_procedure() -> None:
     """The answer to the first one was lost: the client can't know, and asks again."""
     world = await world_for([DB])
     first = await world.do(TABLE[0], "mine", **TABLE[1])
@@ -68,7 +68,7 @@ async def test_the_same_submission_again_is_the_same_procedure() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_crashes_again_and_again(seed: int) -> None:
+async def test_repeated_crashes_do_not_change_the_result(seed: int) -> None:
     """Whoever takes it up dies as well, at another place each time."""
     chance = random.Random(seed)
     before, (kind, request) = chance.choice(CASES)
@@ -114,7 +114,7 @@ async def stop(task: asyncio.Task[Any]) -> None:
 
 
 @pytest.mark.parametrize("where", ["before", "between", "after"])
-async def test_drop_deletes_after_proceed_only_whenever_the_leader_dies(where: str) -> None:
+async def test_drop_deletes_only_after_proceed_whenever_the_leader_dies(where: str) -> None:
     world = await world_for([DB, TABLE])
     data = world.row(keys.at(keys.TABLES, "plant.readings"))["data"]
     for number in range(600):
@@ -148,7 +148,7 @@ async def test_drop_deletes_after_proceed_only_whenever_the_leader_dies(where: s
     assert world.row(keys.at(keys.TABLES, "plant.readings")) is None
 
 
-async def test_rows_that_appear_behind_the_back_of_the_delete_are_found() -> None:
+async def test_rows_written_during_a_delete_are_removed() -> None:
     """Somebody who has not heard of the drop writes once more: nothing of the table may be left."""
     world = await world_for([DB, TABLE])
     data = world.row(keys.at(keys.TABLES, "plant.readings"))["data"]
@@ -166,7 +166,7 @@ async def test_rows_that_appear_behind_the_back_of_the_delete_are_found() -> Non
     assert rows_of_table(world, data) == 0
 
 
-async def test_a_drop_goes_on_in_a_full_store_and_empties_it() -> None:
+async def test_drop_continues_in_a_full_store_and_empties_it() -> None:
     """M8: a store at its quota takes deletes only; the one that would make room must not wait for room."""
     world = CatalogWorld(limits=Limits(quota_bytes=400_000))
     await world.do_all([DB, TABLE])
@@ -199,7 +199,7 @@ async def pause(world: CatalogWorld) -> None:
 
 
 @pytest.mark.parametrize("seed", range(150))
-async def test_two_runners_and_a_canceller_at_once_do_no_harm(seed: int) -> None:
+async def test_concurrent_runners_and_a_cancel_do_no_harm(seed: int) -> None:
     before, (kind, request) = CASES[seed % len(CASES)]
     expected = await world_for(before)
     there = expected.catalog()
@@ -228,7 +228,7 @@ async def test_two_runners_and_a_canceller_at_once_do_no_harm(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", range(80))
-async def test_two_operations_on_one_object_come_one_after_the_other(seed: int) -> None:
+async def test_operations_on_one_object_are_serialized(seed: int) -> None:
     """One is refused, and told whom it has to wait for; or it comes later, and finds what the other has left. A third
     one takes the addition back, if it can: nothing of a database that is gone may come back by that."""
     world = await world_for([DB, TABLE], seed)

@@ -48,7 +48,7 @@ def test_partitions_by_day_hold_every_row(entries: dict[str, dict], table: str, 
     assert sum(value["rows"] for value in partitions.values()) == ROWS[table]
 
 
-def test_an_entry_reads_as_the_file_says(entries: dict[str, dict]) -> None:
+def test_entry_matches_the_file(entries: dict[str, dict]) -> None:
     assert entries["/catalog/airlines/UA"] == {"carrier": "UA", "name": "United Air Lines Inc."}
     assert entries["/catalog/airports/JFK"]["name"] == "John F Kennedy Intl"
     assert entries["/catalog/planes/N10156"]["speed"] is None
@@ -56,7 +56,7 @@ def test_an_entry_reads_as_the_file_says(entries: dict[str, dict]) -> None:
 
 
 @pytest.mark.parametrize("table", [FLIGHTS, WEATHER])
-def test_the_digest_of_a_partition_is_that_of_its_rows(entries: dict[str, dict], table) -> None:
+def test_partition_digest_covers_its_rows(entries: dict[str, dict], table) -> None:
     year, month, day = (table.header.index(name) for name in ("year", "month", "day"))
     rows = [row for row in read_rows(find_data(), table) if (row[year], row[month], row[day]) == ("2013", "2", "3")]
     digest = hashlib.sha256("".join("\x1f".join(row) + "\x1e" for row in rows).encode()).hexdigest()
@@ -64,7 +64,7 @@ def test_the_digest_of_a_partition_is_that_of_its_rows(entries: dict[str, dict],
     assert (partition["rows"], partition["digest"]) == (len(rows), f"sha256:{digest}")
 
 
-def test_every_value_of_the_data_set_is_of_its_columns_type() -> None:
+def test_every_value_has_the_type_of_its_column() -> None:
     for table in TABLES:
         for row in read_rows(find_data(), table):
             table.record(row)
@@ -83,25 +83,25 @@ def test_the_mark_of_completeness_lies_beside_the_tables(entries: dict[str, dict
     assert DONE_KEY.decode() not in entries
 
 
-def test_a_missing_data_set_is_refused_with_the_remedy(tmp_path: Path) -> None:
+def test_missing_data_set_is_rejected_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(DataSetError, match="is not a folder"):
         find_data(tmp_path / "none")
     with pytest.raises(DataSetError, match=r"flights\.csv is missing"):
         list(read_rows(tmp_path, FLIGHTS))
 
 
-def test_a_file_with_other_columns_is_refused(tmp_path: Path) -> None:
+def test_file_with_other_columns_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "flights.csv").write_text("year,month\n2013,1\n")
     with pytest.raises(DataSetError, match="has the columns"):
         list(read_rows(tmp_path, FLIGHTS))
 
 
-def test_a_broken_archive_is_refused(tmp_path: Path) -> None:
+def test_broken_archive_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "flights.csv.zip").write_bytes(b"not a zip")
     with pytest.raises(DataSetError, match="can't be read"):
         list(read_rows(tmp_path, FLIGHTS))
 
 
-def test_a_value_of_the_wrong_type_is_refused_with_its_column() -> None:
+def test_value_of_the_wrong_type_is_rejected_with_its_column() -> None:
     with pytest.raises(ValueError, match=r"^flights\.year: "):
         FLIGHTS.record(["x"] * len(FLIGHTS.columns))

@@ -126,7 +126,7 @@ def assert_differs(before: dict[str, Any], after: dict[str, Any], expected: dict
 
 
 @pytest.mark.parametrize(("before", "operation"), CASES, ids=[kind for _, (kind, _) in CASES])
-async def test_it_writes_what_it_says_and_nothing_else(before: list[Operation], operation: Operation) -> None:
+async def test_operation_writes_exactly_its_expected_rows(before: list[Operation], operation: Operation) -> None:
     world = await world_for(before)
     kind, request = operation
     if kind == "set-password":
@@ -146,7 +146,7 @@ async def test_it_writes_what_it_says_and_nothing_else(before: list[Operation], 
 
 
 @pytest.mark.parametrize(("before", "operation"), CASES, ids=[kind for _, (kind, _) in CASES])
-async def test_a_plan_that_leaves_the_rows_as_they_were_is_seen(
+async def test_planted_plan_without_changes_is_detected(
     before: list[Operation], operation: Operation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted, in each kind: it reads, checks and ends as ever, and writes nothing."""
@@ -159,4 +159,4 @@ async def test_a_plan_that_leaves_the_rows_as_they_were_is_seen(
 
     monkeypatch.setitem(KINDS, kind, replace(real, plan=idle))
     with pytest.raises(AssertionError):
-        await test_it_writes_what_it_says_and_nothing_else(before, operation)
+        await test_operation_writes_exactly_its_expected_rows(before, operation)

@@ -37,7 +37,7 @@ def test_every_operation_has_a_case() -> None:
 
 
 @pytest.mark.parametrize(("before", "operation"), CASES, ids=[kind for _, (kind, _) in CASES])
-async def test_it_is_done_and_gives_its_locks_back(before: list[Operation], operation: Operation) -> None:
+async def test_operation_ends_and_releases_its_locks(before: list[Operation], operation: Operation) -> None:
     world = await world_for(before)
     kind, request = operation
     done = await world.do(kind, **request)
@@ -58,7 +58,7 @@ async def after(before: list[Operation], kind: str, **request: Any) -> Any:
     return world
 
 
-async def test_a_table_keeps_its_rows_under_another_name() -> None:
+async def test_renamed_table_keeps_its_rows() -> None:
     world = await after([DB, TABLE], "rename-table", table="plant.readings", to="values")
     assert world.row(READINGS) is None
     renamed = world.row(keys.at(keys.TABLES, "plant.values"))
@@ -66,7 +66,7 @@ async def test_a_table_keeps_its_rows_under_another_name() -> None:
     assert len(world.below(renamed["data"].encode())) == 18
 
 
-async def test_ids_of_columns_are_never_used_twice() -> None:
+async def test_column_ids_are_never_reused() -> None:
     world = await after([DB, TABLE], "drop-column", table="plant.readings", column="note")
     await world.do("add-column", table="plant.readings", column="note", type="text")
     columns = {each["name"]: each["id"] for each in world.row(READINGS)["columns"]}
@@ -85,7 +85,7 @@ async def test_dropping_a_table_removes_its_rows_and_no_others() -> None:
     assert len(world.below(other)) == 18
 
 
-async def test_a_table_that_is_made_anew_has_other_data() -> None:
+async def test_recreated_table_has_other_data() -> None:
     """An old row of the same name must never come to light in it."""
     world = await world_for([DB, TABLE])
     data = world.row(READINGS)["data"]
@@ -102,7 +102,7 @@ async def test_devices_of_a_table_are_deleted_and_the_others_stay() -> None:
     assert left == {"m3", "pressure", "heat", "volts"}
 
 
-async def test_dropping_a_database_removes_all_that_is_in_it() -> None:
+async def test_dropping_a_database_removes_its_content() -> None:
     world = await after(
         [DB, TABLE, DEVICE, TTL, TEMPLATE, SET, ACTIVE, VIEW, ("create-database", {"database": "plant2"})],
         "drop-database",
@@ -142,7 +142,7 @@ async def test_encoding_and_compression_are_altered_alone_or_together() -> None:
     assert "dictionary does not fit int32" in refused.failed.text
 
 
-async def test_a_deactivated_template_takes_its_series_and_leaves_the_own_ones() -> None:
+async def test_deactivated_template_removes_its_series_and_keeps_the_devices_own() -> None:
     own = [{"name": "pressure", "type": "float"}]
     world = await world_for([DB, TEMPLATE, SET, ("create-device", {"device": "plant.line2.m1", "series": own}), ACTIVE])
     key = keys.at(keys.DEVICES, "plant.line2.m1")
@@ -157,7 +157,7 @@ async def test_a_deactivated_template_takes_its_series_and_leaves_the_own_ones()
     assert len(world.below(f"{data}pressure/".encode())) == 3
 
 
-async def test_a_dropped_role_is_taken_from_its_users() -> None:
+async def test_dropped_role_is_removed_from_its_users() -> None:
     """Else a role of that name made later would give them something."""
     world = await after([USER, ROLE, GRANT_ROLE, GRANT], "drop-role", role="ops")
     assert world.row(keys.at(keys.USERS, "alice")) == {
@@ -167,7 +167,7 @@ async def test_a_dropped_role_is_taken_from_its_users() -> None:
     }
 
 
-async def test_a_hash_stays_in_no_record_of_a_procedure_that_has_ended() -> None:
+async def test_ended_procedure_records_no_password_hash() -> None:
     world = await after([], "create-user", user="alice", password="correct horse")
     credential = world.row(keys.at(keys.CREDENTIALS, "alice"))
     assert credential["scheme"] == "scrypt"
@@ -179,19 +179,19 @@ async def test_a_hash_stays_in_no_record_of_a_procedure_that_has_ended() -> None
 
 REFUSED: list[tuple[list[Operation], Operation, str]] = [
     ([], TABLE, "there is no database plant"),
-    ([DB], DB, "there is a database plant already"),
-    ([DB, TABLE], TABLE, "there is a table plant.readings already"),
+    ([DB], DB, "database plant already exists"),
+    ([DB, TABLE], TABLE, "table plant.readings already exists"),
     ([DB], ("drop-table", {"table": "plant.nothing"}), "there is no table plant.nothing"),
     ([DB, TABLE], ("rename-table", {"table": "plant.readings", "to": "readings"}), "already"),
     ([DB, TABLE], ("add-column", {"table": "plant.readings", "column": "note", "type": "text"}), "has a column note"),
     (
         [DB, TABLE],
         ("alter-column-type", {"table": "plant.readings", "column": "note", "type": "int32"}),
-        "text can't become int32",
+        "text cannot become int32",
     ),
     ([DB, TABLE], ("drop-column", {"table": "plant.readings", "column": "machine"}), "is a tag"),
     ([DB, TABLE], ("drop-column", {"table": "plant.readings", "column": "nothing"}), "has no column nothing"),
-    ([DB, DEVICE], DEVICE, "there is a device"),
+    ([DB, DEVICE], DEVICE, "device plant.line1.pump7 already exists"),
     ([DB, DEVICE], ("delete-series", {"device": "plant.line1.pump7", "series": ["flow"]}), "no time series flow"),
     ([DB, TEMPLATE, SET], ("drop-template", {"template": "meter"}), "is set at plant.line2"),
     ([DB, TEMPLATE, SET], ("set-template", {"template": "meter", "path": "plant.line2.x"}), "is set at plant.line2"),
@@ -201,19 +201,19 @@ REFUSED: list[tuple[list[Operation], Operation, str]] = [
         ("unset-template", {"template": "meter", "path": "plant.line2"}),
         "is active at plant.line2.m1",
     ),
-    ([DB, TEMPLATE, SET, ACTIVE], ACTIVE, "is active at plant.line2.m1 already"),
+    ([DB, TEMPLATE, SET, ACTIVE], ACTIVE, "is already active at plant.line2.m1"),
     ([DB], ACTIVE, "no template is set"),
     ([DB], VIEW, "there is no device plant.line1.pump7"),
     ([DB], ("unset-ttl", {"path": "plant"}), "no TTL rule"),
     ([], GRANT, "there is no user alice"),
-    ([USER, GRANT], GRANT, "has read on '/config/' already"),
+    ([USER, GRANT], GRANT, "already has read on '/config/'"),
     ([USER], ("revoke", {"subject": "user:alice", "privilege": "read", "prefix": "/x"}), "has no read on '/x'"),
     ([USER], GRANT_ROLE, "there is no role ops"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("before", "operation", "text"), REFUSED, ids=[f"{row[1][0]}: {row[2]}" for row in REFUSED])
-async def test_what_makes_no_sense_fails_and_changes_nothing(
+async def test_invalid_operation_fails_without_changes(
     before: list[Operation], operation: Operation, text: str
 ) -> None:
     world = await world_for(before)

@@ -54,7 +54,7 @@ ALL = Permissions([ALICE, BOB, ROOT, OPS])
         ("root", CATALOG, keys.USERS + b"bob", b"", True),
     ],
 )
-def test_what_is_not_granted_is_denied(
+def test_access_without_a_grant_is_denied(
     user: str, action: Privilege, key: bytes, range_end: bytes, allowed: bool
 ) -> None:
     decision = ALL.may(user, action, key, range_end)
@@ -62,14 +62,14 @@ def test_what_is_not_granted_is_denied(
     assert decision.reason
 
 
-def test_a_prefix_that_ends_the_key_space_covers_ranges_to_its_end() -> None:
+def test_last_prefix_covers_ranges_to_the_end_of_the_key_space() -> None:
     last = Permissions([Subject("user", "eve", (Grant("read", "\U0010ffff"),))])
     prefix = "\U0010ffff".encode()
     assert last.may("eve", READ, prefix, prefix_end(prefix)).allowed
     assert not last.may("eve", READ, prefix, FROM_KEY).allowed
 
 
-def test_rows_that_are_damaged_or_in_the_wrong_place_allow_nothing() -> None:
+def test_damaged_or_misplaced_rows_grant_nothing() -> None:
     rows = {
         keys.USERS + b"alice": ALICE.to_bytes(),
         keys.USERS + b"mallory": ROOT.to_bytes(),
@@ -84,7 +84,7 @@ def test_rows_that_are_damaged_or_in_the_wrong_place_allow_nothing() -> None:
         assert not found.may(user, READ, b"/config/x").allowed
 
 
-def test_a_role_that_is_gone_gives_nothing() -> None:
+def test_dropped_role_grants_nothing() -> None:
     assert not Permissions([ALICE]).may("alice", WRITE, b"/config/ops/x").allowed
 
 
@@ -95,7 +95,7 @@ def rules(*given: tuple[str, int]) -> dict[bytes, bytes]:
     return {keys.at(keys.TTL, path): TtlRule(path, ttl_ms).to_bytes() for path, ttl_ms in given}
 
 
-def test_the_rule_of_the_longest_path_counts() -> None:
+def test_ttl_rule_of_the_longest_path_applies() -> None:
     rows = rules(("plant", 1000), ("plant.line1", 50), ("plant.line1.pump7", 9))
     assert ttl_of("plant.readings", rows.get) == 1000
     assert ttl_of("plant.line1.pump8", rows.get) == 50
@@ -104,7 +104,7 @@ def test_the_rule_of_the_longest_path_counts() -> None:
     assert places_of("a.b") == [keys.TTL + b"a/b", keys.TTL + b"a"]
 
 
-def test_without_a_rule_or_with_one_that_can_not_be_read_data_is_kept_for_ever() -> None:
+def test_missing_or_unreadable_ttl_rule_keeps_data_forever() -> None:
     assert ttl_of("plant.readings", {}.get) is INFINITE
     assert ttl_of("plant.readings", lambda _: SAFE_DEFAULT) is INFINITE
     fenced = rules(("plant", 5)).get

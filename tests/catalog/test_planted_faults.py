@@ -21,17 +21,17 @@ BY_KIND = {kind: (before, (kind, request)) for before, (kind, request) in CASES}
 async def crashed(kind: str) -> None:
     before, operation = BY_KIND[kind]
     for after in (False, True):
-        await test_crashes.test_a_crash_between_any_two_steps_ends_as_if_there_had_been_none(before, operation, after)
+        await test_crashes.test_crash_between_any_two_steps_does_not_change_the_result(before, operation, after)
 
 
 async def raced(seeds: range) -> None:
     for seed in seeds:
-        await test_crashes.test_two_runners_and_a_canceller_at_once_do_no_harm(seed)
+        await test_crashes.test_concurrent_runners_and_a_cancel_do_no_harm(seed)
 
 
 async def conflicting() -> None:
     for seed in range(80):
-        await test_crashes.test_two_operations_on_one_object_come_one_after_the_other(seed)
+        await test_crashes.test_operations_on_one_object_are_serialized(seed)
 
 
 async def failing(check: Check) -> None:
@@ -89,8 +89,8 @@ async def test_a_plan_that_does_not_compare_its_rows(monkeypatch: pytest.MonkeyP
         return await real(self, seen, operations)
 
     monkeypatch.setattr(Engine, "_write", blind)
-    await failing(test_releases.test_a_plan_whose_rows_change_before_it_is_written_is_made_anew)
-    await failing(test_crashes.test_rows_that_appear_behind_the_back_of_the_delete_are_found)
+    await failing(test_releases.test_plan_is_made_again_when_its_rows_change)
+    await failing(test_crashes.test_rows_written_during_a_delete_are_removed)
 
 
 async def test_rollback_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,27 +106,27 @@ async def test_rollback_that_puts_nothing_back(monkeypatch: pytest.MonkeyPatch) 
     real = procedures.prepared
     monkeypatch.setattr(engine_module, "prepared", lambda p, plan, before, actor: real(p, plan, {}, actor))
     before, operation = BY_KIND["set-ttl"]
-    await failing(lambda: test_releases.test_it_is_taken_back_to_the_last_bit(before, operation))
+    await failing(lambda: test_releases.test_refused_release_restores_all_rows_exactly(before, operation))
 
 
 async def test_rollback_while_destroying(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(procedures, "check_cancellable", lambda _: None)
     monkeypatch.setattr(engine_module, "check_cancellable", lambda _: None)
-    await failing(test_releases.test_what_waits_can_be_cancelled_and_what_destroys_can_not)
+    await failing(test_releases.test_prepared_procedure_can_be_cancelled_and_a_destroying_one_cannot)
     table = {**procedures.NEXT, State.DESTROYING: frozenset(State)}
     monkeypatch.setattr(procedures, "NEXT", table)
-    await failing(test_releases.test_what_waits_can_be_cancelled_and_what_destroys_can_not)
+    await failing(test_releases.test_prepared_procedure_can_be_cancelled_and_a_destroying_one_cannot)
 
 
 async def test_locks_that_do_not_exclude(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module.locks, "are_free", lambda _: ())
     await failing(conflicting)
-    await failing(test_releases.test_an_operation_on_an_object_that_is_worked_on_is_refused_by_name)
+    await failing(test_releases.test_operation_on_a_locked_object_is_rejected_with_the_holders_name)
 
 
 async def test_locks_that_see_nothing_above(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module.locks, "keys_above", lambda _: [])
-    await failing(test_releases.test_who_works_on_a_database_works_on_all_that_is_in_it)
+    await failing(test_releases.test_lock_of_a_database_covers_its_content)
 
 
 async def test_locks_that_are_given_back_too_early(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,7 +221,7 @@ def check(world: CatalogWorld) -> int:
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_what_is_left_is_what_one_after_the_other_would_have_left(seed: int) -> None:
+async def test_random_schedule_ends_like_a_serial_execution(seed: int) -> None:
     assert check(await played(seed)) > len(BEGINNING)
 
 

@@ -33,7 +33,7 @@ def names(cases: list[tuple[list[Operation], Operation]]) -> list[str]:
 
 
 @pytest.mark.parametrize(("before", "operation"), REVERSIBLE, ids=names(REVERSIBLE))
-async def test_it_is_taken_back_to_the_last_bit(before: list[Operation], operation: Operation) -> None:
+async def test_refused_release_restores_all_rows_exactly(before: list[Operation], operation: Operation) -> None:
     world = await world_for(before)
     there = world.catalog()
     world.refusing = True
@@ -62,14 +62,14 @@ async def test_permissions_stay_pending_and_are_never_reported_as_failed(
         pending = await world.engine().read("mine")
         assert (pending.state, pending.failed) == (State.PREPARED, None)
     written = world.below(keys.PERMISSIONS)
-    with pytest.raises(NotCancellable, match="changed permissions already"):
+    with pytest.raises(NotCancellable, match="already changed permissions"):
         await world.engine().cancel("mine")
     world.refusing = False
     assert (await world.engine("n2").run("mine")).state is State.DONE
     assert world.below(keys.PERMISSIONS) == written
 
 
-async def test_what_waits_can_be_cancelled_and_what_destroys_can_not() -> None:
+async def test_prepared_procedure_can_be_cancelled_and_a_destroying_one_cannot() -> None:
     world = await world_for([DB, TABLE])
     there = world.catalog()
     engine = world.engine()
@@ -80,14 +80,14 @@ async def test_what_waits_can_be_cancelled_and_what_destroys_can_not() -> None:
     await world.submit("second", "drop-table", table="plant.readings")
     await engine._advance(await engine.read("second"))
     await engine._advance(await engine.read("second"))
-    with pytest.raises(NotCancellable, match="removes data already"):
+    with pytest.raises(NotCancellable, match="is already removing data"):
         await engine.cancel("second")
     await engine.run("second")
     with pytest.raises(NotCancellable, match="has ended"):
         await engine.cancel("second")
 
 
-async def test_an_operation_on_an_object_that_is_worked_on_is_refused_by_name() -> None:
+async def test_operation_on_a_locked_object_is_rejected_with_the_holders_name() -> None:
     world = await world_for([DB, TABLE, ("create-database", {"database": "plant2"})])
     await world.submit("first", "drop-table", table="plant.readings")
     for kind, request in (
@@ -96,7 +96,7 @@ async def test_an_operation_on_an_object_that_is_worked_on_is_refused_by_name() 
         ("set-ttl", {"path": "plant.readings", "ttl_ms": 5}),
         ("rename-table", {"table": "plant.readings", "to": "other"}),
     ):
-        with pytest.raises(Busy, match="procedure first works there") as refused:
+        with pytest.raises(Busy, match="locked by procedure first") as refused:
             await world.submit("second", kind, **request)
         assert refused.value.retry
     assert (await world.do("drop-database", database="plant2")).state is State.DONE
@@ -104,27 +104,27 @@ async def test_an_operation_on_an_object_that_is_worked_on_is_refused_by_name() 
     assert (await world.do("drop-database", database="plant")).state is State.DONE
 
 
-async def test_who_works_on_a_database_works_on_all_that_is_in_it() -> None:
+async def test_lock_of_a_database_covers_its_content() -> None:
     world = await world_for([DB, TABLE])
     await world.submit("first", "drop-database", database="plant")
-    with pytest.raises(Busy, match="procedure first works there"):
+    with pytest.raises(Busy, match="locked by procedure first"):
         await world.submit("second", "add-column", table="plant.readings", column="heat", type="double")
 
 
-async def test_a_view_waits_for_its_source() -> None:
+async def test_view_creation_is_rejected_while_its_source_is_locked() -> None:
     """One that is being made may be taken back again: a view of it would point to nothing."""
     world = await world_for([DB])
     await world.submit("first", DEVICE[0], **DEVICE[1])
     engine = world.engine()
     await engine._advance(await engine.read("first"))
-    with pytest.raises(Busy, match="procedure first works there"):
+    with pytest.raises(Busy, match="locked by procedure first"):
         await world.submit("second", VIEW[0], **VIEW[1])
     await engine.cancel("first")
     assert (await world.do(*VIEW[:1], **VIEW[1])).state is State.FAILED
 
 
 @pytest.mark.parametrize(("before", "operation"), [([DB], TABLE), ([DB], DEVICE), ([DB, TEMPLATE, SET], ACTIVE)])
-async def test_what_has_data_already_is_not_taken_back(before: list[Operation], operation: Operation) -> None:
+async def test_object_with_data_is_not_rolled_back(before: list[Operation], operation: Operation) -> None:
     """Somebody has seen it and written: the data would belong to nothing."""
     world = await world_for(before)
     await world.submit("mine", operation[0], **operation[1])
@@ -132,24 +132,24 @@ async def test_what_has_data_already_is_not_taken_back(before: list[Operation], 
     await engine._advance(await engine.read("mine"))
     (made,) = (await engine.read("mine")).made
     world.put(f"{made}m1/1".encode())
-    with pytest.raises(NotCancellable, match="has data already"):
+    with pytest.raises(NotCancellable, match="already has data"):
         await engine.cancel("mine")
     world.refusing = True
-    with pytest.raises(Pending, match="has data already"):
+    with pytest.raises(Pending, match="already has data"):
         await engine.run("mine")
     world.refusing = False
     assert (await engine.run("mine")).state is State.DONE
     assert f"{made}m1/1".encode() in world.catalog()
 
 
-async def test_an_id_is_for_one_operation() -> None:
+async def test_procedure_id_belongs_to_one_operation() -> None:
     world = await world_for([DB])
     await world.do(TABLE[0], "mine", **TABLE[1])
     with pytest.raises(ProcedureDiffers, match="mine is a create-table with other fields"):
         await world.do("drop-table", "mine", table="plant.readings")
 
 
-async def test_a_plan_whose_rows_change_before_it_is_written_is_made_anew() -> None:
+async def test_plan_is_made_again_when_its_rows_change() -> None:
     """Somebody writes the row with a plain client between reading and writing: nothing of it is lost."""
     world = await world_for([USER])
     engine = world.engine()

@@ -55,7 +55,7 @@ def refusal(call: Callable[[], object], kind: type[Exception]) -> str | None:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_what_is_written_can_be_read_and_is_canonical(value: Any) -> None:
+def test_rows_round_trip_and_are_canonical(value: Any) -> None:
     packed = value.to_bytes()
     assert type(value).from_bytes(value.key, packed) == value
     assert packed == json.dumps(json.loads(packed), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
@@ -63,7 +63,7 @@ def test_what_is_written_can_be_read_and_is_canonical(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_a_row_that_is_damaged_is_refused_with_its_key(value: Any) -> None:
+def test_damaged_row_is_rejected_with_its_key(value: Any) -> None:
     packed = value.to_bytes()
     whole = json.loads(packed)
     bad: list[bytes] = [b"", b"null", b"[]", b"\xff", packed[:-1], b"[" * 100_000, b'{"name": 5}']
@@ -93,18 +93,18 @@ def test_data_of_a_row_is_never_outside_of_the_place_for_data() -> None:
 
 HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("create-table", {}, "table: is missing"),
-    ("create-table", {"table": "plant"}, "table: 'plant' is no path of 2 names"),
-    ("create-table", {"table": "a.b.c", "columns": []}, "table: 'a.b.c' is no path of 2"),
+    ("create-table", {"table": "plant"}, "table: invalid path 'plant': use 2 names"),
+    ("create-table", {"table": "a.b.c", "columns": []}, "table: invalid path 'a.b.c': use 2"),
     ("create-table", {"table": "../../etc", "columns": []}, "table: "),
     ("create-table", {"table": "a.b/c", "columns": []}, "table: "),
     ("create-table", {"table": "a.b", "columns": []}, "columns: is a list of 0"),
     ("create-table", {"table": "a.b", "columns": [{"name": "x", "type": "int33"}]}, "columns[0].type: 'int33'"),
     ("create-table", {"table": "a.b", "columns": [{"name": "x"}]}, "columns[0].type: is missing"),
-    ("create-table", {"table": "a.b", "columns": [{"name": "x", "type": "text", "id": 3}]}, "no field 'id'"),
+    ("create-table", {"table": "a.b", "columns": [{"name": "x", "type": "text", "id": 3}]}, "unknown field 'id'"),
     ("create-table", {"table": "a.b", "columns": ["x"]}, "columns[0]: 'x' is not an object"),
     ("create-table", {"table": "a.b", "columns": [{"name": "x", "type": "text"}] * 2}, "columns: x is given twice"),
     ("create-table", {"table": "a.b", "columns": [{"name": f"c{n}", "type": "text"} for n in range(501)]}, "of 501"),
-    ("create-table", {"table": 5, "columns": []}, "table: 5"),
+    ("create-table", {"table": 5, "columns": []}, "table: invalid path 5"),
     ("create-table", {"tabel": "a.b"}, "has no field 'tabel'; it has table"),
     ("create-database", {"database": "a" * 65}, "database: "),
     ("create-database", {"database": "-a"}, "database: "),
@@ -121,7 +121,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("set-ttl", {"path": "a", "ttl_ms": 1 << 63}, "ttl_ms: "),
     ("set-ttl", {"path": "a", "ttl_ms": 1.5}, "ttl_ms: 1.5 is not"),
     ("create-user", {"user": "alice", "password": "short"}, "password: has 5 characters"),
-    ("create-user", {"user": "alice", "password": {"scheme": "plain"}}, "password: is no credential"),
+    ("create-user", {"user": "alice", "password": {"scheme": "plain"}}, "password: invalid credential"),
     ("grant", {"subject": "alice", "privilege": "read", "prefix": ""}, "subject: 'alice' is neither"),
     ("grant", {"subject": "user:", "privilege": "read", "prefix": ""}, "subject: "),
     ("grant", {"subject": "user:a", "privilege": "root", "prefix": ""}, "privilege: 'root' is not one of read, write"),
@@ -129,7 +129,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "request_", "text"), HOSTILE, ids=[f"{kind}: {text}" for kind, _, text in HOSTILE])
-def test_a_bad_field_is_refused_by_its_name(kind: str, request_: dict[str, Any], text: str) -> None:
+def test_bad_field_is_rejected_by_its_name(kind: str, request_: dict[str, Any], text: str) -> None:
     with pytest.raises(BadField) as refused:
         KINDS[kind].checked(request_)
     assert text in str(refused.value)
@@ -145,7 +145,7 @@ JSON = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(CASES), st.data())
-def test_whatever_comes_in_a_field_it_is_taken_or_refused(case: Any, data: st.DataObject) -> None:
+def test_any_field_value_is_accepted_or_rejected(case: Any, data: st.DataObject) -> None:
     kind, request = case[1]
     name = data.draw(st.sampled_from(sorted(request)))
     given_ = {**request, name: data.draw(JSON)}
@@ -155,18 +155,18 @@ def test_whatever_comes_in_a_field_it_is_taken_or_refused(case: Any, data: st.Da
 
 @settings(deadline=None)
 @given(JSON)
-def test_whatever_is_sent_as_a_request_it_is_taken_or_refused(given_: Any) -> None:
+def test_any_request_is_accepted_or_rejected(given_: Any) -> None:
     for kind in KINDS.values():
         refusal(lambda kind=kind: kind.checked(given_), BadField)
 
 
-def test_an_operation_that_does_not_exist_is_refused_with_those_that_do() -> None:
+def test_unknown_operation_is_rejected_with_the_known_ones() -> None:
     for name in ("drop-everything", None, 5, ["grant"]):
         with pytest.raises(BadField, match="create-database"):
             kind_named(name)
 
 
-def test_a_row_that_would_be_too_large_is_refused() -> None:
+def test_oversized_row_is_rejected() -> None:
     given_ = {f"p{number}": "x" * 1024 for number in range(64)}
     big = Database("plant", "o", given_)
     assert len(big.to_bytes()) < ROW_BYTES_MAX
@@ -183,7 +183,7 @@ def test_every_error_has_a_code_of_its_own() -> None:
 # Passwords.
 
 
-def test_a_password_fits_itself_alone_and_its_hash_tells_nothing() -> None:
+def test_password_fits_only_its_own_credential() -> None:
     credential = sealed("correct horse", SALT)
     assert fits("correct horse", credential)
     assert not fits("correct horsf", credential)
@@ -196,7 +196,7 @@ def test_a_password_fits_itself_alone_and_its_hash_tells_nothing() -> None:
 # Records of procedures.
 
 
-async def test_a_record_can_be_read_in_every_state_and_a_damaged_one_is_refused() -> None:
+async def test_procedure_record_round_trips_in_every_state_and_a_damaged_one_is_rejected() -> None:
     world = await world_for(CASES[1][0])
     await world.submit("mine", "drop-database", database="plant")
     engine = world.engine()
@@ -212,11 +212,11 @@ async def test_a_record_can_be_read_in_every_state_and_a_damaged_one_is_refused(
                 assert said is None or "mine" in said
         await engine._advance(procedure)
     for bad in (b"", b"{}", b"\xff", b"[]", to_bytes(procedure)[:-2]):
-        with pytest.raises(DamagedRow, match="is not one of a procedure"):
+        with pytest.raises(DamagedRow, match="damaged procedure record"):
             from_bytes(procedure.key, bad, 7)
 
 
-async def test_a_damaged_row_fails_the_procedure_that_needs_it_and_names_it() -> None:
+async def test_damaged_row_fails_the_procedure_and_is_named() -> None:
     world = CatalogWorld()
     world.put(keys.at(keys.DATABASES, "plant"), b"garbage")
     done = await world.do(TABLE[0], **TABLE[1])
@@ -226,7 +226,7 @@ async def test_a_damaged_row_fails_the_procedure_that_needs_it_and_names_it() ->
     assert world.below(keys.LOCKS) == {}
 
 
-async def test_a_record_that_somebody_else_wrote_removes_nothing_but_what_a_catalog_would() -> None:
+async def test_foreign_procedure_record_removes_only_removable_prefixes() -> None:
     """A prefix such as "" in a record would be the end of everything."""
     world = await world_for(CASES[1][0])
     await world.submit("mine", "drop-database", database="plant")
@@ -243,7 +243,7 @@ async def test_a_record_that_somebody_else_wrote_removes_nothing_but_what_a_cata
 # Locks.
 
 
-def test_a_lock_that_covers_another_is_enough() -> None:
+def test_lock_includes_locks_below_it() -> None:
     assert least(["paths/a/b/", "paths/a/", "paths/ab/", "paths/a/"]) == ("paths/a/", "paths/ab/")
     compared = [(each.key, each.range_end) for each in are_free(["paths/a/b/"])]
     assert compared == [

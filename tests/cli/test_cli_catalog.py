@@ -131,7 +131,7 @@ def test_what_takes_longer_says_where_to_look_and_for_whom_it_waits(run: Run, no
     lines = run("procedure", "mine").stdout.splitlines()
     assert lines[0] == "procedure mine: create-role prepared"
     assert lines[-1].startswith("  waits for n3 to have revision ")
-    assert "changed permissions already" in run("cancel", "mine", exit_code=REFUSED).stderr
+    assert "already changed permissions" in run("cancel", "mine", exit_code=REFUSED).stderr
     run("create-database", "plant", "--procedure", "other", "--wait", "0")
     node.do(gate.set)
     assert run("create-role", "ops", "--procedure", "mine").stdout.startswith("create-role: done at revision")
@@ -149,7 +149,10 @@ def test_what_is_queued_can_be_cancelled(run: Run, node: CliNode) -> None:
     assert run("cancel", "mine").stdout in ("procedure mine is rolled-back\n", "procedure mine is failed\n")
     node.do(gate.set)
     assert run("list", "databases").stdout == ""
-    assert "it was cancelled" in run("create-database", "plant", "--procedure", "mine", exit_code=REFUSED).stderr
+    assert (
+        "the procedure was cancelled"
+        in run("create-database", "plant", "--procedure", "mine", exit_code=REFUSED).stderr
+    )
 
 
 def test_parts_of_what_is_typed() -> None:

@@ -27,7 +27,7 @@ need a holder to go and come back (no_promise, unbound_grant) are found by walks
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_no_way_through_a_small_scope_shows_anything_old(name: str) -> None:
+def test_exhaustive_small_scopes_show_no_stale_value(name: str) -> None:
     explored = explore(*SCOPES[name], worlds_max=10_000)
     assert explored.found is None, explored.found
     assert explored.everything
@@ -35,7 +35,7 @@ def test_no_way_through_a_small_scope_shows_anything_old(name: str) -> None:
 
 
 @pytest.mark.parametrize("fault", FOUND)
-def test_a_fault_of_the_model_is_found_by_trying_everything(fault: str) -> None:
+def test_exhaustive_search_detects_a_planted_fault(fault: str) -> None:
     """So neither is it hidden by what the explorer leaves out."""
     scope, moves = SCOPES[FOUND[fault]]
     explored = explore(with_fault(scope, fault), moves, worlds_max=5_000)

@@ -47,19 +47,19 @@ def active(now: float = 100.0) -> Holder:
     return holder
 
 
-def test_it_begins_fenced_and_serves_nothing() -> None:
+def test_holder_starts_fenced() -> None:
     holder = fresh()
     assert (holder.state, holder.serves(100.0), holder.gated) == (State.FENCED, False, False)
 
 
-def test_it_serves_from_activation_to_exactly_its_deadline() -> None:
+def test_holder_serves_from_activation_until_its_deadline() -> None:
     holder = active()
     assert holder.deadline == 101.0 + T_FENCE
     assert holder.serves(holder.deadline - 0.001)
     assert not holder.serves(holder.deadline)
 
 
-def test_the_lease_runs_from_its_own_sending_not_from_the_arrival_of_the_grant() -> None:
+def test_lease_runs_from_the_request_not_from_the_grants_arrival() -> None:
     """design.md: counting from the last received response is what the seed does, and not sound."""
     holder = active()
     late = grant(holder, 102.0)
@@ -68,7 +68,7 @@ def test_the_lease_runs_from_its_own_sending_not_from_the_arrival_of_the_grant()
     assert holder.lease_age(103.5) == 1.5
 
 
-def test_a_grant_that_arrives_twice_prolongs_nothing() -> None:
+def test_repeated_grant_extends_nothing() -> None:
     holder = active()
     again = grant(holder, 102.0)
     holder.on_grant(again, 102.1)
@@ -76,7 +76,7 @@ def test_a_grant_that_arrives_twice_prolongs_nothing() -> None:
     assert holder.deadline == 102.0 + T_FENCE
 
 
-def test_grants_out_of_order_never_take_back_a_lease() -> None:
+def test_reordered_grants_never_shorten_a_lease() -> None:
     holder = active()
     first, second = grant(holder, 102.0), grant(holder, 102.6)
     holder.on_grant(second, 102.7)
@@ -84,14 +84,14 @@ def test_grants_out_of_order_never_take_back_a_lease() -> None:
     assert holder.deadline == 102.6 + T_FENCE
 
 
-def test_a_grant_delayed_beyond_t_fence_is_worth_nothing() -> None:
+def test_grant_delayed_beyond_t_fence_is_rejected() -> None:
     """scenarios.md, "Messages delayed beyond T_fence"."""
     holder = joined()
     late = grant(holder, 101.0)
     assert holder.on_grant(late, 101.0 + T_FENCE) is GrantVerdict.RUN_OUT
 
 
-def test_a_grant_after_a_promise_is_refused_if_it_was_asked_for_before() -> None:
+def test_grant_requested_before_a_promise_is_rejected() -> None:
     """scenarios.md, "Grants that arrive ... after a FENCED answer"."""
     holder = joined()
     asked = grant(holder, 101.0)
@@ -101,7 +101,7 @@ def test_a_grant_after_a_promise_is_refused_if_it_was_asked_for_before() -> None
     assert holder.on_grant(grant(holder, 101.4), 101.5) is GrantVerdict.ACCEPTED
 
 
-def test_a_promise_takes_away_a_lease_that_it_holds_already() -> None:
+def test_promise_voids_a_held_lease() -> None:
     holder = joined()
     holder.on_grant(grant(holder, 101.0), 101.1)
     holder.promise(101.2)
@@ -110,45 +110,45 @@ def test_a_promise_takes_away_a_lease_that_it_holds_already() -> None:
     assert holder.activate(101.3, 5) is Lacks.LEASE
 
 
-def test_who_serves_promises_nothing() -> None:
+def test_serving_holder_makes_no_promise() -> None:
     holder = active()
     assert holder.promise(102.0) is None
     assert holder.serves(102.0)
 
 
-def test_nothing_is_promised_to_a_leader_that_has_not_spoken() -> None:
+def test_promise_requires_a_welcome_of_the_leader() -> None:
     """It might be granted something by another one meanwhile: DESIGN.md, step 4."""
     holder = fresh()
     holder.hello(100.0, 5)
     assert holder.promise(100.1) is None
 
 
-def test_a_grant_of_an_older_term_is_refused() -> None:
+def test_grant_of_an_older_term_is_rejected() -> None:
     holder = active()
     holder.on_release(Release(7, RELEASED), 102.0)
     assert holder.on_grant(grant(holder, 102.0, term=6), 102.1) is GrantVerdict.STALE_TERM
 
 
-def test_the_term_that_the_process_before_had_seen_counts() -> None:
+def test_term_seen_by_the_previous_process_counts() -> None:
     holder = fresh(term=9)
     holder.hello(100.0, 5)
     assert holder.on_welcome(Welcome(8, 5, 5), 100.1) is None
     assert not holder.wants_join
 
 
-def test_a_grant_for_another_process_of_the_node_is_refused() -> None:
+def test_grant_for_another_process_of_the_node_is_rejected() -> None:
     holder = joined()
     holder.renew(101.0)
     assert holder.on_grant(Grant(7, 2, 101.0, 5), 101.1) is GrantVerdict.OTHER_INCARNATION
 
 
-def test_a_grant_that_nobody_asked_for_is_refused() -> None:
+def test_unrequested_grant_is_rejected() -> None:
     holder = joined()
     holder.renew(101.0)
     assert holder.on_grant(Grant(7, 3, 200.0, 5), 101.1) is GrantVerdict.NEVER_ASKED
 
 
-def test_a_grant_whose_required_revision_is_not_staged_waits_for_the_stage() -> None:
+def test_grant_is_kept_until_its_required_revision_is_staged() -> None:
     """Commits of marks take longer than a message: else renewals would fail under a stream of writes."""
     holder = active()
     holder.on_grant(grant(holder, 101.5), 101.6)
@@ -162,7 +162,7 @@ def test_a_grant_whose_required_revision_is_not_staged_waits_for_the_stage() -> 
     assert holder.deadline == 102.0 + T_FENCE
 
 
-def test_a_grant_whose_required_revision_never_comes_prolongs_nothing() -> None:
+def test_grant_without_its_required_revision_extends_nothing() -> None:
     """F5: a grant cannot prolong a cache that has not seen the change."""
     holder = active()
     for t0 in (102.0, 102.6, 103.2, 103.8):
@@ -172,7 +172,7 @@ def test_a_grant_whose_required_revision_never_comes_prolongs_nothing() -> None:
     assert holder.state is State.FENCED
 
 
-def test_once_run_out_it_is_fenced_whatever_arrives() -> None:
+def test_expired_holder_stays_fenced_whatever_arrives() -> None:
     holder = active()
     assert holder.tick(101.0 + T_FENCE)
     late = grant(holder, 104.1)
@@ -181,7 +181,7 @@ def test_once_run_out_it_is_fenced_whatever_arrives() -> None:
     assert not holder.joined
 
 
-def test_that_it_ran_out_is_said_once_whichever_call_noticed() -> None:
+def test_expiry_is_reported_once_by_tick() -> None:
     """Whoever drives it publishes FENCED, opens the gate and promises, also if a message came first."""
     holder = active()
     end = 101.0 + T_FENCE
@@ -191,7 +191,7 @@ def test_that_it_ran_out_is_said_once_whichever_call_noticed() -> None:
     assert not holder.tick(end)
 
 
-def test_a_fence_on_purpose_is_not_said_again() -> None:
+def test_deliberate_fence_is_not_reported_by_tick() -> None:
     holder = active()
     holder.unmarked(102.0)
     assert not holder.tick(102.0)
@@ -200,7 +200,7 @@ def test_a_fence_on_purpose_is_not_said_again() -> None:
     assert not stopped.tick(102.0)
 
 
-def test_a_holder_that_begins_anew_takes_no_stage_for_the_one_before() -> None:
+def test_restarted_holder_ignores_stages_of_the_previous_process() -> None:
     """In one process, with the same incarnation and over the same connection."""
     before = fresh(100.0)
     before.hello(100.0, 5)
@@ -213,7 +213,7 @@ def test_a_holder_that_begins_anew_takes_no_stage_for_the_one_before() -> None:
     assert after.on_stage(Stage(7, join.chain, 5, 5, ()), 100.4) is Odd.OTHER_CHAIN
 
 
-def test_suspend_is_seen_at_the_first_look_after_it() -> None:
+def test_suspend_is_detected_at_the_first_call_after_it() -> None:
     """scenarios.md, "wall and boot clock jump": time is CLOCK_BOOTTIME, and nobody has to run for it to count."""
     holder = active()
     assert not holder.serves(101.0 + 8 * 3600)
@@ -221,7 +221,7 @@ def test_suspend_is_seen_at_the_first_look_after_it() -> None:
     assert holder.tick(101.0 + 8 * 3600)
 
 
-def test_active_only_after_listeners_stages_and_lease() -> None:
+def test_activation_requires_listeners_stages_and_lease() -> None:
     holder = joined()
     assert holder.activate(100.1, 5) is Lacks.RECOVERY
     holder.begin_recovery(100.2)
@@ -235,7 +235,7 @@ def test_active_only_after_listeners_stages_and_lease() -> None:
     assert holder.activate(100.7, 5) is Lacks.ALREADY
 
 
-def test_a_slow_listener_delays_nothing_but_activation() -> None:
+def test_slow_listener_delays_only_activation() -> None:
     """F11; leases are asked for meanwhile, in every state, from no cache at all."""
     holder = joined()
     holder.begin_recovery(100.1)
@@ -248,7 +248,7 @@ def test_a_slow_listener_delays_nothing_but_activation() -> None:
     assert holder.activate(131.0, 5) is None
 
 
-def test_a_failing_listener_keeps_it_fenced_and_is_tried_again_ever_later() -> None:
+def test_failing_listener_keeps_the_holder_fenced_and_retries_with_backoff() -> None:
     """F2."""
     holder = joined()
     now, waits = 101.0, []
@@ -273,14 +273,14 @@ def test_renewals_are_due_five_times_in_a_lease() -> None:
     assert holder.next_renewal() == pytest.approx(102.0 + T_FENCE / 5)
 
 
-def test_a_stage_behind_a_gap_is_not_taken() -> None:
+def test_stage_after_a_gap_is_rejected() -> None:
     holder = joined()
     chain = holder.hello(101.0, 5).chain
     assert holder.on_stage(Stage(7, chain, 6, 7, rows([7])), 101.1) is Odd.GAP
     assert holder.staged == 5
 
 
-def test_a_stage_that_comes_again_is_acknowledged_again_and_marks_nothing() -> None:
+def test_repeated_stage_is_acknowledged_without_marks() -> None:
     holder = joined()
     chain = holder.hello(101.0, 5).chain
     stage = Stage(7, chain, 5, 6, rows([6]))
@@ -291,7 +291,7 @@ def test_a_stage_that_comes_again_is_acknowledged_again_and_marks_nothing() -> N
     assert holder.on_stage(stage, 101.4) == Staged(6)
 
 
-def test_of_a_stage_that_overlaps_only_what_is_new_is_marked() -> None:
+def test_overlapping_stage_marks_only_new_rows() -> None:
     """An old row would come in front of a newer one of its key."""
     holder = joined()
     chain = holder.hello(101.0, 5).chain
@@ -301,7 +301,7 @@ def test_of_a_stage_that_overlaps_only_what_is_new_is_marked() -> None:
     assert [row[0] for row in mark.rows] == [7, 8]
 
 
-def test_a_stage_of_before_the_join_counts_for_nothing() -> None:
+def test_stage_from_before_the_join_is_ignored() -> None:
     """The vault may have applied what is not released since, unmarked: DESIGN.md, step 3."""
     holder = active()
     chain = holder.hello(102.0, 5).chain
@@ -313,7 +313,7 @@ def test_a_stage_of_before_the_join_counts_for_nothing() -> None:
     assert not holder.joined
 
 
-def test_a_join_is_not_answered_by_a_stage_that_begins_behind_its_vault() -> None:
+def test_join_rejects_a_stage_that_begins_after_lv() -> None:
     holder = fresh()
     holder.hello(100.0, 5)
     holder.on_welcome(Welcome(7, 9, 8), 100.1)
@@ -321,7 +321,7 @@ def test_a_join_is_not_answered_by_a_stage_that_begins_behind_its_vault() -> Non
     assert holder.on_stage(Stage(7, join.chain, 8, 9, rows([9])), 100.3) is Odd.GAP
 
 
-def test_marks_that_can_not_be_committed_are_staged_again() -> None:
+def test_marks_that_fail_to_commit_are_staged_again() -> None:
     """Everywhere, "disk full"."""
     holder = active()
     chain = holder.hello(101.2, 5).chain
@@ -342,14 +342,14 @@ def test_marks_committed_after_a_fence_acknowledge_nothing() -> None:
     assert holder.marked(mark, 101.0 + T_FENCE) is None
 
 
-def test_who_takes_stages_does_not_join() -> None:
+def test_joined_holder_does_not_join_again() -> None:
     holder = active()
     assert not holder.wants_join
     with pytest.raises(InvariantBroken):
         holder.join(102.0, 5)
 
 
-def test_who_can_not_be_staged_is_fenced_and_says_so() -> None:
+def test_behind_fences_the_holder_and_returns_a_promise() -> None:
     holder = active()
     chain = holder.hello(102.0, 5).chain
     holder.on_welcome(Welcome(7, 900, RELEASED), 102.1)
@@ -359,13 +359,13 @@ def test_who_can_not_be_staged_is_fenced_and_says_so() -> None:
     assert holder.wants_join
 
 
-def test_a_snapshot_that_comes_in_fences() -> None:
+def test_incoming_snapshot_fences_the_holder() -> None:
     holder = active()
     holder.unmarked(102.0)
     assert (holder.state, holder.joined) == (State.FENCED, False)
 
 
-def test_a_release_of_what_it_has_not_staged_shows_that_a_clock_is_beyond_the_bound() -> None:
+def test_release_beyond_staged_fences_the_holder() -> None:
     """The leader took the lease for over while it was not: better late than never."""
     holder = active()
     holder.on_release(Release(7, 6), 102.0)
@@ -379,7 +379,7 @@ def test_released_never_goes_back() -> None:
     assert holder.released == RELEASED
 
 
-def test_a_polite_stop_serves_nothing_from_there_on() -> None:
+def test_stop_ends_serving() -> None:
     holder = active()
     assert holder.stop(102.0) == Fenced(7, 102.0)
     assert not holder.serves(102.0)
@@ -389,7 +389,7 @@ def test_a_polite_stop_serves_nothing_from_there_on() -> None:
     assert not holder.wants_recovery(200.0)
 
 
-def test_a_connection_that_breaks_costs_no_lease() -> None:
+def test_broken_connection_keeps_the_lease() -> None:
     pair = Pair("n1")
     pair.serve()
     pair.write()
@@ -399,7 +399,7 @@ def test_a_connection_that_breaks_costs_no_lease() -> None:
     assert pair.release() == 1
 
 
-def test_an_empty_cluster_has_something_to_serve() -> None:
+def test_holder_of_an_empty_cluster_becomes_active() -> None:
     pair = Pair("n1", lm=0)
     pair.serve()
     assert pair.holders["n1"].serves(pair.now)

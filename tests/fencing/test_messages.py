@@ -43,6 +43,6 @@ WRONG: list[Callable[[], object]] = [
 
 
 @pytest.mark.parametrize("make", WRONG)
-def test_nonsense_is_refused(make: Callable[[], object]) -> None:
+def test_invalid_messages_are_rejected(make: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match=r"."):
         make()

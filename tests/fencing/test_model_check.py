@@ -27,7 +27,7 @@ LENGTHS = {"other_chain": 120}
 
 
 @pytest.mark.parametrize("name", BASES)
-def test_new_then_old_is_never_shown(name: str) -> None:
+def test_random_walks_never_show_an_old_value_after_a_new_one(name: str) -> None:
     """scenarios.md, "two readers on two nodes around one write", and all of F11 mixed."""
     found, reads = search(BASES[name], WALKS)
     assert found is None, found
@@ -42,7 +42,7 @@ def test_each_planted_fault_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_world_of_a_fault_holds_without_the_fault(name: str) -> None:
+def test_worlds_of_the_faults_hold_without_the_fault(name: str) -> None:
     """So it is the fault that was found, and not what was put around it."""
     found, _ = search(healed(FAULTS[name]), 150, seed=SEEDS.get(name, 1))
     assert found is None, found
@@ -68,7 +68,7 @@ def healed(scope: Scope) -> Scope:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_after_any_disorder_everything_is_shown_again(seed: int) -> None:
+def test_liveness_returns_after_any_disorder(seed: int) -> None:
     """Safety alone could be had by serving nothing, ever."""
     scope = replace(BASES["plain"], timing=Timing(fence_s=2.0, drift=0.01, margin_s=0.1))
     world, _, stale = walk(scope, Random(seed))

@@ -31,11 +31,11 @@ def messages_per_write(holders: int, writes: int) -> Counter[str]:
 
 
 @pytest.mark.parametrize("holders", [1, 10, 50])
-def test_a_strict_write_costs_three_messages_for_each_holder(holders: int) -> None:
+def test_strict_write_costs_three_messages_per_holder(holders: int) -> None:
     assert set(messages_per_write(holders, 4).values()) == {4 * holders}
 
 
-def test_a_batch_costs_what_one_write_costs() -> None:
+def test_batch_costs_the_same_as_one_write() -> None:
     pair = Pair(*(f"n{number}" for number in range(50)))
     pair.serve()
     for _ in range(1000):
@@ -68,13 +68,13 @@ def work_per_write(holders: int, monkeypatch: pytest.MonkeyPatch) -> int:
     return looks
 
 
-def test_the_leaders_work_for_a_write_grows_linearly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leader_work_per_write_grows_linearly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if it looks after each acknowledgement, and they come in the worst order."""
     few, many = work_per_write(10, monkeypatch), work_per_write(100, monkeypatch)
     assert many < 12 * few
 
 
-def test_waiting_for_a_dead_node_costs_no_more_the_more_waits() -> None:
+def test_cost_of_waiting_for_a_dead_node_is_independent_of_waiting_writes() -> None:
     pair = Pair(*(f"n{number}" for number in range(50)))
     pair.serve()
     for _ in range(3000):

@@ -12,7 +12,7 @@ def hello(*, joined: bool, staged: int = 0, lv: int = 0) -> Hello:
     return Hello(ME, True, 3.0, State.ACTIVE if joined else State.FENCED, 10, joined, staged, lv, 3.31)
 
 
-def test_who_takes_stages_goes_on_where_it_is() -> None:
+def test_joined_holder_continues_at_its_position() -> None:
     session = Session(hello(joined=True, staged=5))
     due = session.next_range(8, None)
     assert due == StageRange(10, 5, 8)
@@ -21,25 +21,25 @@ def test_who_takes_stages_goes_on_where_it_is() -> None:
     assert session.next_range(9, None) == StageRange(10, 8, 9)
 
 
-def test_who_does_not_is_staged_nothing_before_it_joins() -> None:
+def test_holder_gets_no_stage_before_it_joins() -> None:
     session = Session(hello(joined=False))
     assert (session.joined, session.next_range(8, 8)) == (False, None)
 
 
-def test_who_joins_waits_until_rr_is_known_and_gets_what_is_not_released() -> None:
+def test_join_waits_for_rr_and_gets_unreleased_events() -> None:
     session = Session(hello(joined=False))
     session.on_join(Join(11, 8))
     assert session.next_range(8, None) is None
     assert session.next_range(8, 6) == StageRange(11, 6, 8)
 
 
-def test_who_joins_from_behind_gets_what_its_vault_lacks_too() -> None:
+def test_join_with_lv_below_rr_gets_what_the_vault_lacks() -> None:
     session = Session(hello(joined=False))
     session.on_join(Join(11, 4))
     assert session.next_range(8, 6) == StageRange(11, 4, 8)
 
 
-def test_who_joins_is_told_even_if_there_is_nothing_to_stage() -> None:
+def test_join_gets_a_stage_even_if_it_is_empty() -> None:
     session = Session(hello(joined=False))
     session.on_join(Join(11, 8))
     due = session.next_range(8, 8)
@@ -48,7 +48,7 @@ def test_who_joins_is_told_even_if_there_is_nothing_to_stage() -> None:
     assert session.next_range(8, 8) is None
 
 
-def test_a_join_that_comes_again_or_late_begins_nothing_anew() -> None:
+def test_repeated_or_late_join_has_no_effect() -> None:
     session = Session(hello(joined=False))
     session.on_join(Join(12, 8))
     session.sent(StageRange(12, 8, 8))
@@ -57,7 +57,7 @@ def test_a_join_that_comes_again_or_late_begins_nothing_anew() -> None:
     assert session.next_range(9, 8) == StageRange(12, 8, 9)
 
 
-def test_what_was_sent_before_it_joined_anew_does_not_count() -> None:
+def test_range_sent_before_a_new_join_does_not_count() -> None:
     session = Session(hello(joined=True, staged=5))
     due = session.next_range(8, 8)
     session.on_join(Join(11, 8))
@@ -66,7 +66,7 @@ def test_what_was_sent_before_it_joined_anew_does_not_count() -> None:
     assert session.next_range(8, 8) == StageRange(11, 8, 8)
 
 
-def test_who_is_told_that_it_is_behind_joins_again() -> None:
+def test_behind_stops_stages_until_the_next_join() -> None:
     session = Session(hello(joined=True, staged=5))
     session.behind()
     assert session.next_range(8, 8) is None

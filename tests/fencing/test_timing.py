@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from palisade.fencing.timing import Timing
 
 
-def test_the_defaults_are_those_of_the_design() -> None:
+def test_timing_defaults_match_the_design() -> None:
     timing = Timing()
     assert timing.renew_every_s == pytest.approx(0.6)
     assert timing.proceed_s() == pytest.approx(3.0 * 1.02 + 0.25)
@@ -24,7 +24,7 @@ def test_the_slowest_lease_ends_before_the_fastest_wait(lease_s: float, drift: f
     assert shortest_wait_s >= longest_lease_s * (1 - 1e-12)
 
 
-def test_a_longer_lease_of_a_holder_is_waited_for_in_full() -> None:
+def test_proceed_s_covers_a_longer_lease_of_a_holder() -> None:
     timing = Timing(drift=0.1, margin_s=0.25)
     assert timing.proceed_s(100.0) / 1.1 >= 100.0 / 0.9
 
@@ -44,6 +44,6 @@ def test_a_longer_lease_of_a_holder_is_waited_for_in_full() -> None:
         {"recovery_retry_max_s": 0.01},
     ],
 )
-def test_nonsense_is_refused_with_the_name_of_the_value(wrong: dict[str, float]) -> None:
+def test_invalid_timing_is_rejected_with_the_field_name(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Timing(**wrong)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from tests.support.fencing_pair import Pair
 LONGER = Timing(fence_s=10.0, drift=0.05, margin_s=0.25)
 
 
-def test_a_node_that_comes_back_with_longer_leases_is_granted_none_before_everybody_counts_with_them() -> None:
+def test_longer_lease_is_granted_only_after_its_registration_is_replaced() -> None:
     """A leader that granted by the record of the process before would take the lease for over, and it is not."""
     pair = Pair("n1")
     pair.serve()
@@ -38,7 +38,7 @@ def test_a_node_that_comes_back_with_longer_leases_is_granted_none_before_everyb
     assert pair.leader.next_time(pair.now) == pytest.approx(pair.now + LONGER.proceed_s(), abs=0.01)
 
 
-def test_a_leader_counts_with_the_longer_of_its_own_times_and_those_of_the_holder() -> None:
+def test_leader_counts_with_the_longer_of_its_own_and_the_holders_times() -> None:
     """Also one that knows a worse bound for clocks than the holder does, or the other way round."""
     bad_clock, good_clock = Timing(drift=0.1, margin_s=0.25), Timing(drift=0.0, margin_s=0.25)
     for leader, holder in ((bad_clock, good_clock), (good_clock, bad_clock)):

@@ -41,7 +41,7 @@ class Plain:
 
 
 @given(steps)
-def test_the_record_of_leases_says_what_a_barrier_for_each_revision_would(plan: list[tuple[str, float, int]]) -> None:
+def test_lease_record_agrees_with_a_barrier_per_revision(plan: list[tuple[str, float, int]]) -> None:
     now = 10.0
     held, plain = Holding(Registration("n1", "v", TIMING.fence_s), TIMING), Plain(now)
     held.term_began(now)
@@ -96,7 +96,7 @@ def test_the_outcome_follows_from_the_holders(holders: list[tuple[bool, int, flo
     st.lists(st.tuples(st.sampled_from(["write", "renew", "stage"]), st.integers(0, 2), st.floats(0, 1)), max_size=30),
     st.booleans(),
 )
-def test_the_next_time_is_when_the_verdict_says(plan: list[tuple[str, int, float]], incapable: bool) -> None:
+def test_next_time_agrees_with_the_verdict(plan: list[tuple[str, int, float]], incapable: bool) -> None:
     pair = Pair("n0", "n1", "n2")
     pair.serve()
     if incapable:

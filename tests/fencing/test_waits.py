@@ -18,7 +18,7 @@ def judgements(pair: Pair, revision: int | None = None) -> dict[str, Judgement]:
     return {each.node: each.judgement for each in verdict.judged}
 
 
-def test_all_acknowledge_and_it_is_released_at_once() -> None:
+def test_revision_is_released_once_all_acknowledge() -> None:
     pair = Pair("n1", "n2", "n3")
     pair.serve()
     revision = pair.write()
@@ -31,7 +31,7 @@ def test_all_acknowledge_and_it_is_released_at_once() -> None:
     assert (finished.waited_s, finished.by_fence) == (0, False)
 
 
-def test_one_unreachable_before_and_after_t_proceed() -> None:
+def test_unreachable_holder_delays_release_until_t_proceed() -> None:
     pair = Pair("n1", "n2")
     pair.serve()
     granted_at = pair.leader.registry.of("n2").granted_at  # type: ignore[union-attr]
@@ -54,7 +54,7 @@ def test_one_unreachable_before_and_after_t_proceed() -> None:
     assert pair.leader.take_released()[0].by_fence
 
 
-def test_one_answers_fenced_and_nobody_waits_for_it_now_or_later() -> None:
+def test_fenced_holder_delays_no_release() -> None:
     pair = Pair("n1", "n2")
     pair.serve()
     first = pair.write()
@@ -69,7 +69,7 @@ def test_one_answers_fenced_and_nobody_waits_for_it_now_or_later() -> None:
     assert pair.leader.advance(pair.now) == second
 
 
-def test_a_promise_of_before_a_grant_says_nothing() -> None:
+def test_promise_from_before_a_grant_is_ignored() -> None:
     pair = Pair("n1")
     pair.connect("n1")
     old = pair.holders["n1"].promise(pair.now)
@@ -81,7 +81,7 @@ def test_a_promise_of_before_a_grant_says_nothing() -> None:
     assert judgements(pair) == {"n1": Judgement.PENDING}
 
 
-def test_a_promise_to_another_leader_says_nothing() -> None:
+def test_promise_to_another_leader_is_ignored() -> None:
     """It may have lain in a buffer while that one granted a lease."""
     pair = Pair("n1")
     pair.connect("n1")
@@ -93,14 +93,14 @@ def test_a_promise_to_another_leader_says_nothing() -> None:
     assert not pair.leader.fenced(pair.holders["n1"].me, old, pair.now)
 
 
-def test_a_hello_is_no_promise() -> None:
+def test_hello_is_not_a_promise() -> None:
     pair = Pair("n1", lm=3)
     hello = pair.process("n1", 2).hello(pair.now, 0)
     assert pair.leader.hello(hello, pair.now) is Standing.REGISTERED
     assert judgements(pair) == {"n1": Judgement.PENDING}
 
 
-def test_one_without_the_capability_is_never_judged_fenced() -> None:
+def test_holder_without_leases_is_never_judged_fenced() -> None:
     """F6: the strict rule applies to it alone, and the change stays pending (F8)."""
     leader = Releases(TIMING)
     leader.begin_term(
@@ -114,7 +114,7 @@ def test_one_without_the_capability_is_never_judged_fenced() -> None:
     verdict = leader.verdict(1.0 + T_PROCEED)
     assert verdict is not None
     assert verdict.outcome is Outcome.FAIL
-    assert verdict.reasons[0].startswith("old does not know leases and has not acknowledged revision 1")
+    assert verdict.reasons[0].startswith("old does not support leases and has not acknowledged revision 1")
     holder = HolderId("old", "v", 1)
     assert (
         leader.renew(holder, Renew(5.0, 0, State.ACTIVE, True, 3.0, 3.31), 5.0, quorum_lease=True)
@@ -126,7 +126,7 @@ def test_one_without_the_capability_is_never_judged_fenced() -> None:
     assert leader.advance(1e6) == 1
 
 
-def test_one_without_the_capability_that_is_taken_out_is_not_waited_for() -> None:
+def test_removed_holder_without_leases_delays_no_release() -> None:
     leader = Releases(TIMING)
     leader.begin_term(1, 0.0, [Registration("old", "v", 3.0, fences=False)], 0)
     leader.committed(1, 1.0, (1, 1))
@@ -135,7 +135,7 @@ def test_one_without_the_capability_that_is_taken_out_is_not_waited_for() -> Non
     assert leader.advance(2.0) == 1
 
 
-def test_one_never_contacted_is_waited_for_once_from_the_beginning_of_the_term() -> None:
+def test_silent_holder_delays_release_once_from_the_term_start() -> None:
     pair = Pair("n1", "n2", now=50.0)
     pair.serve("n1")
     pair.write()
@@ -143,7 +143,7 @@ def test_one_never_contacted_is_waited_for_once_from_the_beginning_of_the_term()
     assert pair.leader.next_time(pair.now) == pytest.approx(50.0 + T_PROCEED)
 
 
-def test_one_that_was_registered_and_granted_nothing_yet_costs_no_wait() -> None:
+def test_registered_holder_without_a_grant_delays_no_release() -> None:
     pair = Pair("n1")
     pair.serve()
     pair.leader.registry.register(Registration("n2", "n2-v", T_FENCE, proceed_s=T_PROCEED), pair.now)
@@ -152,7 +152,7 @@ def test_one_that_was_registered_and_granted_nothing_yet_costs_no_wait() -> None
     assert pair.release() == 1
 
 
-def test_one_removed_in_the_middle_of_a_wait_is_waited_for_until_it_is_safe() -> None:
+def test_holder_removed_during_a_wait_delays_release_until_safe() -> None:
     pair = Pair("n1", "n2")
     pair.serve()
     pair.write()
@@ -165,7 +165,7 @@ def test_one_removed_in_the_middle_of_a_wait_is_waited_for_until_it_is_safe() ->
     assert pair.leader.advance(until) == 1
 
 
-def test_who_is_to_leave_is_granted_nothing_so_it_may_leave_in_time() -> None:
+def test_leaving_holder_is_granted_nothing() -> None:
     pair = Pair("n1")
     pair.serve()
     leave = pair.leader.registry.leave("n1", pair.now)
@@ -194,7 +194,7 @@ def test_two_writes_that_wait_for_the_same_node_end_together() -> None:
     assert (pair.leader.waiting, pair.leader.waits(first)) == (0, ())
 
 
-def test_heartbeats_that_go_on_while_every_stage_is_lost_prolong_no_wait() -> None:
+def test_heartbeats_without_stages_extend_no_wait() -> None:
     """F5, F11, "heartbeat succeeds while the broadcast keeps failing"; and "REVOKE against a half-broken node"."""
     pair = Pair("n1")
     pair.serve()
@@ -212,7 +212,7 @@ def test_heartbeats_that_go_on_while_every_stage_is_lost_prolong_no_wait() -> No
     assert not holder.serves(pair.now)
 
 
-def test_stages_that_arrive_while_answers_are_lost_cost_one_wait_and_no_stale_read() -> None:
+def test_lost_acknowledgements_cost_one_wait_and_no_stale_read() -> None:
     """F11, "one-way loss in each direction": the renewal carries the acknowledgement all the same."""
     pair = Pair("n1")
     pair.serve()
@@ -224,7 +224,7 @@ def test_stages_that_arrive_while_answers_are_lost_cost_one_wait_and_no_stale_re
     assert pair.leader.advance(pair.now) == 1
 
 
-def test_requests_that_arrive_while_their_grants_are_lost_renew_nobody() -> None:
+def test_lost_grants_renew_no_lease() -> None:
     """F11, the other direction; this is what the seed's contact tracker gets wrong (design.md)."""
     pair = Pair("n1")
     pair.serve()
@@ -242,14 +242,14 @@ def test_requests_that_arrive_while_their_grants_are_lost_renew_nobody() -> None
     assert pair.leader.advance(pair.now) == 1
 
 
-def test_a_leader_without_a_quorum_lease_grants_nothing() -> None:
+def test_leader_without_a_quorum_lease_grants_nothing() -> None:
     """F11, "a leader change while the old leader still sends heartbeats"."""
     pair = Pair("n1")
     pair.serve()
     assert pair.renew("n1", quorum_lease=False) is None
 
 
-def test_a_change_waits_for_leases_that_the_leader_before_granted() -> None:
+def test_change_waits_for_leases_of_the_previous_leader() -> None:
     pair = Pair("n1")
     pair.serve()
     pair.now += 1.0
@@ -260,7 +260,7 @@ def test_a_change_waits_for_leases_that_the_leader_before_granted() -> None:
     assert pair.holders["n1"].deadline < pair.now + T_PROCEED
 
 
-def test_a_new_leader_with_a_dead_node_waits_once_from_its_election() -> None:
+def test_new_leader_waits_for_a_dead_node_once_from_its_election() -> None:
     """scenarios.md: "writes wait T_proceed from its election at most, not twice"."""
     pair = Pair("n1", "n2", lm=7)
     pair.connect("n2")
@@ -281,7 +281,7 @@ def test_a_new_leader_with_a_dead_node_waits_once_from_its_election() -> None:
     assert pair.leader.advance(pair.now) == 9
 
 
-def test_a_new_leader_whose_holders_are_all_there_knows_rr_after_their_answers() -> None:
+def test_new_leader_knows_rr_after_all_holders_answered() -> None:
     pair = Pair("n1", "n2", lm=7)
     for name in pair.holders:
         assert pair.leader.rr is None
@@ -290,11 +290,11 @@ def test_a_new_leader_whose_holders_are_all_there_knows_rr_after_their_answers()
     assert pair.leader.advance(pair.now) == 7
 
 
-def test_a_new_leader_of_an_empty_cluster_knows_that_nothing_waits() -> None:
+def test_new_leader_of_an_empty_cluster_knows_rr() -> None:
     assert Pair("n1").leader.rr == 0
 
 
-def test_what_was_released_stays_so_whoever_leads() -> None:
+def test_released_revision_stays_released_under_any_leader() -> None:
     pair = Pair("n1")
     pair.serve()
     pair.write()
@@ -304,7 +304,7 @@ def test_what_was_released_stays_so_whoever_leads() -> None:
     assert pair.holders["n1"].released == 1
 
 
-def test_rr_counts_eventual_revisions_that_nobody_waits_for() -> None:
+def test_rr_includes_eventual_revisions() -> None:
     pair = Pair("n1")
     pair.serve()
     pair.write(strict=False)
@@ -317,7 +317,7 @@ def test_rr_counts_eventual_revisions_that_nobody_waits_for() -> None:
     assert pair.leader.advance(pair.now) == 3
 
 
-def test_a_stream_of_eventual_writes_fails_no_renewal() -> None:
+def test_stream_of_eventual_writes_fails_no_renewal() -> None:
     pair = Pair("n1")
     pair.serve()
     for _ in range(100):
@@ -327,7 +327,7 @@ def test_a_stream_of_eventual_writes_fails_no_renewal() -> None:
     assert pair.holders["n1"].deadline == pytest.approx(pair.now + T_FENCE)
 
 
-def test_a_batch_may_be_released_in_parts() -> None:
+def test_batch_can_be_released_in_parts() -> None:
     pair = Pair("n1")
     pair.serve()
     pair.leader.committed(10, pair.now, (2, 9))
@@ -339,7 +339,7 @@ def test_a_batch_may_be_released_in_parts() -> None:
     assert pair.leader.advance(pair.now) == 10
 
 
-def test_another_vault_under_the_same_name_waits_for_the_readers_of_the_first() -> None:
+def test_vault_under_a_known_name_waits_for_readers_of_the_first() -> None:
     pair = Pair("n1")
     pair.serve()
     first = pair.holders["n1"]
@@ -360,7 +360,7 @@ def test_another_vault_under_the_same_name_waits_for_the_readers_of_the_first() 
     pair.serve()
 
 
-def test_a_node_with_longer_leases_is_registered_anew_and_waited_for_longer() -> None:
+def test_node_with_longer_leases_is_registered_again_and_waited_for_longer() -> None:
     pair = Pair("n1")
     pair.serve()
     pair.leader.registry.register(Registration("n2", "v", 30.0, proceed_s=TIMING.proceed_s(30.0)), pair.now)
@@ -371,7 +371,7 @@ def test_a_node_with_longer_leases_is_registered_anew_and_waited_for_longer() ->
     assert pair.leader.next_time(pair.now) == pytest.approx(pair.now + TIMING.proceed_s(30.0))
 
 
-def test_a_process_of_before_is_told_apart() -> None:
+def test_message_of_an_earlier_process_is_rejected() -> None:
     pair = Pair("n1")
     pair.serve()
     old = pair.holders["n1"]
@@ -383,14 +383,14 @@ def test_a_process_of_before_is_told_apart() -> None:
     assert not pair.leader.fenced(old.me, Fenced(1, pair.now + 9), pair.now)
 
 
-def test_who_is_not_registered_is_granted_nothing() -> None:
+def test_unregistered_holder_is_granted_nothing() -> None:
     pair = Pair("n1")
     renew = Renew(1.0, 0, State.ACTIVE, True, 3.0, 3.31)
     for stranger in (HolderId("n9", "v", 1), HolderId("n1", "other-v", 1)):
         assert pair.leader.renew(stranger, renew, pair.now, quorum_lease=True) is NotGranted.NOT_REGISTERED
 
 
-def test_an_acknowledgement_of_what_is_not_committed_counts_up_to_lm() -> None:
+def test_acknowledgement_beyond_lm_counts_up_to_lm() -> None:
     pair = Pair("n1")
     pair.serve()
     pair.leader.staged(pair.holders["n1"].me, 10**9, pair.now)
@@ -398,7 +398,7 @@ def test_an_acknowledgement_of_what_is_not_committed_counts_up_to_lm() -> None:
     assert judgements(pair) == {"n1": Judgement.PENDING}
 
 
-def test_who_does_not_lead_does_nothing() -> None:
+def test_node_that_does_not_lead_does_nothing() -> None:
     releases = Releases(TIMING)
     holder = HolderId("n1", "v", 1)
     renew = Renew(1.0, 0, State.ACTIVE, True, 3.0, 3.31)
@@ -424,7 +424,7 @@ def test_commits_out_of_order_stop_the_node(latest: int, strict: tuple[int, int]
         pair.leader.committed(latest, 1.0, strict)
 
 
-def test_the_verdict_on_what_is_released_and_on_what_is_not_known() -> None:
+def test_verdict_on_released_and_unknown_revisions() -> None:
     pair = Pair("n1")
     pair.serve()
     pair.write(strict=False)

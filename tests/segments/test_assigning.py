@@ -54,7 +54,7 @@ async def test_every_partition_gets_its_copies_and_a_repetition_writes_nothing(c
     assert (await catalog.range(b"/none")).revision == before
 
 
-async def test_the_rest_stays_as_it_is_where_only_a_part_is_assigned(catalog: Client) -> None:
+async def test_assigning_a_prefix_leaves_the_rest_unchanged(catalog: Client) -> None:
     await assign(catalog)
     before = await assigned(catalog)
     await assign(catalog, ["n1"], 1, "weather/2013-01-0")
@@ -64,7 +64,7 @@ async def test_the_rest_stays_as_it_is_where_only_a_part_is_assigned(catalog: Cl
     assert now["n2"] == {name for name in before["n2"] if "-01-0" not in name}
 
 
-async def test_what_is_gone_from_the_catalog_is_assigned_to_nobody_any_more(catalog: Client) -> None:
+async def test_partition_removed_from_the_catalog_loses_its_assignments(catalog: Client) -> None:
     await assign(catalog)
     await catalog.delete(PARTITIONS + b"weather/2013-01-31")
     await catalog.put(ASSIGNMENTS + b"n1/no partition at all", b"x")
@@ -76,15 +76,13 @@ async def test_what_is_gone_from_the_catalog_is_assigned_to_nobody_any_more(cata
     assert await assigned(catalog) == {}
 
 
-async def test_more_replicas_than_nodes_are_refused_and_nothing_is_written(catalog: Client) -> None:
+async def test_more_replicas_than_nodes_are_rejected_without_a_write(catalog: Client) -> None:
     with pytest.raises(PartitionError, match="3 replicas need 3 nodes, but only 2 store partitions"):
         await assign(catalog, ["n1", "n2"], 3)
     assert await catalog.get(LAST_ASSIGNMENT) is None
 
 
-async def test_of_two_at_a_time_the_one_that_began_first_stops(
-    catalog: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_earlier_of_two_concurrent_assignments_stops(catalog: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a repetition makes all of it right."""
     monkeypatch.setattr(assigning, "OPERATIONS", 10)
     begun: list[int] = []

@@ -24,7 +24,7 @@ DIGEST = "sha256:" + "ab" * 32
 WANTED = {name: Wanted(DIGEST, 10) for name in NAMES}
 
 
-def test_each_partition_has_as_many_holders_as_replicas_and_nobody_is_left_out() -> None:
+def test_each_partition_has_as_many_holders_as_replicas_and_every_node_holds_some() -> None:
     made = assign(WANTED, NODES, 2)
     assert len(made) == 2 * len(NAMES)
     shares = [sum(key.startswith(own_prefix(node)) for key in made) for node in NODES]
@@ -33,12 +33,12 @@ def test_each_partition_has_as_many_holders_as_replicas_and_nobody_is_left_out()
 
 @settings(deadline=None)
 @given(st.permutations(NODES), st.integers(0, 4))
-def test_the_order_of_the_nodes_does_not_matter(nodes: list[str], replicas: int) -> None:
+def test_assignment_is_independent_of_the_order_of_nodes(nodes: list[str], replicas: int) -> None:
     assert assign(WANTED, nodes, replicas) == assign(WANTED, NODES, replicas)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_a_node_that_goes_moves_only_what_it_had(replicas: int) -> None:
+def test_removed_node_moves_only_its_own_partitions(replicas: int) -> None:
     """And one that comes only what it gets, which is the same seen from the other side."""
     for name in NAMES:
         before, after = set(holders(name, NODES, replicas)), set(holders(name, NODES[:-1], replicas))
@@ -46,7 +46,7 @@ def test_a_node_that_goes_moves_only_what_it_had(replicas: int) -> None:
         assert ("f1" in before) == (before != after)
 
 
-def test_only_what_differs_is_written() -> None:
+def test_changes_contain_only_differences() -> None:
     present = assign(WANTED, NODES, 1)
     assert len(changes(present, present)) == 0
     moved = changes(present, assign(WANTED, NODES[:-1], 1))
@@ -63,12 +63,12 @@ BAD_NAMES = [
 
 
 @pytest.mark.parametrize("text", BAD_NAMES)
-def test_a_name_that_could_be_a_path_is_no_partition(text: str) -> None:
+def test_partition_name_that_could_be_a_path_is_rejected(text: str) -> None:
     with pytest.raises(BadPartition):
         checked_name(text)
 
 
-def test_a_key_that_is_no_text_is_no_assignment() -> None:
+def test_assignment_key_that_is_not_text_is_rejected() -> None:
     with pytest.raises(BadPartition):
         name_below(own_prefix("n1"), own_prefix("n1") + b"\xff/2013-01-01")
     assert name_below(own_prefix("n1"), assignment_key("n1", NAMES[0])) == NAMES[0]
@@ -82,12 +82,12 @@ BAD_VALUES = [
 
 
 @pytest.mark.parametrize("value", BAD_VALUES, ids=lambda value: repr(value[:20]))
-def test_a_value_that_says_no_version_is_refused(value: bytes) -> None:
+def test_assignment_value_without_a_version_is_rejected(value: bytes) -> None:
     with pytest.raises(BadPartition):
         wanted_of(value)
 
 
-def test_what_is_written_is_read_and_so_is_the_catalogs_own_record() -> None:
+def test_assignment_round_trips_and_the_catalogs_record_parses() -> None:
     assert wanted_of(WANTED[NAMES[0]].to_value()) == Wanted(DIGEST, 10)
     record = b'{"day":"2013-01-01","digest":"%s","rows":2,"size_bytes":10,"table":"flights"}' % DIGEST.encode()
     assert wanted_of(record) == Wanted(DIGEST, 10)

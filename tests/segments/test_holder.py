@@ -114,7 +114,7 @@ def resources(report: RecoveryReport) -> dict[str, int]:
     return {"kept": counts.kept, "evicted": counts.evicted, "fetched": counts.fetched, "missing": counts.missing}
 
 
-async def test_recovery_keeps_what_is_still_assigned_and_unchanged_and_moves_the_rest() -> None:
+async def test_recovery_keeps_unchanged_assigned_partitions_and_replaces_the_rest() -> None:
     """R5: smart eviction. What is kept is neither written nor fetched."""
     ground = await away_and_back()
     async with ground.started() as node:
@@ -124,7 +124,7 @@ async def test_recovery_keeps_what_is_still_assigned_and_unchanged_and_moves_the
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_crash_at_each_step_of_the_eviction_ends_as_an_undisturbed_start(after: bool) -> None:
+async def test_crash_at_any_eviction_step_ends_like_an_undisturbed_start(after: bool) -> None:
     """Issue 3, "Shown by" 4: each step once, before it and after it."""
     seen: list[str] = []
     for step in range(1, 100):
@@ -142,7 +142,7 @@ async def test_a_crash_at_each_step_of_the_eviction_ends_as_an_undisturbed_start
     assert seen == ["remove", "remove", "write", "rename", "write", "rename"]
 
 
-async def test_a_file_that_was_damaged_meanwhile_is_fetched_anew() -> None:
+async def test_damaged_file_is_fetched_again_at_recovery() -> None:
     ground = await away_and_back()
     ground.files.content[file_of(day(1))] = rows(1)[:-1] + b"?"
     async with ground.started() as node:
@@ -150,7 +150,7 @@ async def test_a_file_that_was_damaged_meanwhile_is_fetched_anew() -> None:
         assert resources(node.follower.reports[-1])["fetched"] == 3
 
 
-async def test_also_at_a_start_that_has_nothing_to_recover() -> None:
+async def test_damaged_file_is_fetched_again_at_a_start_without_recovery() -> None:
     ground = Ground()
     ground.assign(1, 2)
     async with ground.started():
@@ -162,7 +162,7 @@ async def test_also_at_a_start_that_has_nothing_to_recover() -> None:
         await until(lambda: ground.files.content == {**ground.expected, "notes": b"not ours"})
 
 
-async def test_a_reader_that_finds_a_damaged_file_has_it_fetched_anew() -> None:
+async def test_damaged_file_found_by_a_reader_is_fetched_again() -> None:
     ground = Ground()
     ground.assign(1)
     async with ground.started() as node:
@@ -173,7 +173,7 @@ async def test_a_reader_that_finds_a_damaged_file_has_it_fetched_anew() -> None:
         assert (await node.holder.read(day(1), None))[0] == rows(1)
 
 
-async def test_being_asked_for_what_is_missing_is_no_reason_to_try_again() -> None:
+async def test_request_for_a_missing_partition_triggers_no_fetch() -> None:
     """Two nodes that miss the same would keep each other busy."""
     ground = Ground()
     ground.assign(1)
@@ -188,7 +188,7 @@ async def test_being_asked_for_what_is_missing_is_no_reason_to_try_again() -> No
         assert len(ground.stock.asked) == 2
 
 
-async def test_it_follows_its_assignments_while_it_runs() -> None:
+async def test_holder_follows_its_assignments() -> None:
     ground = Ground()
     async with ground.started() as node:
         ground.assign(1, 2, 3)
@@ -202,7 +202,7 @@ async def test_it_follows_its_assignments_while_it_runs() -> None:
         assert set(node.holder.wanted) == {day(2), day(3)}
 
 
-async def test_a_node_that_runs_and_is_overtaken_is_told_the_difference() -> None:
+async def test_holder_of_a_lagging_node_applies_the_difference() -> None:
     """As a node that was paused past a compaction: recovery and component see to the same files."""
     ground = Ground()
     ground.assign(1, 2, 3)
@@ -217,7 +217,7 @@ async def test_a_node_that_runs_and_is_overtaken_is_told_the_difference() -> Non
         assert {name: each.digest for name, each in node.holder.wanted.items()} == await node.holder.assigned()
 
 
-async def test_what_cannot_be_had_stops_nobody_is_said_and_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unavailable_partition_is_reported_and_fetched_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
     ground = Ground()
     ground.assign(1, 2)
@@ -237,7 +237,7 @@ async def test_what_cannot_be_had_stops_nobody_is_said_and_comes_later(monkeypat
         assert all(row["error"] is None for row in partitions_view("n1", node.holder, 10)["partitions"])
 
 
-async def test_a_full_disk_stops_nobody_and_what_fits_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_disk_stores_the_partitions_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
     ground = Ground()
     ground.assign(1, 2, 3)
@@ -250,7 +250,7 @@ async def test_a_full_disk_stops_nobody_and_what_fits_is_there(monkeypatch: pyte
         await until(lambda: ground.files.content == ground.expected)
 
 
-async def test_a_file_that_cannot_be_removed_stops_no_node_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_that_cannot_be_removed_does_not_stop_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
     ground = Ground()
     ground.assign(1, 2)
@@ -264,7 +264,7 @@ async def test_a_file_that_cannot_be_removed_stops_no_node_that_runs(monkeypatch
         await until(lambda: ground.files.content == ground.expected)
 
 
-async def test_assignments_that_make_no_sense_are_left_out() -> None:
+async def test_invalid_assignments_are_skipped() -> None:
     ground = Ground()
     ground.assign(1)
     for key, value in ((b"../../etc/passwd", b"x"), (b"flights/2013-01-09", b"nonsense"), (b"\xff", b"")):
@@ -277,7 +277,7 @@ async def test_assignments_that_make_no_sense_are_left_out() -> None:
         assert node.holder.wanted == {}
 
 
-async def test_what_is_past_its_time_is_not_fetched_and_not_removed_by_the_holder_either() -> None:
+async def test_expired_partition_is_neither_fetched_nor_removed_by_the_holder() -> None:
     """Only retention removes it, by a rule that was read through the fence (P6, F7)."""
     ground = Ground()
     ground.assign(1, 2)
@@ -293,7 +293,7 @@ async def test_what_is_past_its_time_is_not_fetched_and_not_removed_by_the_holde
         assert (view["missing"], view["expired"], view["local"]) == (0, 1, 3)
 
 
-async def test_what_is_in_the_trash_and_not_assigned_any_more_goes() -> None:
+async def test_trashed_partition_without_assignment_is_purged() -> None:
     ground = Ground()
     ground.assign(1, 2)
     async with ground.started() as node:
@@ -307,7 +307,7 @@ async def test_what_is_in_the_trash_and_not_assigned_any_more_goes() -> None:
         await until(lambda: not ground.files.content)
 
 
-def test_a_node_that_keeps_none_says_so() -> None:
+def test_view_of_a_node_without_partitions() -> None:
     view = partitions_view("n1", None, 10)
     assert (view["keeps"], view["assigned"]) == (False, 0)
     assert "without --partitions" in str(node_summary("n1", 3, view)["error"])

@@ -80,7 +80,7 @@ async def asked(node: Served, path: str) -> tuple[int, Any, str]:
         return answer.status, json.loads(body) if kind.endswith("json") else body, answer.headers.get("ETag", "")
 
 
-async def test_what_a_node_keeps_is_listed_with_what_is_missing_first(node: Served) -> None:
+async def test_listing_puts_missing_partitions_first(node: Served) -> None:
     status, found, _ = await asked(node, "/v1/partitions")
     document = json.loads((Path(__file__).parents[2] / "palisade/api/openapi.json").read_text(encoding="utf-8"))
     jsonschema.validate(found, document["components"]["schemas"]["Partitions"])
@@ -90,7 +90,7 @@ async def test_what_a_node_keeps_is_listed_with_what_is_missing_first(node: Serv
     assert (await asked(node, "/v1/partitions?limit=0"))[1]["partitions"] == []
 
 
-async def test_the_content_comes_with_its_digest_and_only_in_the_version_that_is_asked_for(node: Served) -> None:
+async def test_content_is_served_with_its_digest_and_only_in_the_requested_version(node: Served) -> None:
     assert await asked(node, f"/v1/partitions/{DAY}") == (200, ROWS, f'"{WANTED.digest}"')
     assert (await asked(node, f"/v1/partitions/{DAY}?digest={WANTED.digest}"))[0] == 200
     for path in (f"/v1/partitions/{DAY}?digest=sha256:00", f"/v1/partitions/{MISSING}"):
@@ -103,17 +103,17 @@ async def test_the_content_comes_with_its_digest_and_only_in_the_version_that_is
     ["..%2f..%2fetc/passwd", "flights/..%2f..%2fflights@2013-01-01", "%2e%2e/2013-01-01", "flights/2013-01-01%00",
      "flights/2013-1-1", ".incoming-1-flights/2013-01-01"],
 )  # fmt: skip
-async def test_a_path_is_no_name(node: Served, path: str) -> None:
+async def test_path_is_not_accepted_as_a_name(node: Served, path: str) -> None:
     status, problem, _ = await asked(node, f"/v1/partitions/{path}")
     assert (status, problem["code"]) == (400, "bad-request")
 
 
 @pytest.mark.parametrize("query", ["limit=x", "limit=-1", "limit=1000000000", "other=1", "limit=1&limit=2"])
-async def test_a_query_that_makes_no_sense_is_refused(node: Served, query: str) -> None:
+async def test_invalid_query_is_rejected(node: Served, query: str) -> None:
     assert (await asked(node, f"/v1/partitions?{query}"))[0] == 400
 
 
-async def test_a_node_that_keeps_none_answers_so() -> None:
+async def test_node_without_partitions_answers_an_empty_list() -> None:
     served = await Served(PartitionRoutes("n1", None).routes()).start()
     try:
         assert (await asked(served, "/v1/partitions"))[1]["keeps"] is False
@@ -122,7 +122,7 @@ async def test_a_node_that_keeps_none_answers_so() -> None:
         await served.close()
 
 
-async def test_a_file_damaged_behind_the_node_is_not_served(node: Served, tmp_path: Path) -> None:
+async def test_file_damaged_on_disk_is_not_served(node: Served, tmp_path: Path) -> None:
     (tmp_path / file_of(DAY)).write_bytes(b"X" + ROWS[1:])
     status, problem, _ = await asked(node, f"/v1/partitions/{DAY}")
     assert status == 404
@@ -136,7 +136,7 @@ async def test_another_node_is_a_source(node: Served, peers: Peers) -> None:
         await peer.get(DAY, version_of(b"another version"))
 
 
-async def test_a_truncated_download_is_none(peers: Peers) -> None:
+async def test_truncated_download_is_rejected(peers: Peers) -> None:
     async def cut(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": str(len(ROWS))})
         await response.prepare(request)
@@ -153,7 +153,7 @@ async def test_a_truncated_download_is_none(peers: Peers) -> None:
         await served.close()
 
 
-async def test_of_an_endless_answer_only_so_much_is_kept_and_a_redirection_is_not_followed(peers: Peers) -> None:
+async def test_endless_response_is_cut_and_redirects_are_not_followed(peers: Peers) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -174,7 +174,7 @@ async def test_of_an_endless_answer_only_so_much_is_kept_and_a_redirection_is_no
         await served.close()
 
 
-async def test_a_node_that_is_not_there_is_not_asked_again_at_once(peers: Peers) -> None:
+async def test_unreachable_peer_is_skipped_for_a_while(peers: Peers) -> None:
     served = await Served([]).start()
     await served.close()
     peer = peers.peer("n1", served.address)

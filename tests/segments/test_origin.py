@@ -24,7 +24,7 @@ def write(folder: Path, *days: int, fill: str = "0") -> None:
     (folder / "weather.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-async def test_a_day_is_what_its_digest_in_the_catalog_is_over(tmp_path: Path) -> None:
+async def test_day_content_matches_its_digest_in_the_catalog(tmp_path: Path) -> None:
     from palisade.catalog.demo.entries import partitioned_entries
     from palisade.catalog.demo.flights import read_rows
     from palisade.segments.names import wanted_of
@@ -37,9 +37,7 @@ async def test_a_day_is_what_its_digest_in_the_catalog_is_over(tmp_path: Path) -
     origin.close()
 
 
-async def test_a_table_is_read_once_and_again_when_its_file_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_table_is_cached_until_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen in tests/e2e/test_partitions.py: a node that tried again and again kept the old table in memory for ever."""
     reads: list[int] = []
     real = module.read_rows
@@ -55,7 +53,7 @@ async def test_a_table_is_read_once_and_again_when_its_file_has_changed(
     origin.close()
 
 
-async def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+async def test_missing_data_is_reported(tmp_path: Path) -> None:
     origin = Origin(tmp_path / "nowhere")
     with pytest.raises(SourceFailed, match="is not a folder"):
         await origin.get("weather/2013-01-01", ANY)

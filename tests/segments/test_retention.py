@@ -30,11 +30,11 @@ def test_age_counts_from_the_end_of_the_day() -> None:
 
 
 @pytest.mark.parametrize("day", ["2013-02-29", "2013-02-31", "0000-01-01"])
-def test_a_day_that_no_calendar_has_never_ends(day: str) -> None:
+def test_nonexistent_day_never_expires(day: str) -> None:
     assert not rules(demo=1).expires(f"flights/{day}", 1e12)
 
 
-def test_the_rule_of_the_table_goes_before_that_of_the_database_and_no_rule_is_infinite() -> None:
+def test_table_rule_precedes_database_rule_and_no_rule_is_infinite() -> None:
     late = NEW_YEAR_S + 1000 * DAY_S
     assert not Rules().expires(JANUARY[0], late)
     assert rules(demo=DAY_S).expires(JANUARY[0], late)
@@ -45,7 +45,7 @@ def test_the_rule_of_the_table_goes_before_that_of_the_database_and_no_rule_is_i
 
 
 @pytest.mark.parametrize("row", [b"", b"nonsense", INFINITE_TTL, b'{"path":"demo.flights","ttl_ms":0}', b"\xff"])
-def test_a_rule_that_makes_no_sense_keeps_everything(row: bytes) -> None:
+def test_invalid_rule_keeps_everything(row: bytes) -> None:
     """F7: also where the database has a rule that would let it go."""
     key = TtlRule("demo.flights", 1).key
     assert not Rules({**rules(demo=1).rows, key: row}).expires(JANUARY[0], 1e12)
@@ -53,7 +53,7 @@ def test_a_rule_that_makes_no_sense_keeps_everything(row: bytes) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 31), st.integers(0, 40), st.booleans())
-def test_a_pass_takes_a_tenth_and_the_oldest_first(trashed: int, days: int, counts: bool) -> None:
+def test_pass_takes_a_tenth_oldest_first(trashed: int, days: int, counts: bool) -> None:
     """A clock that is wrong takes nothing at once."""
     now_s = NEW_YEAR_S + (days + 1) * DAY_S + 1
     held, ages = JANUARY[trashed:], dict.fromkeys(JANUARY[:trashed], 10.0)
@@ -68,12 +68,12 @@ def test_a_pass_takes_a_tenth_and_the_oldest_first(trashed: int, days: int, coun
         assert chosen.most == len(JANUARY) // SHARE
 
 
-def test_what_is_in_the_trash_stays_there_for_a_while() -> None:
+def test_trashed_partition_is_purged_only_after_trash_s() -> None:
     ages = {JANUARY[0]: 9.9, JANUARY[1]: 10.0}
     assert choose(rules(demo=1), 1e10, True, [], ages, trash_s=10.0).purge == (JANUARY[1],)
 
 
-def test_a_clock_that_goes_steadily_counts_once_the_machine_is_up_for_a_while() -> None:
+def test_steady_wall_clock_counts_after_settle_s_of_uptime() -> None:
     clock = WallClock()
     assert not clock.see(NEW_YEAR_S, SETTLE_S - 1)
     assert clock.see(NEW_YEAR_S + 1.0005, SETTLE_S)
@@ -81,7 +81,7 @@ def test_a_clock_that_goes_steadily_counts_once_the_machine_is_up_for_a_while() 
 
 
 @pytest.mark.parametrize("jump_s", [365 * DAY_S, 5.0, -5.0, -365 * DAY_S])
-def test_a_clock_that_jumps_counts_only_when_it_has_been_steady_for_a_while(jump_s: float) -> None:
+def test_wall_clock_counts_again_after_settle_s_without_a_jump(jump_s: float) -> None:
     clock = WallClock()
     assert clock.see(NEW_YEAR_S, UP_S)
     assert not clock.still(NEW_YEAR_S + 1 + jump_s, UP_S + 1)
@@ -92,7 +92,7 @@ def test_a_clock_that_jumps_counts_only_when_it_has_been_steady_for_a_while(jump
     assert clock.jumps == 1
 
 
-def test_a_clock_that_jumps_and_jumps_back_has_to_be_steady_again() -> None:
+def test_wall_clock_that_jumps_back_has_to_settle_again() -> None:
     clock = WallClock()
     assert clock.see(NEW_YEAR_S, UP_S)
     assert not clock.see(NEW_YEAR_S + 1000, UP_S + 1)
@@ -100,7 +100,7 @@ def test_a_clock_that_jumps_and_jumps_back_has_to_be_steady_again() -> None:
     assert clock.jumps == 2
 
 
-def test_a_node_that_stood_still_for_hours_has_not_jumped() -> None:
+def test_long_pause_is_not_a_clock_jump() -> None:
     """Both clocks go on while it is suspended; wall time is slewed by at most 500 ppm."""
     clock = WallClock()
     assert clock.see(NEW_YEAR_S, UP_S)

@@ -33,7 +33,7 @@ async def trashed() -> RetentionWorld:
     return world
 
 
-async def test_what_is_past_its_time_goes_into_the_trash_and_out_of_it_later() -> None:
+async def test_expired_partition_is_trashed_and_later_purged() -> None:
     world = await RetentionWorld(1).begin()
     await passes(world)
     assert world.here == ALL
@@ -52,7 +52,7 @@ async def test_what_is_past_its_time_goes_into_the_trash_and_out_of_it_later() -
     assert (tally.trashed, tally.purged, tally.restored, tally.evicted) == (4, 4, 0, 0)
 
 
-async def test_what_is_in_the_trash_comes_back_from_there_when_the_rule_goes() -> None:
+async def test_trashed_partition_is_restored_when_its_rule_is_removed() -> None:
     world = await trashed()
     world.answered(None)
     await passes(world, 1)
@@ -61,7 +61,7 @@ async def test_what_is_in_the_trash_comes_back_from_there_when_the_rule_goes() -
     assert world.holder.tally.restored == len(DAYS)
 
 
-async def test_what_was_removed_for_good_is_fetched_again_when_the_rule_goes() -> None:
+async def test_purged_partition_is_fetched_again_when_its_rule_is_removed() -> None:
     world = await trashed()
     world.later_s += TRASH_S
     await passes(world)
@@ -72,7 +72,7 @@ async def test_what_was_removed_for_good_is_fetched_again_when_the_rule_goes() -
     assert len(world.stock.asked) == 2 * len(DAYS)
 
 
-async def test_a_node_that_starts_fetches_nothing_that_is_past_its_time() -> None:
+async def test_starting_node_fetches_no_expired_partition() -> None:
     """Also before its first look: by the rule that its vault has, since a fetch can be made up for."""
     world = RetentionWorld(1)
     world.write(GO)
@@ -82,7 +82,7 @@ async def test_a_node_that_starts_fetches_nothing_that_is_past_its_time() -> Non
     assert world.holder.on(world.vault)._expected(world.holder.wanted) == {}
 
 
-async def test_what_is_here_at_a_start_is_not_removed_by_the_rule_of_the_vault() -> None:
+async def test_unfenced_rule_removes_no_local_partition_at_start() -> None:
     """Recovery evicts what is not assigned: that must be no way around the fence."""
     world = await RetentionWorld(1).begin()
     world.write(GO)
@@ -92,7 +92,7 @@ async def test_what_is_here_at_a_start_is_not_removed_by_the_rule_of_the_vault()
 
 
 @pytest.mark.parametrize("state", [FenceState.FENCED, FenceState.RECOVERING])
-async def test_a_node_that_is_not_trusted_moves_purges_and_brings_back_nothing(state: FenceState) -> None:
+async def test_fenced_node_trashes_purges_and_restores_nothing(state: FenceState) -> None:
     for rule in (GO, None):
         world = await trashed() if rule is None else await RetentionWorld(1).begin()
         before = dict(world.files.content)
@@ -112,7 +112,7 @@ async def test_a_node_that_is_not_trusted_moves_purges_and_brings_back_nothing(s
         assert world.files.content != before
 
 
-async def test_a_node_that_stood_still_while_a_rule_was_removed_deletes_nothing_by_it() -> None:
+async def test_node_paused_while_a_rule_is_removed_deletes_nothing_by_it() -> None:
     """Issue 4, F11: after `unset ttl` has returned no node deletes by the old rule."""
     world = await trashed()
     world.later_s += TRASH_S
@@ -125,7 +125,7 @@ async def test_a_node_that_stood_still_while_a_rule_was_removed_deletes_nothing_
 
 
 @pytest.mark.parametrize("purge", [False, True])
-async def test_a_pause_between_look_and_act_is_seen_by_the_second_look(purge: bool) -> None:
+async def test_pause_between_look_and_act_is_detected_by_the_second_look(purge: bool) -> None:
     """The rule goes, and is answered, behind the look and before the act."""
     world = await trashed() if purge else await RetentionWorld(1).begin()
     world.answered(GO)
@@ -143,7 +143,7 @@ async def test_a_pause_between_look_and_act_is_seen_by_the_second_look(purge: bo
     assert world.worker.trouble is not None
 
 
-async def test_a_rule_that_is_another_one_at_the_act_counts_at_the_next_pass_only() -> None:
+async def test_rule_changed_before_the_act_applies_from_the_next_pass() -> None:
     world = await RetentionWorld(1).begin()
     world.answered(GO)
     look = world.worker._still
@@ -157,7 +157,7 @@ async def test_a_rule_that_is_another_one_at_the_act_counts_at_the_next_pass_onl
     assert world.here == ALL
 
 
-async def test_the_fault_of_a_rule_from_a_plain_cache_is_seen() -> None:
+async def test_planted_unfenced_rule_cache_is_detected() -> None:
     world = await RetentionWorld(1, "plain_cache").begin()
     world.answered(GO)
     await passes(world)
@@ -167,7 +167,7 @@ async def test_the_fault_of_a_rule_from_a_plain_cache_is_seen() -> None:
         await passes(world)
 
 
-async def test_walks_in_which_anything_happens_between_look_and_act() -> None:
+async def test_random_walks_with_any_event_between_look_and_act() -> None:
     """The rule comes and goes, the node lapses, stands still, restarts, recovers."""
     acts = 0
     for seed in range(150):
@@ -176,7 +176,7 @@ async def test_walks_in_which_anything_happens_between_look_and_act() -> None:
 
 
 @pytest.mark.parametrize("fault", ["plain_cache", "no_look_at_the_act", "no_deadline", "no_gate"])
-async def test_walks_find_the_planted_fault(fault: str) -> None:
+async def test_random_walks_detect_the_planted_fault(fault: str) -> None:
     for seed in range(2000):
         try:
             await (await RetentionWorld(seed, fault).begin()).walk_about()
@@ -185,7 +185,7 @@ async def test_walks_find_the_planted_fault(fault: str) -> None:
     pytest.fail(f"nothing was seen of {fault}")
 
 
-async def test_a_clock_that_jumps_ahead_deletes_nothing_until_it_is_steady() -> None:
+async def test_wall_clock_jump_deletes_nothing_until_it_is_steady() -> None:
     world = await RetentionWorld(1).begin()
     world.answered(KEEP)
     await passes(world)
@@ -203,7 +203,7 @@ async def test_a_clock_that_jumps_ahead_deletes_nothing_until_it_is_steady() -> 
     assert world.here == ALL
 
 
-async def test_the_trash_is_found_again_at_the_next_start_and_its_time_begins_anew() -> None:
+async def test_trash_survives_a_restart_and_its_time_starts_again() -> None:
     world = await trashed()
     world.later_s += TRASH_S
     world.holder.shelf = Shelf(SimulatedDisk(world.files))
@@ -217,7 +217,7 @@ async def test_the_trash_is_found_again_at_the_next_start_and_its_time_begins_an
     assert world.here == ALL
 
 
-async def test_a_disk_that_refuses_keeps_nothing_else_from_going() -> None:
+async def test_disk_error_on_one_partition_does_not_block_others() -> None:
     world = await RetentionWorld(1).begin()
     world.answered(GO)
     world.files.stubborn.add(file_of(DAYS[0]))
@@ -235,7 +235,7 @@ async def test_a_disk_that_refuses_keeps_nothing_else_from_going() -> None:
     assert world.holder.retention_view()["why"] is None
 
 
-async def test_metrics_count_what_is_where_and_what_was_done() -> None:
+async def test_metrics_count_partitions_by_state_and_actions() -> None:
     world = await trashed()
     world.later_s += TRASH_S
     await world.pass_by()
@@ -252,7 +252,7 @@ async def test_metrics_count_what_is_where_and_what_was_done() -> None:
     assert list(partition_families(None)) == []
 
 
-async def test_states_are_told_apart() -> None:
+async def test_view_distinguishes_all_states() -> None:
     world = await trashed()
     world.later_s += TRASH_S
     await world.pass_by()

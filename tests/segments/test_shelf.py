@@ -29,7 +29,7 @@ async def put(shelf: Shelf, name: str, content: bytes) -> None:
     await shelf.put(name, version_of(content), content)
 
 
-async def test_what_is_put_is_there_for_the_next_start(disk: Any) -> None:
+async def test_stored_partition_survives_a_restart(disk: Any) -> None:
     """Both disks: what each of them promises is the same."""
     first = Shelf(disk)
     await first.scan()
@@ -48,7 +48,7 @@ async def test_what_is_put_is_there_for_the_next_start(disk: Any) -> None:
         await disk.read(file_of(OTHER), 10)
 
 
-async def test_a_version_that_is_not_here_is_not_given(disk: Any) -> None:
+async def test_read_of_another_version_is_rejected(disk: Any) -> None:
     shelf = Shelf(disk)
     await put(shelf, DAY, OLD)
     with pytest.raises(NoSuchPartition):
@@ -58,7 +58,7 @@ async def test_a_version_that_is_not_here_is_not_given(disk: Any) -> None:
 
 
 @pytest.mark.parametrize("damaged", [b"", OLD[:-1], OLD + b"x", b"X" + OLD[1:]])
-async def test_a_damaged_file_is_never_read_and_counts_as_no_version(disk: Any, damaged: bytes) -> None:
+async def test_damaged_file_is_never_served_and_has_no_version(disk: Any, damaged: bytes) -> None:
     """Found by a start, and found by a reader before the next start."""
     shelf = Shelf(disk)
     await put(shelf, DAY, OLD)
@@ -72,7 +72,7 @@ async def test_a_damaged_file_is_never_read_and_counts_as_no_version(disk: Any, 
     assert again.versions()[DAY] != version_of(OLD).digest
 
 
-async def test_a_file_that_is_no_partition_is_left_alone(disk: Any) -> None:
+async def test_foreign_file_is_ignored(disk: Any) -> None:
     await disk.write("notes.txt", b"mine")
     shelf = Shelf(disk)
     await shelf.scan()
@@ -80,7 +80,7 @@ async def test_a_file_that_is_no_partition_is_left_alone(disk: Any) -> None:
     assert await disk.names() == ["notes.txt"]
 
 
-async def test_a_full_disk_leaves_what_was_there() -> None:
+async def test_full_disk_keeps_the_old_version() -> None:
     """scenarios.md: a full disk during a snapshot; the same for what is held beside the vault."""
     files = Files()
     shelf = Shelf(SimulatedDisk(files))
@@ -93,7 +93,7 @@ async def test_a_full_disk_leaves_what_was_there() -> None:
     assert (await shelf.read(DAY))[0] == OLD
 
 
-async def test_what_cannot_be_removed_is_not_given_any_more() -> None:
+async def test_partition_that_cannot_be_removed_is_not_served() -> None:
     files = Files()
     shelf = Shelf(SimulatedDisk(files))
     await put(shelf, DAY, OLD)
@@ -106,7 +106,7 @@ async def test_what_cannot_be_removed_is_not_given_any_more() -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_crash_at_each_step_leaves_the_old_or_the_new_one_whole(after: bool) -> None:
+async def test_crash_at_any_step_leaves_a_complete_version(after: bool) -> None:
     steps_seen = set()
     for step in range(1, 5):
         files = Files()

@@ -25,13 +25,13 @@ def stock(name: str, content: bytes | None) -> Stock:
 
 
 @pytest.mark.parametrize("wrong", [b"", ROWS[:-1], ROWS + b"x", b"R" + ROWS[1:]], ids=["none", "half", "more", "other"])
-async def test_what_is_not_right_is_not_taken_and_the_next_one_is_asked(wrong: bytes) -> None:
+async def test_invalid_content_is_discarded_and_the_next_source_asked(wrong: bytes) -> None:
     first, second = stock("n2", wrong), stock("n3", ROWS)
     assert await fetch(DAY, WANTED, [first, second]) == ROWS
     assert first.asked == second.asked == [DAY]
 
 
-async def test_where_nobody_has_it_the_error_says_what_each_one_said() -> None:
+async def test_failed_fetch_names_the_reason_of_each_source() -> None:
     with pytest.raises(NotFetched, match="n2: does not have it; n3: wrong digest sha256") as failed:
         await fetch(DAY, WANTED, [stock("n2", None), stock("n3", b"R" + ROWS[1:])])
     assert failed.value.retry
@@ -51,7 +51,7 @@ class Assigned(Vault):
         return None if wanted is None else type("Item", (), {"value": wanted.to_value()})
 
 
-def test_who_is_to_have_it_in_this_version_is_asked_first_and_few_others() -> None:
+def test_assigned_nodes_are_asked_first_then_a_few_others() -> None:
     others = [f"n{number}" for number in range(1, 20)]
     order = peers_for(DAY, WANTED, Assigned(n7=WANTED, n9=version_of(b"old")), others)
     assert order[0] == "n7"
@@ -60,7 +60,7 @@ def test_who_is_to_have_it_in_this_version_is_asked_first_and_few_others() -> No
     assert len({peers_for(f"flights/2013-01-{day:02}", WANTED, Assigned(), others)[0] for day in range(1, 29)}) > 5
 
 
-async def test_the_data_set_comes_last() -> None:
+async def test_data_set_is_the_last_source() -> None:
     nodes = {"n2": stock("n2", None), "n3": stock("n3", None)}
 
     def peer(node: str, address: str) -> Source:

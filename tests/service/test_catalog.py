@@ -147,7 +147,7 @@ async def test_who_comes_second_waits_for_its_turn_or_is_told_who_is_first(catal
     await a_table(catalog)
     gate = Gate(catalog)
     await catalog.do("drop-table", {"table": "plant.readings"}, "first", 0.0)
-    with pytest.raises(Busy, match="procedure first works there"):
+    with pytest.raises(Busy, match="locked by procedure first"):
         await catalog.do("set-ttl", {"path": "plant.readings", "ttl_ms": 5}, "second", 0.3)
     queued = asyncio.create_task(catalog.do("set-ttl", {"path": "plant.readings", "ttl_ms": 5}, "third", 10))
     gate.opened.set()
@@ -224,7 +224,7 @@ async def test_a_damaged_row_is_shown_as_such_and_hides_no_other(catalog: Catalo
     await service.write(Put(keys.at(keys.TABLES, "plant.bad"), b"garbage"))
     found = {each["name"]: each for each in (await catalog.objects("tables"))["objects"]}
     assert set(found) == {"plant.bad", "plant.readings"}
-    assert "is not what the catalog writes" in found["plant.bad"]["damaged"]
+    assert "damaged catalog row" in found["plant.bad"]["damaged"]
 
 
 async def test_locks_of_a_procedure_whose_record_was_deleted_are_given_back(

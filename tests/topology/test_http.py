@@ -78,7 +78,7 @@ async def world() -> AsyncIterator[World]:
     await made.server.close()
 
 
-async def test_the_whole_way_over_http_past_a_node_that_is_down(world: World) -> None:
+async def test_join_over_http_skips_a_node_that_is_down(world: World) -> None:
     state = await world.door.state()
     assert (state.cluster, state.cluster_id, state.initialized, state.token_needed) == ("demo", "id-1", True, True)
     record = await world.door.join(REQUEST)
@@ -90,7 +90,7 @@ async def test_the_whole_way_over_http_past_a_node_that_is_down(world: World) ->
     assert await world.door.look("n8") is None
 
 
-async def test_what_is_refused_is_refused_with_its_reason_and_what_is_early_is_asked_again(world: World) -> None:
+async def test_remote_door_raises_rejected_with_reason_and_later(world: World) -> None:
     with pytest.raises(JoinRejected, match="a wrong join token") as rejected:
         await world.door.join(replace(REQUEST, token="wrong-token"))
     assert rejected.value.reason is Reason.NO_PERMISSION
@@ -99,7 +99,7 @@ async def test_what_is_refused_is_refused_with_its_reason_and_what_is_early_is_a
         await world.door.join(REQUEST)
 
 
-async def test_without_a_leader_nothing_is_said(world: World) -> None:
+async def test_topology_requests_fail_without_a_leader(world: World) -> None:
     world.group.leading = False
     with pytest.raises(Unavailable):
         await world.door.state()
@@ -148,7 +148,7 @@ async def test_a_body_of_another_shape_is_a_bad_request(world: World, body: Any)
                 assert answer.status == 400, await answer.text()
 
 
-async def test_a_row_per_node_for_people(world: World) -> None:
+async def test_table_has_one_row_per_node(world: World) -> None:
     await world.door.join(REQUEST)
     rows = node_rows(world.topology.view())
     assert [row[:5] for row in rows] == [["n1", "alive", "-", "voter", "-"], ["n7", "-", "validated", "follower", "1"]]
@@ -165,7 +165,7 @@ NONSENSE: list[Any] = [
 
 @pytest.mark.parametrize("status", [200, 403, 500])
 @pytest.mark.parametrize("nonsense", [*NONSENSE, {"code": "join-rejected", "reason": []}], ids=str)
-async def test_an_answer_of_another_shape_is_none(nonsense: Any, status: int) -> None:
+async def test_remote_door_rejects_responses_of_another_shape(nonsense: Any, status: int) -> None:
     """Somebody else has the address by now, say. The node asks again, it neither fails nor takes it for an answer."""
 
     async def answered(_: web.Request) -> web.Response:

@@ -58,14 +58,14 @@ class World:
                 self.nodes[name] = self.nodes[name].cancel(plan.id)
 
 
-def test_all_prepare_then_all_commit() -> None:
+def test_initialization_prepares_all_then_commits_all() -> None:
     world = World()
     assert next_step(PLAN, world.states()) == Prepare(("n1", "n2", "n3"))
     assert isinstance(world.coordinate(), Done)
     assert set(world.nodes.values()) == {COMMITTED}
 
 
-def test_the_same_plan_again_changes_nothing() -> None:
+def test_same_plan_again_changes_nothing() -> None:
     world = World()
     world.coordinate()
     assert isinstance(world.coordinate(), Done)
@@ -73,14 +73,14 @@ def test_the_same_plan_again_changes_nothing() -> None:
     assert COMMITTED.commit(PLAN.id) == COMMITTED
 
 
-def test_other_members_are_refused_while_a_plan_is_prepared_and_for_good_when_it_is_committed() -> None:
+def test_participant_rejects_another_plan_once_prepared_or_committed() -> None:
     with pytest.raises(InitRefused, match="palisade init --cancel"):
         PREPARED.prepare(OTHER, OWN["n1"])
     with pytest.raises(InitRefused, match="is already being founded with n1, n2, n3"):
         COMMITTED.prepare(OTHER, OWN["n1"])
 
 
-def test_nobody_commits_before_all_have_prepared() -> None:
+def test_commit_waits_until_all_have_prepared() -> None:
     world = World()
     world.down = {"n3"}
     assert world.coordinate() == Wait(("n3",))
@@ -89,7 +89,7 @@ def test_nobody_commits_before_all_have_prepared() -> None:
         world.nodes["n3"].commit(PLAN.id)
 
 
-def test_half_way_it_can_be_cancelled_and_begun_with_others() -> None:
+def test_prepared_plan_can_be_cancelled_and_replaced() -> None:
     world = World()
     world.down = {"n3"}
     world.coordinate()
@@ -98,18 +98,18 @@ def test_half_way_it_can_be_cancelled_and_begun_with_others() -> None:
     assert isinstance(world.coordinate(OTHER), Done)
 
 
-def test_after_a_commit_it_is_too_late_to_cancel() -> None:
+def test_committed_plan_cannot_be_cancelled() -> None:
     with pytest.raises(InitRefused, match="cannot cancel: the cluster is already being founded"):
         COMMITTED.cancel(PLAN.id)
 
 
-def test_a_plan_that_names_this_node_with_other_addresses_is_refused() -> None:
+def test_plan_with_other_addresses_of_this_node_is_rejected() -> None:
     with pytest.raises(InitRefused, match="its name or addresses differ"):
         Participant().prepare(PLAN, "n1=127.0.0.1:9999:7401:7601")
 
 
 @given(st.lists(st.integers(0, 6), max_size=5), st.integers())
-def test_wherever_coordinators_stop_another_one_goes_on_to_the_end(stops: list[int], seed: int) -> None:
+def test_initialization_completes_wherever_coordinators_stop(stops: list[int], seed: int) -> None:
     """And a cancel in between either undoes all, or is too late, or leaves what the same plan completes."""
     world, chance = World(), random.Random(seed)
     for messages in stops:
@@ -125,6 +125,6 @@ def test_wherever_coordinators_stop_another_one_goes_on_to_the_end(stops: list[i
     assert set(world.nodes.values()) == {COMMITTED}
 
 
-def test_a_commit_goes_on_although_somebody_does_not_answer() -> None:
+def test_commit_continues_without_a_silent_participant() -> None:
     states = {"n1": COMMITTED, "n2": PREPARED, "n3": None}
     assert next_step(PLAN, states) == Commit(("n2",))

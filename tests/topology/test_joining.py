@@ -83,7 +83,7 @@ async def test_the_first_leader_initializes_the_cluster_once(world: World) -> No
     assert rules_of(world.group.store.system) == rules
 
 
-async def test_a_node_is_in_the_logical_topology_only_when_it_has_recovered(world: World) -> None:
+async def test_node_is_active_only_after_recovery(world: World) -> None:
     await initialized(world)
     world.gate.clear()
     member = world.member()
@@ -100,7 +100,7 @@ async def test_a_node_is_in_the_logical_topology_only_when_it_has_recovered(worl
 
 
 @pytest.mark.parametrize("wrong", [{"token": "guess"}, {"cluster": "c2"}, {"cluster_id": lambda: "id-9"}])
-async def test_a_rejected_node_stops_and_says_why(world: World, wrong: dict[str, object]) -> None:
+async def test_rejected_node_stops_with_the_reason(world: World, wrong: dict[str, object]) -> None:
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
     with pytest.raises(NodeRefused, match="rejected n7: "):
@@ -109,7 +109,7 @@ async def test_a_rejected_node_stops_and_says_why(world: World, wrong: dict[str,
     assert world.registrar.rejected == 1
 
 
-async def test_a_node_of_another_release_of_the_protocol_stops_and_says_why(
+async def test_node_with_another_protocol_version_stops_with_the_reason(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await initialized(world)
@@ -141,7 +141,7 @@ class LostAnswers:
 
 
 @pytest.mark.parametrize("step", ["state", "join", "recovered", "look"])
-async def test_a_leader_that_changes_during_a_join_makes_no_second_incarnation(world: World, step: str) -> None:
+async def test_leader_change_during_a_join_makes_no_second_incarnation(world: World, step: str) -> None:
     """scenarios.md, "Recovery": leader changes during join. What was decided stands, whoever leads then."""
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
@@ -156,7 +156,7 @@ async def test_a_leader_that_changes_during_a_join_makes_no_second_incarnation(w
     assert world.recoveries == ["i1"]
 
 
-async def test_a_node_whose_name_is_taken_stops_and_says_who_has_it(world: World) -> None:
+async def test_node_with_a_name_in_use_stops_and_names_the_other(world: World) -> None:
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
     first = world.member()
@@ -173,7 +173,7 @@ async def test_a_node_whose_name_is_taken_stops_and_says_who_has_it(world: World
     assert record.instance == "i1"
 
 
-async def test_a_node_that_was_lost_and_comes_back_is_not_in_until_it_has_joined_again(world: World) -> None:
+async def test_dropped_node_is_not_active_until_it_has_joined_again(world: World) -> None:
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
     member = world.member()
@@ -193,7 +193,7 @@ async def test_a_node_that_was_lost_and_comes_back_is_not_in_until_it_has_joined
     assert not running.done()
 
 
-async def test_a_node_that_leaves_before_it_has_finished_is_not_in(world: World) -> None:
+async def test_node_that_leaves_while_joining_is_not_active(world: World) -> None:
     await initialized(world)
     world.gate.clear()
     world.physical["n7"] = Presence("i1", True)
@@ -204,7 +204,7 @@ async def test_a_node_that_leaves_before_it_has_finished_is_not_in(world: World)
     assert world.standing() is Standing.GONE
 
 
-async def test_without_a_leader_a_node_waits_and_goes_on_when_there_is_one(world: World) -> None:
+async def test_join_waits_for_a_leader(world: World) -> None:
     """The meta storage loses its majority during the join and comes back."""
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
@@ -219,7 +219,7 @@ async def test_without_a_leader_a_node_waits_and_goes_on_when_there_is_one(world
     await until(lambda: member.life.phase is Phase.ACTIVE)
 
 
-async def test_two_registrars_that_decide_at_once_do_not_undo_each_other(world: World) -> None:
+async def test_concurrent_registrars_do_not_overwrite_each_other(world: World) -> None:
     """Two processes ask at two nodes for one name: each registrar sees another one of them."""
     await initialized(world)
     others = {each: {"n7": Presence(each, True)} for each in ("i1", "i2")}
@@ -235,14 +235,14 @@ async def test_two_registrars_that_decide_at_once_do_not_undo_each_other(world: 
     assert (await world.registrar.recovered("n7", last.instance, last.incarnation, 1)).standing is Standing.ACTIVE
 
 
-async def test_before_the_cluster_is_initialized_a_request_waits(world: World) -> None:
+async def test_join_waits_until_the_cluster_is_initialized(world: World) -> None:
     with pytest.raises(JoinLater, match="not initialized"):
         await world.registrar.join(REQUEST)
     assert not (await world.registrar.state()).initialized
 
 
 @pytest.mark.parametrize("standing", [Standing.VALIDATED, Standing.ACTIVE, Standing.GONE])
-async def test_a_member_without_a_majority_decides_nothing_on_what_it_knew(world: World, standing: Standing) -> None:
+async def test_member_without_a_majority_decides_nothing(world: World, standing: Standing) -> None:
     """Its records may be old: neither a repeated answer nor a refusal comes out of them."""
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
@@ -263,7 +263,7 @@ async def test_a_member_without_a_majority_decides_nothing_on_what_it_knew(world
             await ask
 
 
-async def test_users_see_nothing_of_it_in_ranges_and_revisions(world: World) -> None:
+async def test_topology_records_are_invisible_in_ranges_and_revisions(world: World) -> None:
     before = world.group.store.revision
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)

@@ -19,14 +19,14 @@ def in_the_topology() -> Life:
     return Life().found().validated(RECORD).has_recovered(9).is_active()
 
 
-def test_the_way_in() -> None:
+def test_life_goes_through_its_phases_to_active() -> None:
     life = in_the_topology()
     assert (life.phase, life.incarnation, life.recovered) == (Phase.ACTIVE, 4, 9)
     assert life.saw(ACTIVE, "i1") == life
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_what_joining_again_can_mend_is_joined_again_and_all_else_stops(reason: Reason) -> None:
+def test_rejection_leads_to_a_rejoin_only_if_a_rejoin_can_help(reason: Reason) -> None:
     for life in (Life().found(), Life().found().validated(RECORD), in_the_topology()):
         refused = life.refused(Reject(reason, "why"))
         if reason in MENDABLE:
@@ -45,11 +45,11 @@ def test_what_joining_again_can_mend_is_joined_again_and_all_else_stops(reason: 
         replace(ACTIVE, instance="i2"),
     ],
 )
-def test_who_was_dropped_joins_again_with_a_new_attempt(seen: NodeRecord | None) -> None:
+def test_dropped_node_joins_again_with_a_new_attempt(seen: NodeRecord | None) -> None:
     again = in_the_topology().saw(seen, "i1")
     assert (again.phase, again.attempt) == (Phase.JOINING, 2)
 
 
-def test_only_who_is_in_can_have_been_dropped() -> None:
+def test_only_an_active_node_reacts_to_being_dropped() -> None:
     life = Life().found().validated(RECORD)
     assert life.saw(None, "i1") == life

@@ -47,7 +47,7 @@ def admitted(known: NodeRecord | None = None, request: JoinRequest = REQUEST) ->
     return verdict.record
 
 
-def test_who_was_dropped_joins_again_once_the_leader_is_seen() -> None:
+def test_dropped_node_rejoins_once_the_leader_is_seen() -> None:
     """A member judges its own joining by its own view: behind a partition the leader still holds it for dead, and
     would drop it, again and again (found by `tests/faults`, leader_in_minority). A new process is let in at once."""
     dropped = gone(active(admitted()), "it has left the physical topology")
@@ -64,7 +64,7 @@ def active(record: NodeRecord) -> NodeRecord:
     return verdict.record
 
 
-def test_who_is_let_in_is_validated_and_not_active_yet() -> None:
+def test_admitted_node_is_validated_but_not_active() -> None:
     record = admitted()
     assert (record.standing, record.incarnation, record.addresses) == (Standing.VALIDATED, 1, {"http": "h:1"})
     assert active(record).standing is Standing.ACTIVE
@@ -81,7 +81,7 @@ def test_who_is_let_in_is_validated_and_not_active_yet() -> None:
         ({"cluster_id": "id-2"}, Reason.FOREIGN_CLUSTER, "an empty data folder"),
     ],
 )
-def test_who_has_the_wrong_tag_version_token_or_data_is_refused_with_the_remedy(
+def test_join_with_wrong_cluster_version_token_or_data_is_rejected_with_the_remedy(
     wrong: dict[str, object], reason: Reason, words: str
 ) -> None:
     verdict = judge(replace(REQUEST, **wrong))  # type: ignore[arg-type]
@@ -90,56 +90,56 @@ def test_who_has_the_wrong_tag_version_token_or_data_is_refused_with_the_remedy(
     assert words in verdict.text
 
 
-def test_nothing_of_a_token_is_in_what_is_said_or_kept() -> None:
+def test_token_appears_in_no_error_and_no_record() -> None:
     verdict = judge(replace(REQUEST, token="guess-17"))
     assert "guess-17" not in str(verdict)
     assert b"secret" not in RULES.to_bytes()
 
 
-def test_a_cluster_without_a_token_takes_whoever_has_one_or_none() -> None:
+def test_cluster_without_a_token_accepts_any_token_and_none() -> None:
     open_rules = replace(RULES, token=token_record(None, SALT))
     for token in (None, "any"):
         assert isinstance(judge(replace(REQUEST, token=token), rules=open_rules), Write)
 
 
-def test_before_the_cluster_is_initialized_everybody_waits() -> None:
+def test_join_verdict_is_later_before_initialization() -> None:
     assert isinstance(judge(rules=None), Later)
 
 
 @pytest.mark.parametrize("presence", [None, Presence("i1", False), Presence("i9", True)])
-def test_only_who_is_in_the_physical_topology_under_its_name_is_let_in(presence: Presence | None) -> None:
+def test_join_requires_presence_in_the_physical_topology(presence: Presence | None) -> None:
     """Duplicate names: while another process has the name there, nobody else gets it."""
     assert isinstance(judge(presence=presence), Later)
 
 
-def test_a_lost_answer_is_given_again() -> None:
+def test_repeated_join_gets_the_same_answer() -> None:
     record = admitted()
     for known in (record, active(record)):
         assert judge(known=known) == Keep(known)
         assert judge(known=known, presence=None) == Keep(known)
 
 
-def test_a_returning_node_is_a_new_incarnation() -> None:
+def test_restarted_node_gets_a_new_incarnation() -> None:
     first = active(admitted())
     second = admitted(first, replace(REQUEST, instance="i2"))
     third = admitted(active(second), replace(REQUEST, instance="i3"))
     assert (second.incarnation, second.standing, third.incarnation) == (2, Standing.VALIDATED, 3)
 
 
-def test_who_joins_again_without_a_restart_is_a_new_incarnation_too() -> None:
+def test_rejoin_without_a_restart_gets_a_new_incarnation() -> None:
     dropped = due_drops([active(admitted())], {"n7": Presence("i1", False)}, False)[0]
     again = admitted(dropped, replace(REQUEST, attempt=2))
     assert (again.incarnation, again.standing) == (2, Standing.VALIDATED)
 
 
-def test_a_late_request_of_before_does_not_undo_a_later_one() -> None:
+def test_late_earlier_request_does_not_undo_a_later_one() -> None:
     later = active(admitted(None, replace(REQUEST, attempt=2)))
     verdict = judge(known=later)
     assert isinstance(verdict, Reject)
     assert verdict.reason is Reason.SUPERSEDED
 
 
-def test_to_come_back_to_the_physical_topology_is_not_enough() -> None:
+def test_return_to_the_physical_topology_does_not_reactivate_a_node() -> None:
     """scenarios.md: returns to the physical topology without joining again: not in the logical one."""
     dropped = due_drops([active(admitted())], {"n7": Presence("i1", False)}, False)[0]
     assert dropped.standing is Standing.GONE
@@ -149,7 +149,7 @@ def test_to_come_back_to_the_physical_topology_is_not_enough() -> None:
     assert verdict.reason is Reason.NOT_VALIDATED
 
 
-def test_recovery_finished_counts_for_the_incarnation_that_was_let_in_only() -> None:
+def test_recovery_finished_counts_only_for_the_admitted_incarnation() -> None:
     record = admitted()
     for instance, incarnation in (("i1", 2), ("i2", 1)):
         verdict = judge_recovered("n7", instance, incarnation, 7, record)
@@ -159,7 +159,7 @@ def test_recovery_finished_counts_for_the_incarnation_that_was_let_in_only() -> 
     assert judge_recovered("n7", "i1", 1, 99, active(record)) == Keep(active(record))
 
 
-def test_a_node_that_leaves_before_it_has_finished_is_gone() -> None:
+def test_node_that_leaves_before_recovery_is_gone() -> None:
     verdict = judge_leave("n7", "i1", admitted())
     assert isinstance(verdict, Write)
     assert verdict.record.standing is Standing.GONE
@@ -167,7 +167,7 @@ def test_a_node_that_leaves_before_it_has_finished_is_gone() -> None:
     assert isinstance(judge_leave("n7", "i2", admitted()), Reject)
 
 
-def test_who_is_dropped_walked_over_every_combination() -> None:
+def test_due_drops_over_every_combination() -> None:
     """Standing x presence x how long the leader has looked: dropped exactly where the evidence is there."""
     for standing, presence, unseen_long in product(
         Standing, (None, HERE, Presence("i1", False), Presence("i2", True), Presence("i2", False)), (False, True)
@@ -179,7 +179,7 @@ def test_who_is_dropped_walked_over_every_combination() -> None:
         assert bool(due_drops([record], physical, unseen_long)) is expected, (standing, presence, unseen_long)
 
 
-def test_records_come_back_as_they_were_and_damaged_ones_are_refused() -> None:
+def test_records_round_trip_and_damaged_ones_are_rejected() -> None:
     assert ClusterRules.from_bytes(RULES.to_bytes()) == RULES
     record = active(admitted())
     assert NodeRecord.from_bytes(record.to_bytes()) == record

@@ -96,9 +96,9 @@ def test_a_record_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("region", "remedy"),
     [
-        (strict("Bad name", b"/a/"), "is no name of a region"),
-        (strict("palisade.mine", b"/a/"), "is no name of a region"),
-        (strict("", b"/a/"), "is no name of a region"),
+        (strict("Bad name", b"/a/"), "invalid region name"),
+        (strict("palisade.mine", b"/a/"), "invalid region name"),
+        (strict("", b"/a/"), "invalid region name"),
         (strict("a", b"palisade/catalog/"), "choose another prefix"),
         (strict("a", bytes(5000)), "at most 4096 bytes"),
         (Region("a", b"/a/", Mode.STRICT, Policy.DENY, b"x"), "only safe_default has a default"),

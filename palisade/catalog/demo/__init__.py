@@ -1,1 +1,1 @@
-"""The demo catalog: real metadata of a real data set, so that a cluster can be tried with more than foo = bar."""
+"""The demo catalog: realistic metadata, from a public data set, for trying out a cluster."""

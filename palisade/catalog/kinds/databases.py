@@ -1,4 +1,4 @@
-"""Databases: made, and dropped with everything in them. Pure."""
+"""Operations on databases: create, and drop with all content. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ DATABASE = Field("database", a_name, "its name")
 def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     name = request["database"]
     if rows.get(keys.at(keys.DATABASES, name)) is not None:
-        raise AlreadyThere(f"there is a database {name} already")
+        raise AlreadyThere(f"database {name} already exists")
     given = {key: text for key, text in request.get("properties", {}).items() if text is not None}
     made = Database(name, drawn.object_id, given)
     return Plan({made.key: made.to_bytes()})
 
 
 def drop(request: Request, rows: Rows, drawn: Drawn) -> Plan:
-    """First nobody sees the database any more, and with it nothing in it; then all of it is removed, the rows of data
-    first: a row of the catalog goes when nothing is left that it described."""
+    """Hides the database and all its content first. Then everything is removed, the data first: a catalog row goes when
+    the data that it describes are gone."""
     found = database_at(rows, request["database"])
     inside = [keys.below(place, found.name).decode() for place in keys.INSIDE]
     at_itself = {keys.at(place, found.name): None for place in (keys.TTL, keys.TEMPLATE_PATHS)}

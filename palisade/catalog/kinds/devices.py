@@ -1,4 +1,4 @@
-"""Device schemas: devices and their time series, made, altered, deleted. Pure."""
+"""Operations on device schemas: create, alter and delete devices and their time series. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SERIES_LIST = Field("series", series_list, "name:type, or name:type:encoding:com
 
 
 def device_at(rows: Rows, path: str) -> Device:
-    """Raises NotThere, also for one that is being deleted."""
+    """Raises NotThere, also for a device that is being deleted."""
     database_at(rows, path)
     found = rows.read(keys.at(keys.DEVICES, path), Device.from_bytes)
     if found is None:
-        raise NotThere(f"there is no device {path}; the list of devices has those that there are")
+        raise NotThere(f"there is no device {path}; see the list of devices")
     if found.dropping:
         raise NotThere(f"device {path} is being deleted by procedure {found.dropping}")
     return found
@@ -34,7 +34,7 @@ def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     path = request["device"]
     database = database_at(rows, path)
     if rows.get(keys.at(keys.DEVICES, path)) is not None:
-        raise AlreadyThere(f"there is a device {path} already: add time series to it with add-series")
+        raise AlreadyThere(f"device {path} already exists: add time series to it with add-series")
     empty = Device.of(path, drawn.object_id, database, aligned=request["aligned"])
     made = empty.with_series(many(request["series"]))
     return Plan({made.key: made.to_bytes()}, made=(made.data,))
@@ -48,7 +48,7 @@ def add_series(request: Request, rows: Rows, drawn: Drawn) -> Plan:
         taken = {each.name for each in inherited.series}
         for each in added:
             if each.name in taken:
-                raise AlreadyThere(f"series: {found.path} has {each.name} from its template {inherited.name}")
+                raise AlreadyThere(f"series: {found.path} already has {each.name} from its template {inherited.name}")
     return Plan({found.key: found.with_series(added).to_bytes()})
 
 
@@ -56,7 +56,7 @@ def template_at(rows: Rows, name: str) -> Template:
     """Raises NotThere."""
     found = rows.read(keys.at(keys.TEMPLATES, name), Template.from_bytes)
     if found is None:
-        raise NotThere(f"there is no template {name}; the list of templates has those that there are")
+        raise NotThere(f"there is no template {name}; see the list of templates")
     return found
 
 
@@ -67,10 +67,10 @@ def delete_device(request: Request, rows: Rows, drawn: Drawn) -> Plan:
 
 
 def delete_series(request: Request, rows: Rows, drawn: Drawn) -> Plan:
-    """Marked, so that nobody uses them; their values removed after PROCEED; then the names are free again."""
+    """Marks the series as unusable. Their values are removed after PROCEED; then the names are free again."""
     found = device_at(rows, request["device"])
     if found.deleting:
-        raise NotAllowed(f"time series of {found.path} are being deleted already: wait for that procedure")
+        raise NotAllowed(f"time series of {found.path} are already being deleted: wait for that procedure")
     gone = [found.one(name).name for name in request["series"]]
     without = found.without_series(gone)
     stays = bool(without.series or without.template)

@@ -1,4 +1,4 @@
-"""What an operation is: its fields, what it locks, and how its plan is made. Pure."""
+"""The definition of an operation: its fields, its locks, and the function that makes its plan. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FIELDS_BYTES_HINT = "see docs/catalog.md"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`shape`: how it is typed on a command line: "text", "number", "flag", "many" (repeated), "columns", "series",
-    "properties". `default` None: left out where it is not given."""
+    """`shape`: its form on the command line: "text", "number", "flag", "many" (repeated), "columns", "series",
+    "properties". `default`: None if a missing field is omitted."""
 
     name: str
     read: Read
@@ -31,7 +31,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What was drawn at random for this procedure, once, before it was recorded: the id of what it makes."""
+    """The random values of this procedure, drawn once before it was recorded: the ID of the object that it creates."""
 
     procedure: str
     object_id: str
@@ -39,10 +39,10 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`locks`: the objects that nobody else may work on meanwhile, see `palisade/catalog/locks.py`.
+    """`locks`: the objects that no other procedure may change meanwhile, see `palisade/catalog/locks.py`.
 
-    `keeps`: the change counts once it is written, and is never taken back (F8): permissions.
-    `secret`: the field that holds a password; it is sealed before the request is recorded.
+    `keeps`: the change is effective once written and is never rolled back (F8): permissions.
+    `secret`: the field with a password, which is hashed before the request is recorded.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Kind:
     secret: str = ""
 
     def checked(self, given: Any) -> dict[str, Any]:
-        """The fields as they are recorded. Raises BadField."""
+        """The validated fields, as they are recorded. Raises BadField."""
         if type(given) is not dict:
             raise BadField(f"{self.name}: {shown(given)} is not an object of fields")
         known = {field.name for field in self.fields}
@@ -74,7 +74,7 @@ class Kind:
 
 
 def database_at(rows: Rows, path: str) -> Database:
-    """The database of a path. Raises NotThere where there is none, or it is being dropped."""
+    """The database of a path. Raises NotThere if there is none, or it is being dropped."""
     name = keys.database_of(path)
     found = rows.read(keys.at(keys.DATABASES, name), Database.from_bytes)
     if found is None:
@@ -85,5 +85,5 @@ def database_at(rows: Rows, path: str) -> Database:
 
 
 def path_lock(path: str) -> str:
-    """Of a database, a table, a device, or anything else at a path; whoever has it has everything below, too."""
+    """The lock of an object at a path. It includes everything below the path."""
     return "paths/" + path.replace(".", "/") + "/"

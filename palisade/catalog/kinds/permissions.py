@@ -1,7 +1,7 @@
-"""Users, roles, grants: made, changed, revoked. Pure.
+"""Operations on users, roles and grants. Pure.
 
-All of them `keep` what they have written (F8): a revoked permission that came back, or a REVOKE that is reported as
-failed while it is effective, would be worse than one that is pending.
+All of them `keep` what they have written (F8): a revoked permission that reappears, or a REVOKE that is reported as
+failed although it is effective, would be worse than a pending one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HOLDERS_MAX = 500
 
 
 def a_secret(value: object, field: str) -> object:
-    """A password, or the credential that was made of one."""
+    """A password, or the credential derived from one."""
     return a_credential(value, field) if isinstance(value, dict) else a_password(value, field)
 
 
@@ -40,14 +40,14 @@ def subject_at(rows: Rows, subject: str) -> Subject:
 
 def credential_of(request: Request) -> bytes:
     if not isinstance(request["password"], dict):
-        raise BadField("password: was not sealed")
+        raise BadField("password: not hashed")
     return to_bytes(request["password"])
 
 
 def create_user(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     made = Subject("user", request["user"])
     if rows.get(made.key) is not None:
-        raise AlreadyThere(f"there is a user {made.name} already")
+        raise AlreadyThere(f"user {made.name} already exists")
     return Plan({made.key: made.to_bytes(), keys.at(keys.CREDENTIALS, made.name): credential_of(request)})
 
 
@@ -64,12 +64,12 @@ def drop_user(request: Request, rows: Rows, drawn: Drawn) -> Plan:
 def create_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     made = Subject("role", request["role"])
     if rows.get(made.key) is not None:
-        raise AlreadyThere(f"there is a role {made.name} already")
+        raise AlreadyThere(f"role {made.name} already exists")
     return Plan({made.key: made.to_bytes()})
 
 
 def drop_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
-    """Taken from everyone who has it, in the same transaction: a role of that name made later gives nobody anything."""
+    """Removes it from all its users in the same transaction, so a later role of that name has no users."""
     found = subject_at(rows, f"role:{request['role']}")
     changes: dict[bytes, bytes | None] = {found.key: None}
     for row in rows.below(keys.USERS):
@@ -78,7 +78,7 @@ def drop_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
             changes[user.key] = user.without_role(found.name).to_bytes()
     if len(changes) > HOLDERS_MAX + 1:
         raise NotAllowed(
-            f"role {found.name} has {len(changes) - 1} users, at a time it may be {HOLDERS_MAX}: revoke it first"
+            f"role {found.name} has {len(changes) - 1} users, the limit is {HOLDERS_MAX}: revoke it from some first"
         )
     return Plan(changes)
 
@@ -114,7 +114,7 @@ def users_lock(request: Request) -> tuple[str, ...]:
 
 
 def role_lock(request: Request) -> tuple[str, ...]:
-    """Of all users, too: dropping a role changes whoever has it."""
+    """Includes all users, because dropping a role changes its users."""
     return (f"permissions/roles/{request['role']}/", "permissions/users/")
 
 

@@ -1,7 +1,7 @@
-"""Tables: made, altered, renamed, dropped; their columns, properties and devices. Pure.
+"""Operations on tables, their columns, properties and devices. Pure.
 
-A change of a table is one row that is written, released to every node, and final then; until it is released it can be
-taken back. Dropping a table or devices hides them first, and removes their rows for ever after PROCEED (F9).
+A change of a table writes one row and is final once that is released to every node; until then it can be rolled back.
+Dropping a table or devices hides them first, and removes their rows permanently after PROCEED (F9).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ TYPE = Field("type", a_choice(TYPES), f"one of {', '.join(TYPES)}")
 
 
 def table_at(rows: Rows, path: str) -> Table:
-    """Raises NotThere, also for one that is being dropped."""
+    """Raises NotThere, also for a table that is being dropped."""
     database_at(rows, path)
     found = rows.read(keys.at(keys.TABLES, path), Table.from_bytes)
     if found is None:
-        raise NotThere(f"there is no table {path}; the list of tables has those that there are")
+        raise NotThere(f"there is no table {path}; see the list of tables")
     if found.dropping:
         raise NotThere(f"table {path} is being dropped by procedure {found.dropping}")
     return found
@@ -37,7 +37,7 @@ def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     path = request["table"]
     database = database_at(rows, path)
     if rows.get(keys.at(keys.TABLES, path)) is not None:
-        raise AlreadyThere(f"there is a table {path} already")
+        raise AlreadyThere(f"table {path} already exists")
     made = Table.of(path, drawn.object_id, database, request["columns"], request.get("properties", {}))
     return Plan({made.key: made.to_bytes()}, made=(made.data,))
 
@@ -49,11 +49,11 @@ def drop(request: Request, rows: Rows, drawn: Drawn) -> Plan:
 
 
 def rename(request: Request, rows: Rows, drawn: Drawn) -> Plan:
-    """Both names in one transaction: no reader sees the table twice, or not at all. Its rows stay where they are."""
+    """Changes both names in one transaction, so a reader always sees the table exactly once. Its rows do not move."""
     found = table_at(rows, request["table"])
     renamed = replace(found, name=request["to"])
     if rows.get(renamed.key) is not None:
-        raise AlreadyThere(f"to: there is a table {renamed.path} already")
+        raise AlreadyThere(f"to: table {renamed.path} already exists")
     return Plan({found.key: None, renamed.key: renamed.to_bytes()})
 
 
@@ -61,7 +61,7 @@ def delete_devices(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     found = table_at(rows, request["table"])
     gone = request["devices"]
     if found.deleting:
-        raise NotAllowed(f"devices of {found.path} are being deleted already: wait for that procedure")
+        raise NotAllowed(f"devices of {found.path} are already being deleted: wait for that procedure")
     marked = replace(found, deleting=tuple(gone))
     return Plan(
         {found.key: marked.to_bytes()},

@@ -1,6 +1,6 @@
-"""Templates: made, set at paths, activated at devices, and all of that taken back. Pure.
+"""Operations on templates: create, set at paths, activate at devices, and the reverse. Pure.
 
-At most one template is set on the way from a database to a device, so which one applies is never a question of order.
+At most one template is set on the path from a database to a device, so precedence is never ambiguous.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEACTIVATED_MAX = 100
 def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     made = Template(request["template"], many(request["series"]))
     if rows.get(made.key) is not None:
-        raise AlreadyThere(f"there is a template {made.name} already")
+        raise AlreadyThere(f"template {made.name} already exists")
     return Plan({made.key: made.to_bytes()})
 
 
@@ -68,22 +68,22 @@ def activate(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     template = template_for(rows, path)
     found = rows.read(keys.at(keys.DEVICES, path), Device.from_bytes)
     if found is not None and (found.dropping or found.deleting):
-        raise NotAllowed(f"device {path} is being deleted, or series of it: wait for that procedure")
+        raise NotAllowed(f"device {path} or some of its series are being deleted: wait for that procedure")
     if found is not None and found.template:
-        raise AlreadyThere(f"template {found.template} is active at {path} already")
+        raise AlreadyThere(f"template {found.template} is already active at {path}")
     device = found or Device.of(path, drawn.object_id, database)
     own = {each.name for each in device.series}
     for each in template.series:
         if each.name in own:
             raise AlreadyThere(
-                f"device {path} has a time series {each.name} of its own, as template {template.name} has"
+                f"device {path} has its own time series {each.name}, which template {template.name} also defines"
             )
     made = () if found is not None else (device.data,)
     return Plan({device.key: replace(device, template=template.name).to_bytes()}, made=made)
 
 
 def template_for(rows: Rows, path: str) -> Template:
-    """The one that is set at the path or above it. Raises NotThere."""
+    """The template that is set at the path or above it. Raises NotThere."""
     for place in (path, *reversed(keys.ancestors(path))):
         found = rows.read(keys.at(keys.TEMPLATE_PATHS, place), TemplatePath.from_bytes)
         if found is not None:
@@ -99,15 +99,15 @@ def devices_with_template(rows: Rows, path: str) -> list[Device]:
 
 
 def deactivate(request: Request, rows: Rows, drawn: Drawn) -> Plan:
-    """The series of the template are marked at every device, their values removed after PROCEED, then the marks; a
-    device that had nothing else goes as well."""
+    """Marks the series of the template at every device. After PROCEED their values are removed, then the marks. A
+    device without other series is removed as well."""
     path = request["path"]
     database_at(rows, path)
     found = devices_with_template(rows, path)
     if not found:
         raise NotThere(f"path: no template is active at {path} or below it")
     if len(found) > DEACTIVATED_MAX:
-        raise NotAllowed(f"path: templates are active at {len(found)} devices below {path}, at a time it may be "
+        raise NotAllowed(f"path: templates are active at {len(found)} devices below {path}, the limit is "
                          f"{DEACTIVATED_MAX}: name a longer path")  # fmt: skip
     prepare: dict[bytes, bytes | None] = {}
     finish: dict[bytes, bytes | None] = {}

@@ -22,7 +22,7 @@ def set_(request: Request, rows: Rows, drawn: Drawn) -> Plan:
 def unset(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     key = keys.at(keys.TTL, request["path"])
     if rows.get(key) is None:
-        raise NotThere(f"path: there is no TTL rule at {request['path']}")
+        raise NotThere(f"path: no TTL rule at {request['path']}")
     return Plan({key: None})
 
 

@@ -1,4 +1,4 @@
-"""Logical views: made, pointed elsewhere, deleted. Pure."""
+"""Operations on logical views: create, alter, delete. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def view_at(rows: Rows, path: str) -> View:
     database_at(rows, path)
     found = rows.read(keys.at(keys.VIEWS, path), View.from_bytes)
     if found is None:
-        raise NotThere(f"there is no view {path}; the list of views has those that there are")
+        raise NotThere(f"there is no view {path}; see the list of views")
     return found
 
 
@@ -36,7 +36,7 @@ def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     made = View(request["view"], request["source"])
     database_at(rows, made.path)
     if rows.get(made.key) is not None:
-        raise AlreadyThere(f"there is a view {made.path} already")
+        raise AlreadyThere(f"view {made.path} already exists")
     check_source(rows, made.source)
     return Plan({made.key: made.to_bytes()})
 
@@ -56,7 +56,7 @@ def locks(request: Request) -> tuple[str, ...]:
 
 
 def source_locks(request: Request) -> tuple[str, ...]:
-    """The source, too: one that is being made now may be taken back again."""
+    """Includes the source, whose creation may still be rolled back."""
     return (*locks(request), path_lock(request["source"].rpartition(".")[0]))
 
 

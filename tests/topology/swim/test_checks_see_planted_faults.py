@@ -66,14 +66,17 @@ def in_any_of(check: Callable[[int], None]) -> Callable[[], None]:
 @pytest.mark.parametrize(
     ("plant", "check"),
     [
-        (no_refutation, in_any_of(checks.test_a_false_suspicion_is_refuted_with_a_higher_incarnation)),
-        (no_proxies, in_any_of(checks.test_a_false_suspicion_is_refuted_with_a_higher_incarnation)),
-        (time_that_runs_in_a_pause, in_any_of(checks.test_a_paused_node_holds_its_pause_against_nobody)),
-        (death_without_delay, in_any_of(checks.test_nobody_is_lost_while_datagrams_are)),
-        (nobody_is_asked_for_the_name, in_any_of(checks.test_a_second_node_of_a_name_is_refused_and_disturbs_nobody)),
+        (no_refutation, in_any_of(checks.test_false_suspicion_is_refuted_with_a_higher_incarnation)),
+        (no_proxies, in_any_of(checks.test_false_suspicion_is_refuted_with_a_higher_incarnation)),
+        (time_that_runs_in_a_pause, in_any_of(checks.test_paused_node_suspects_no_other_node)),
+        (death_without_delay, in_any_of(checks.test_lost_datagrams_remove_no_node)),
+        (
+            nobody_is_asked_for_the_name,
+            in_any_of(checks.test_second_node_with_the_same_name_stops_without_side_effects),
+        ),
         (always_the_first, lambda: checks.test_a_node_that_stops_is_dead_to_all_within_the_bound(0, 50)),
-        (no_comparison_of_rosters, in_any_of(checks.test_both_halves_of_a_split_find_each_other_again)),
-        (rumours_without_end, checks.test_rumours_are_passed_on_a_bounded_number_of_times),
+        (no_comparison_of_rosters, in_any_of(checks.test_split_cluster_merges_after_it_heals)),
+        (rumours_without_end, checks.test_rumours_are_sent_a_bounded_number_of_times),
     ],
 )
 def test_the_fault_is_seen(

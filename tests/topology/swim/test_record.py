@@ -28,9 +28,7 @@ def listener() -> Swim:
 
 
 @given(st.lists(records, max_size=12), st.randoms())
-def test_the_order_and_the_number_of_times_in_which_records_arrive_do_not_matter(
-    heard: list[Record], chance: random.Random
-) -> None:
+def test_rosters_converge_in_any_order_and_with_repeated_records(heard: list[Record], chance: random.Random) -> None:
     """Behind the time that suspects have: whoever is dead to others is suspected until then."""
     nodes = [listener(), listener()]
     again = [*heard, *chance.sample(heard, len(heard) // 2)]
@@ -50,7 +48,7 @@ def settled(record: Record | None) -> Record | None:
     return record.become(State.ALIVE) if record is not None and record.is_live else record
 
 
-def test_who_is_dead_to_others_is_suspected_by_who_knows_it_alive_and_refutes_that_in_time() -> None:
+def test_live_node_reported_dead_is_suspected_and_refutes_in_time() -> None:
     """Also if it is said again and again (found by `tests/faults`: a node that was cut off holds all for dead)."""
     node, alive = listener(), Record("n2", "n2:1", "a", 4)
     for record in (alive, alive.become(State.DEAD), alive.become(State.DEAD)):
@@ -61,7 +59,7 @@ def test_who_is_dead_to_others_is_suspected_by_who_knows_it_alive_and_refutes_th
     assert node.get("n2") == refuted
 
 
-def test_a_refutation_beats_the_suspicion_and_death_beats_both_until_refuted() -> None:
+def test_refutation_supersedes_death_and_death_supersedes_suspicion() -> None:
     alive = Record("n2", "n2:1", "a", 4)
     suspect, dead = alive.become(State.SUSPECT), alive.become(State.DEAD)
     refuted = Record("n2", "n2:1", "a", 5)
@@ -71,7 +69,7 @@ def test_a_refutation_beats_the_suspicion_and_death_beats_both_until_refuted() -
     assert not alive.supersedes(suspect)
 
 
-def test_a_node_that_leaves_does_not_refute_its_leaving() -> None:
+def test_leaving_node_does_not_refute_its_departure() -> None:
     node = listener()
     node.leave()
     node.receive(Roster(Identity("n9", "y"), False, (node.own.become(State.DEAD),)), "n9:7700", 0.0)

@@ -47,7 +47,7 @@ def test_a_node_that_stops_is_dead_to_all_within_the_bound(seed: int, count: int
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nobody_is_lost_while_datagrams_are(seed: int) -> None:
+def test_lost_datagrams_remove_no_node(seed: int) -> None:
     """One in ten is lost, one in five comes twice, and the order is by chance."""
     world, nodes = settled(seed, 10)
     world.loss, world.repeats, world.latency_s = 0.1, 0.2, (0.001, 0.05)
@@ -58,7 +58,7 @@ def test_nobody_is_lost_while_datagrams_are(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_false_suspicion_is_refuted_with_a_higher_incarnation(seed: int) -> None:
+def test_false_suspicion_is_refuted_with_a_higher_incarnation(seed: int) -> None:
     """One link is cut for good: those two reach each other through the others, and nobody is dead."""
     world, nodes = settled(seed, 5)
     world.partition(nodes[:1], nodes[1:2])
@@ -76,7 +76,7 @@ def test_a_false_suspicion_is_refuted_with_a_higher_incarnation(seed: int) -> No
 
 @pytest.mark.parametrize("direction", ["in", "out"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_node_that_is_deaf_or_mute_is_dead_and_comes_back_when_it_is_not_any_more(seed: int, direction: str) -> None:
+def test_deaf_or_mute_node_is_declared_dead_and_returns_after_recovery(seed: int, direction: str) -> None:
     """One-way loss: to all of the others, in either direction."""
     world, nodes = settled(seed, 5)
     victim = nodes[4]
@@ -91,7 +91,7 @@ def test_a_node_that_is_deaf_or_mute_is_dead_and_comes_back_when_it_is_not_any_m
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_way_loss_between_two_nodes_costs_nobody_his_place(seed: int) -> None:
+def test_one_way_loss_between_two_nodes_removes_no_node(seed: int) -> None:
     world, nodes = settled(seed, 5)
     world.cut.add((nodes[0].address, nodes[1].address))
     world.run(120)
@@ -99,7 +99,7 @@ def test_one_way_loss_between_two_nodes_costs_nobody_his_place(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_paused_node_holds_its_pause_against_nobody(seed: int) -> None:
+def test_paused_node_suspects_no_other_node(seed: int) -> None:
     """After a pause of a minute a suspect's time is long over, by its clock; what that one said waits in its socket."""
     world, nodes = settled(seed, 5)
     suspect = nodes[3].swim.own.become(State.SUSPECT)
@@ -114,7 +114,7 @@ def test_a_paused_node_holds_its_pause_against_nobody(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_both_halves_of_a_split_find_each_other_again(seed: int) -> None:
+def test_split_cluster_merges_after_it_heals(seed: int) -> None:
     """Also after each half has forgotten the other: by the seeds."""
     for seconds in (20, 200):
         world, nodes = settled(seed, 6)
@@ -127,7 +127,7 @@ def test_both_halves_of_a_split_find_each_other_again(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("cut", [1, 2])
-def test_who_was_cut_off_takes_nobody_along_when_it_comes_back(seed: int, cut: int) -> None:
+def test_isolated_node_removes_no_other_node_when_it_returns(seed: int, cut: int) -> None:
     """It holds for dead who was there all the time. That is old: nobody believes it without having asked (found by
     `tests/faults`, leader_in_minority: a member of the majority was dropped from the topology, and fenced)."""
     world, nodes = settled(seed, 5)
@@ -141,7 +141,7 @@ def test_who_was_cut_off_takes_nobody_along_when_it_comes_back(seed: int, cut: i
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_leaves_is_gone_at_once_and_is_suspected_by_nobody(seed: int) -> None:
+def test_leaving_node_is_removed_at_once_without_suspicion(seed: int) -> None:
     world, nodes = settled(seed, 10)
     nodes[9].swim.leave()
     world._flush(nodes[9])
@@ -170,7 +170,7 @@ def test_a_node_that_returns_is_a_newer_incarnation(seed: int, end: str) -> None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_node_that_returns_elsewhere_waits_for_its_former_life_to_end(seed: int) -> None:
+def test_node_restarted_at_another_address_waits_for_its_old_process_to_expire(seed: int) -> None:
     world, nodes = settled(seed, 5)
     world.crash(nodes[4])
     returned = world.start("n5", ["n1:7700"], address="elsewhere:7700")
@@ -180,7 +180,7 @@ def test_a_node_that_returns_elsewhere_waits_for_its_former_life_to_end(seed: in
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_second_node_of_a_name_is_refused_and_disturbs_nobody(seed: int) -> None:
+def test_second_node_with_the_same_name_stops_without_side_effects(seed: int) -> None:
     world, nodes = settled(seed, 5)
     second = world.start("n5", ["n1:7700"], address="elsewhere:7700")
     world.run_until(lambda: second.swim.duplicate is not None, 30)
@@ -192,7 +192,7 @@ def test_a_second_node_of_a_name_is_refused_and_disturbs_nobody(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_node_that_was_let_in_alone_keeps_its_name(seed: int) -> None:
+def test_admitted_single_node_keeps_its_name(seed: int) -> None:
     """The first of its cluster has heard from nobody: without having been let in, it would be a matter of chance."""
     world = SwimWorld(seed)
     first = world.start("n1", [])
@@ -204,7 +204,7 @@ def test_a_node_that_was_let_in_alone_keeps_its_name(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_of_two_nodes_of_one_name_that_start_at_once_one_stays(seed: int) -> None:
+def test_one_of_two_simultaneous_nodes_with_one_name_stays(seed: int) -> None:
     world, _ = settled(seed, 3)
     twins = [world.start("twin", [f"n{number}:7700"], address=f"twin{number}:7700") for number in (1, 2)]
     world.run_until(lambda: any(twin.swim.duplicate for twin in twins), 60)
@@ -225,19 +225,19 @@ def load_of(count: int) -> tuple[float, float]:
     return sent / count / periods, size / count / periods
 
 
-def test_a_node_sends_no_more_in_a_large_cluster_than_in_a_small_one() -> None:
+def test_load_per_node_does_not_grow_with_the_cluster() -> None:
     """Section 3: the load per node is constant. A ping, and an answer to the one that comes, on average."""
     loads = [load_of(count) for count in (3, 10, 50)]
     assert all(datagrams < 2.5 and size < 300 for datagrams, size in loads), loads
 
 
-def test_rumours_are_passed_on_a_bounded_number_of_times() -> None:
+def test_rumours_are_sent_a_bounded_number_of_times() -> None:
     world, nodes = settled(2, 20)
     world.run(60)
     assert [len(node.swim._rumours) for node in nodes] == [0] * 20
 
 
-def test_tags_that_change_reach_all() -> None:
+def test_changed_tags_reach_all_nodes() -> None:
     world, nodes = settled(2, 10)
     nodes[4].swim.retag((("role", "voter"),))
     world.run_until(lambda: all(node.swim.get("n5").tag("role") == "voter" for node in nodes), 20)  # type: ignore[union-attr]

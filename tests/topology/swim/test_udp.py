@@ -74,7 +74,7 @@ async def test_three_nodes_find_each_other_one_leaves_one_crashes(make: Make) ->
     await until(lambda: first.swim.get("n2").state is State.DEAD)  # type: ignore[union-attr]
 
 
-async def test_garbage_half_frames_and_strangers_are_dropped_and_counted(make: Make) -> None:
+async def test_invalid_and_foreign_datagrams_are_dropped_and_counted(make: Make) -> None:
     """scenarios.md, "Everywhere": garbage and half frames on every port."""
     node = await start(make("n1", []))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
@@ -85,7 +85,7 @@ async def test_garbage_half_frames_and_strangers_are_dropped_and_counted(make: M
     assert names(node) == ["n1"]
 
 
-async def test_a_node_of_another_cluster_is_told_so_and_gets_nowhere(make: Make) -> None:
+async def test_node_of_another_cluster_gets_the_reason_and_no_roster(make: Make) -> None:
     node = await start(make("n1", []))
     other = await start(make("n2", [port_of(node)], cluster="c2"))
     await until(lambda: other.strangers)

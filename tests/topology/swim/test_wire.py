@@ -52,7 +52,7 @@ messages = st.one_of(
 
 
 @given(messages)
-def test_every_message_fits_and_comes_back_as_it_was(message: Message) -> None:
+def test_every_message_fits_and_decodes_to_itself(message: Message) -> None:
     datagram = Wire("c1").encode(message)
     assert len(datagram) <= DATAGRAM_BYTES_MAX
     assert Wire("c1").decode(datagram) == message
@@ -74,19 +74,19 @@ def test_garbage_is_dropped(datagram: bytes) -> None:
 
 
 @given(st.integers(0, 8 * 60 - 1))
-def test_a_flipped_bit_is_dropped(bit: int) -> None:
+def test_datagram_with_a_flipped_bit_is_dropped(bit: int) -> None:
     datagram = bytearray(Wire("c1").encode(ping()))
     datagram[bit // 8 % len(datagram)] ^= 1 << bit % 8
     assert isinstance(reason(bytes(datagram)), Drop)
 
 
 @given(st.integers(0, 70))
-def test_half_a_datagram_is_dropped(length: int) -> None:
+def test_truncated_datagram_is_dropped(length: int) -> None:
     datagram = Wire("c1").encode(ping())
     assert isinstance(reason(datagram[: min(length, len(datagram) - 1)]), Drop)
 
 
-def test_other_clusters_versions_and_sizes_are_told_apart() -> None:
+def test_drop_reasons_distinguish_cluster_version_and_size() -> None:
     assert reason(Wire("c2").encode(ping())) is Drop.OTHER_CLUSTER
     datagram = bytearray(Wire("c1").encode(ping()))
     datagram[4] = 9
@@ -94,7 +94,7 @@ def test_other_clusters_versions_and_sizes_are_told_apart() -> None:
     assert reason(bytes(2 << 20)) is Drop.TOO_LARGE
 
 
-def test_an_explanation_is_understood_across_clusters_and_versions() -> None:
+def test_stranger_message_decodes_across_clusters_and_versions() -> None:
     datagram = Wire("c2").encode(Stranger("this node belongs to cluster c2"))
     assert Wire("c1").decode(datagram) == Stranger("this node belongs to cluster c2")
 
@@ -103,7 +103,7 @@ def test_an_explanation_is_understood_across_clusters_and_versions() -> None:
     st.recursive(st.none() | st.integers(-5, 5) | st.text(max_size=3) | st.binary(max_size=3), st.lists),
     st.sampled_from(Kind),
 )
-def test_a_body_of_another_shape_is_dropped(body: object, kind: Kind) -> None:
+def test_datagram_with_an_invalid_body_is_dropped(body: object, kind: Kind) -> None:
     """With the right checksum: from a program that has a fault, or means ill."""
     from palisade.topology.swim import wire
 
@@ -119,7 +119,7 @@ def understood(body: object, kind: Kind) -> bool:
     return kind is Kind.STRANGER and isinstance(body, list) and len(body) == 1 and isinstance(body[0], str)
 
 
-def test_a_message_that_does_not_fit_is_not_sent() -> None:
+def test_oversized_message_is_rejected() -> None:
     with pytest.raises(ValueError, match="exceeds 1400 bytes"):
         Wire("c1").encode(Roster(Identity("n1", "a"), False, tuple(Record(f"n{n}", "h:1", "i") for n in range(200))))
 
@@ -137,6 +137,6 @@ def test_a_message_that_does_not_fit_is_not_sent() -> None:
         {"tags": tuple((str(number), "") for number in range(9))},
     ],
 )
-def test_a_record_that_could_not_be_sent_is_never_made(wrong: dict[str, object]) -> None:
+def test_record_that_does_not_fit_a_message_is_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         Record(**{"name": "n1", "address": "n1:1", "instance": "i", **wrong})  # type: ignore[arg-type]
