@@ -36,9 +36,9 @@ class Kind(enum.IntEnum):
     REFUSED = 3
     """N {"reason": str}: the connection ends."""
     WRITES = 4
-    """C [number, command, ...]: commands in the encoding of `metastore.command_codec`. A series (`metastore.put_series`)
-    takes as many successive numbers as it has puts, and each of these may fail for itself. A frame has at most ITEMS_MAX
-    puts, those in series included."""
+    """C [number, command, ...]: commands in the encoding of `metastore.command_codec`. A series
+    (`metastore.put_series`) takes as many successive numbers as it has puts, and each of these may fail for itself. A
+    frame has at most ITEMS_MAX puts, those in series included."""
     READS = 5
     """C [number, range, ...]: ranges as lists, as `metastore.command_codec` writes them inside of transactions."""
     RESULTS = 6

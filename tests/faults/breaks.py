@@ -36,14 +36,16 @@ WHOLE = ("raft", "store")
 """Of these every value is read at the start, unless they are large."""
 CAME_BACK = "it came back"
 NO_ROOM = (
-    r"ERROR (palisade\.node\.component_adapters: component \w+ failed|palisade\.node\.fencing\.leader_connection: {id} can't take what the leader stages): "
+    r"ERROR palisade\.node\.(component_adapters: component \w+ failed|"
+    r"fencing\.leader_connection: {id} can't take what the leader stages): "
     r"the (journal|store|vault) in {folder}/\S+ can't be (written|used): \w+: "
     r"(No space left on device|Input/output error|File too large)\. [^\n]*"
 )
 """Who can't write says so, and ends. LMDB has no other word than I/O error for half a page that was written."""
 NOT_AS_WRITTEN = (
     r"ERROR (palisade\.node\.component_adapters: component {name} (could not start|failed)|"
-    r"palisade\.node\.fencing\.leader_connection: {id} can't take what the leader stages): [^\n]*(reset|folder|directory)[^\n]*"
+    r"palisade\.node\.fencing\.leader_connection: {id} can't take what the leader stages): "
+    r"[^\n]*(reset|folder|directory)[^\n]*"
 )
 """Who reads what is damaged says what to do with it, and ends; what a start does not read may be found later."""
 
