@@ -27,8 +27,8 @@ from palisade.base.snapshots import SnapshotGone, SnapshotInvalid, SnapshotMeta
 from palisade.metastore.errors import StoreCorrupt
 from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.ordered_map import Table
-from palisade.metastore.snapshot import Assembly, Run, SnapshotReader
-from palisade.metastore.state import State
+from palisade.metastore.snapshot import Assembly, Run, StoreSnapshotReader
+from palisade.metastore.state import StoreState
 from palisade.metastore.store_errors import BackupInvalid
 
 MAGIC = b"palisade-backup\n"
@@ -73,15 +73,15 @@ class BackupEnd:
     digest: bytes
 
 
-def state_below(reader: SnapshotReader) -> State:
+def state_below(reader: StoreSnapshotReader) -> StoreState:
     """The numbers of the store as the snapshot has them, which may be older than those of the store by now."""
     tables = MemoryMap()
     for _, key, value in reader.rows(Table.META):
         tables.put(Table.META, key, value)
-    return State(tables)
+    return StoreState(tables)
 
 
-def header_of(reader: SnapshotReader, *, cluster: str, created_by: str, created_ms: int) -> BackupHeader:
+def header_of(reader: StoreSnapshotReader, *, cluster: str, created_by: str, created_ms: int) -> BackupHeader:
     state = state_below(reader)
     return BackupHeader(
         format=FORMAT_VERSION,
@@ -126,7 +126,7 @@ class BackupEncoder:
         return data
 
 
-def frames_of(reader: SnapshotReader, header: BackupHeader) -> Iterator[bytes]:
+def frames_of(reader: StoreSnapshotReader, header: BackupHeader) -> Iterator[bytes]:
     """The bytes of a whole backup, a piece of the state at a time.
 
     Raises SnapshotGone, StoreCorrupt where the state can't be read any more, behind the frame that says so."""
@@ -294,7 +294,7 @@ class BackupCheck:
             self._assembly.check_whole()
         except SnapshotInvalid as error:
             raise BackupInvalid(f"{self._parser.name} is not whole: {error}; {REMEDY}") from error
-        check_header(self.header, State(self._meta), self._parser.name)
+        check_header(self.header, StoreState(self._meta), self._parser.name)
         return self.header, end
 
     def _look_at(self, runs: list[Run]) -> None:
@@ -304,7 +304,7 @@ class BackupCheck:
                     self._meta.put(Table.META, key, value)
 
 
-def check_header(header: BackupHeader, state: State, name: str) -> None:
+def check_header(header: BackupHeader, state: StoreState, name: str) -> None:
     """Raises BackupInvalid unless the state is the one that the header announces."""
     lineage = state.lineage
     said = (header.revision, header.index, header.term, header.cluster_id, header.generation, header.keys)

@@ -22,7 +22,7 @@ from palisade.metastore.history import History, is_tombstone
 from palisade.metastore.mvcc import compacted
 from palisade.metastore.ordered_map import OrderedMap, Peeked, Table
 from palisade.metastore.record import LINK_BYTES, REVISION, unpack_row
-from palisade.metastore.state import FIRST_REVISION, State
+from palisade.metastore.state import FIRST_REVISION, StoreState
 from palisade.vault.change import Revision
 from palisade.vault.span_sums import pack_spans
 
@@ -39,12 +39,12 @@ _first, _second, _mod_of, _version_of = itemgetter(0), itemgetter(1), itemgetter
 """Over a slice at once these cost a third of a loop."""
 
 
-class Feed:
+class ChangeFeed:
     """Of one replica, at what it has applied. Raises Compacted and FutureRevision, and never answers in part."""
 
     __slots__ = ("_buckets", "_history", "_state", "_tables")
 
-    def __init__(self, tables: OrderedMap, state: State, history: History, buckets: BucketSums) -> None:
+    def __init__(self, tables: OrderedMap, state: StoreState, history: History, buckets: BucketSums) -> None:
         self._tables, self._state, self._history, self._buckets = tables, state, history, buckets
 
     def changes(self, first: int, last: int, bytes_max: int) -> list[Revision]:
@@ -174,7 +174,7 @@ class SumsAt:
 
     __slots__ = ("_feed", "_last", "_next", "revision", "sums")
 
-    def __init__(self, feed: Feed, revision: int, sums: list[int], latest_revision: int) -> None:
+    def __init__(self, feed: ChangeFeed, revision: int, sums: list[int], latest_revision: int) -> None:
         self._feed, self.revision, self.sums = feed, revision, sums
         self._next, self._last = revision + 1, latest_revision
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from palisade.base.invariant import InvariantViolated
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 
 TIME_MS_MAX = 1 << 63
 
@@ -20,7 +20,7 @@ class StampClock:
 
     __slots__ = ("_base_ms", "_since", "_state")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: StoreState) -> None:
         self._state = state
         self._base_ms: int | None = None
         self._since = 0.0

@@ -23,7 +23,7 @@ from palisade.metastore.limits import Limits, Retention
 from palisade.metastore.mvcc import compacted
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import PIN_END, PIN_PREFIX, POINTER, unpack_row
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 
 PIN = Struct(">QQQ")
 NEVER_MS = 1 << 63
@@ -34,7 +34,7 @@ class Compactor:
 
     __slots__ = ("_clear_to", "_cursor", "_history", "_limits", "_pins", "_state", "_tables")
 
-    def __init__(self, tables: OrderedMap, state: State, history: History, limits: Limits) -> None:
+    def __init__(self, tables: OrderedMap, state: StoreState, history: History, limits: Limits) -> None:
         self._tables = tables
         self._state = state
         self._history = history

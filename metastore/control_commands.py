@@ -13,7 +13,7 @@ from palisade.metastore.errors import QuotaExceeded
 from palisade.metastore.lease import LeaseBook
 from palisade.metastore.limits import Limits
 from palisade.metastore.lineage import Lineage
-from palisade.metastore.request_results import ResultBook
+from palisade.metastore.request_results import RequestResults
 from palisade.metastore.requests import (
     BeginGeneration,
     Compact,
@@ -30,7 +30,7 @@ from palisade.metastore.requests import (
 )
 from palisade.metastore.results import CompactResult, DoneResult, LeaseResult, PinResult, Result
 from palisade.metastore.revision_writer import RevisionWriter
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 from palisade.metastore.txn import require_room
 
 
@@ -41,10 +41,10 @@ class Control:
 
     def __init__(
         self,
-        state: State,
+        state: StoreState,
         leases: LeaseBook,
         compactor: Compactor,
-        results: ResultBook,
+        results: RequestResults,
         writer: RevisionWriter,
         limits: Limits,
     ) -> None:

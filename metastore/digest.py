@@ -22,7 +22,7 @@ CONTROL_ENTRY = Struct(">BII")
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class StoreDigest:
     """What a replica says of itself at `revision`. `buckets`: 4,096 sums of 16 bytes, big-endian, in order."""
 
     revision: int
@@ -87,7 +87,7 @@ def read_sums(tables: OrderedMap) -> list[int]:
     return unpack_sums(tables.get(Table.META, SUMS_KEY) or bytes(BUCKETS * DIGEST_BYTES))
 
 
-def differing_buckets(one: Digest, other: Digest) -> tuple[int, ...]:
+def differing_buckets(one: StoreDigest, other: StoreDigest) -> tuple[int, ...]:
     """The buckets whose live content differs. Both digests must be of the same revision."""
     if one.revision != other.revision:
         raise ValueError(f"digests of revisions {one.revision} and {other.revision} can't be compared")

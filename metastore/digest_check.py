@@ -16,13 +16,13 @@ from palisade.metastore.block import HEADER, Block
 from palisade.metastore.digest import read_sums
 from palisade.metastore.history import History, is_tombstone, mod_of
 from palisade.metastore.ordered_map import OrderedMap, Table
-from palisade.metastore.record import LINK_BYTES, POINTER, ROW, Row, row_size, unpack_row
-from palisade.metastore.state import State
+from palisade.metastore.record import LINK_BYTES, POINTER, ROW, StoredRow, row_size, unpack_row
+from palisade.metastore.state import StoreState
 
 REMEDY = "stop this node, wipe its data and let it come back from another replica"
 
 
-class Part(enum.Enum):
+class DigestPart(enum.Enum):
     """What was recomputed."""
 
     VALUE = "value"
@@ -34,7 +34,7 @@ class Part(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    part: Part
+    part: DigestPart
     key: bytes | None
     bucket: int | None
     revision: int | None
@@ -54,21 +54,21 @@ def verify(tables: OrderedMap) -> Iterator[Divergence]:
 
 def verify_keys(tables: OrderedMap) -> Iterator[Divergence]:
     """Each row against its own shape, and the sums of the leaves against the buckets."""
-    state = State(tables)
+    state = StoreState(tables)
     sums = [0] * BUCKETS
     for key, packed in tables.scan(Table.KEY, b"", None):
         message = row_fault(key, packed, state)
         if message:
-            yield Divergence(Part.KEY, key, bucket_of(key), None, f"{message}: {REMEDY}")
+            yield Divergence(DigestPart.KEY, key, bucket_of(key), None, f"{message}: {REMEDY}")
         elif not is_tombstone(packed):
             sums[bucket_of(key)] += leaf_of(packed[LINK_BYTES:])
     for number, stored in enumerate(read_sums(tables)):
         if stored != sums[number] & SUM_MASK:
             text = f"bucket {number} does not add up: a key in it is lost, added or changed: {REMEDY}"
-            yield Divergence(Part.BUCKET, None, number, None, text)
+            yield Divergence(DigestPart.BUCKET, None, number, None, text)
 
 
-def row_fault(key: bytes, packed: bytes, state: State) -> str | None:
+def row_fault(key: bytes, packed: bytes, state: StoreState) -> str | None:
     if len(packed) < ROW.size or row_size(packed) != len(packed):
         return f"the row of the key {key!r} is torn"
     row = unpack_row(packed)
@@ -83,7 +83,7 @@ def row_fault(key: bytes, packed: bytes, state: State) -> str | None:
 
 def verify_blocks(tables: OrderedMap) -> Iterator[Divergence]:
     """Each block whole, each event next to the one before it, and the chain from the first one to that of the store."""
-    state = State(tables)
+    state = StoreState(tables)
     after: tuple[int, int] | None = None
     chain = garbage = None
     revision = 0
@@ -92,23 +92,25 @@ def verify_blocks(tables: OrderedMap) -> Iterator[Divergence]:
         block = Block(packed) if len(packed) >= HEADER.size else None
         if block is None or not block.is_whole():
             text = f"the block of events up to {last[0]}.{last[1]} is not what was written: {REMEDY}"
-            yield Divergence(Part.REVISION, None, None, last[0], text)
+            yield Divergence(DigestPart.REVISION, None, None, last[0], text)
             return
         first = (block.first_revision, block.first_sub)
         if (after is None and first > (max(2, state.compacted), 0)) or (
             after is not None and not follows(after, first)
         ):
-            yield Divergence(Part.REVISION, None, None, first[0], f"events before {first[0]} are missing: {REMEDY}")
+            yield Divergence(
+                DigestPart.REVISION, None, None, first[0], f"events before {first[0]} are missing: {REMEDY}"
+            )
             return
         if chain is not None and (block.chain_before, block.garbage_before) != (chain, garbage):
             text = f"revision {first[0]} is not what the chain of digests says: {REMEDY}"
-            yield Divergence(Part.REVISION, None, None, first[0], text)
+            yield Divergence(DigestPart.REVISION, None, None, first[0], text)
         chain, garbage = block.until(last[0])
         after, revision = last, last[0]
     expected = (state.revision, state.chain, state.garbage)
     if state.revision >= 2 and (revision, chain, garbage) != expected:
         text = f"the last revision {state.revision} has another chain digest than the store: {REMEDY}"
-        yield Divergence(Part.REVISION, None, None, state.revision, text)
+        yield Divergence(DigestPart.REVISION, None, None, state.revision, text)
 
 
 def follows(before: tuple[int, int], after: tuple[int, int]) -> bool:
@@ -118,18 +120,18 @@ def follows(before: tuple[int, int], after: tuple[int, int]) -> bool:
 
 def verify_events(tables: OrderedMap) -> Iterator[Divergence]:
     """What KEY, and the events before it, must know of each retained event."""
-    state = State(tables)
+    state = StoreState(tables)
     history = History(tables, state)
     for revision, events in history.revisions(state.minimal_revision, state.revision):
         for packed, replaced in events:
             row = unpack_row(packed)
             message = event_fault(tables, history, state, row, packed, replaced)
             if message:
-                yield Divergence(Part.HISTORY, row.key, bucket_of(row.key), revision, f"{message}: {REMEDY}")
+                yield Divergence(DigestPart.HISTORY, row.key, bucket_of(row.key), revision, f"{message}: {REMEDY}")
 
 
 def event_fault(
-    tables: OrderedMap, history: History, state: State, row: Row, packed: bytes, replaced: bytes
+    tables: OrderedMap, history: History, state: StoreState, row: StoredRow, packed: bytes, replaced: bytes
 ) -> str | None:
     latest = tables.get(Table.KEY, row.key)
     if latest is None or mod_of(latest) < row.mod_revision:

@@ -18,7 +18,7 @@ from palisade.metastore.block import BLOCK_BYTES, Block, garbage_of, open_block,
 from palisade.metastore.errors import StoreCorrupt
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import LINK_BYTES, POINTER, REVISION, ROW
-from palisade.metastore.state import FIRST_REVISION, State
+from palisade.metastore.state import FIRST_REVISION, StoreState
 
 SUB_MAX = (1 << 32) - 1
 Event = tuple[bytes, bytes]
@@ -31,7 +31,7 @@ class History:
 
     __slots__ = ("_last", "_open", "_state", "_tables", "blocks_read")
 
-    def __init__(self, tables: OrderedMap, state: State) -> None:
+    def __init__(self, tables: OrderedMap, state: StoreState) -> None:
         self._tables = tables
         self._state = state
         self._open: list[Event] = []

@@ -9,19 +9,19 @@ from __future__ import annotations
 from palisade.metastore.compaction import Compactor
 from palisade.metastore.lease import LeaseBook
 from palisade.metastore.limits import Limits, Retention
-from palisade.metastore.request_results import ResultBook
+from palisade.metastore.request_results import RequestResults
 from palisade.metastore.requests import Command, Compact, DisarmAlarm, EvictResults, LeaseExpire, Tick
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 
 DISARM_PERCENT = 95
 """The alarm ends below this part of the quota, so that it does not flutter."""
 
 
 def due_commands(
-    state: State,
+    state: StoreState,
     leases: LeaseBook,
     compactor: Compactor,
-    results: ResultBook,
+    results: RequestResults,
     limits: Limits,
     retention: Retention,
     clock_ms: int,

@@ -15,7 +15,7 @@ from palisade.metastore.errors import LeaseExists, LeaseNotFound, LeaseTtlInvali
 from palisade.metastore.limits import Limits
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import key_hash
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 
 LEASE_ID = Struct(">Q")
 LEASE_VALUE = Struct(">QQ")
@@ -31,7 +31,7 @@ class LeaseBook:
 
     __slots__ = ("_book", "_heap", "_state", "_tables")
 
-    def __init__(self, tables: OrderedMap, state: State) -> None:
+    def __init__(self, tables: OrderedMap, state: StoreState) -> None:
         self._tables = tables
         self._state = state
         self._book: dict[int, tuple[int, int]] = {}

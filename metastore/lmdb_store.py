@@ -37,7 +37,7 @@ from palisade.metastore.flush import commit_layers
 from palisade.metastore.flush_policy import FlushPolicy
 from palisade.metastore.lmdb_file import MAP_BYTES_MIN, LmdbFile
 from palisade.metastore.ordered_map import APPLIED_KEY, Owned, Peeked, Table, decode_applied
-from palisade.metastore.snapshot import SnapshotReader
+from palisade.metastore.snapshot import StoreSnapshotReader
 from palisade.metastore.snapshot_source import open_source
 from palisade.metastore.snapshot_writer import StoreSnapshotWriter
 from palisade.metastore.store_directory import StoreDirectory
@@ -221,7 +221,7 @@ class LmdbStore(Owned):
 
     # Snapshots
 
-    async def open_snapshot(self) -> SnapshotReader:
+    async def open_snapshot(self) -> StoreSnapshotReader:
         """The state of `durable`, after a flush, read while the store goes on. Close it: it keeps the file growing."""
         await self.flush()
         return open_source(self.file, self.durable)

@@ -8,7 +8,7 @@ from palisade.base import long_keys
 from palisade.base.snapshots import SnapshotInvalid, SnapshotMeta
 from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.ordered_map import APPLIED_KEY, Table, decode_applied
-from palisade.metastore.snapshot import Assembly, Row, Run, SnapshotReader
+from palisade.metastore.snapshot import Assembly, Row, Run, StoreSnapshotReader
 
 Content = list[dict[bytes, bytes]]
 
@@ -42,7 +42,7 @@ class MemoryStore(MemoryMap):
     def close(self) -> None:
         return
 
-    async def open_snapshot(self) -> SnapshotReader:
+    async def open_snapshot(self) -> StoreSnapshotReader:
         await self.flush()
         index, term = self.durable
         meta = SnapshotMeta(f"{index}-{term}-{self._name}-{self._flushes}", index, term, None)
@@ -52,7 +52,7 @@ class MemoryStore(MemoryMap):
             rows = sorted((long_keys.stored_key(key), key, value) for key, value in content[table].items())
             return (row for row in rows if row[0] >= start)
 
-        return SnapshotReader(meta, rows_from, _nothing, _nothing)
+        return StoreSnapshotReader(meta, rows_from, _nothing, _nothing)
 
     def receive_snapshot(self, meta: SnapshotMeta) -> MemorySnapshotWriter:
         if self._receiving is None or self._receiving[0].id != meta.id:

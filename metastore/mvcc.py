@@ -17,14 +17,14 @@ from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import ROW, unpack_row
 from palisade.metastore.requests import FROM_KEY
 from palisade.metastore.results import KeyValue
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 
 
-class View(NamedTuple):
+class StoreView(NamedTuple):
     """What reads look at."""
 
     tables: OrderedMap
-    state: State
+    state: StoreState
     history: History
 
 
@@ -51,7 +51,7 @@ def end_of(range_end: bytes) -> bytes | None:
     return None if range_end == FROM_KEY else range_end
 
 
-def read_revision(state: State, revision: int) -> int | None:
+def read_revision(state: StoreState, revision: int) -> int | None:
     """None for the latest state. Raises Compacted and FutureRevision. Zero and less mean the latest, as in etcd."""
     if revision <= 0:
         return None
@@ -79,7 +79,7 @@ def found_in(key: bytes, row: bytes) -> Found | None:
     return Found(key, row, mod, create, version, lease) if version else None
 
 
-def find(view: View, key: bytes, revision: int | None) -> Found | None:
+def find(view: StoreView, key: bytes, revision: int | None) -> Found | None:
     """One key; `revision` as `read_revision` gives it."""
     row = view.tables.get(Table.KEY, key)
     if row is None:
@@ -87,7 +87,7 @@ def find(view: View, key: bytes, revision: int | None) -> Found | None:
     return found_in(key, row if revision is None else view.history.version_at(row, revision))
 
 
-def find_range(view: View, key: bytes, range_end: bytes, revision: int | None) -> Iterator[Found]:
+def find_range(view: StoreView, key: bytes, range_end: bytes, revision: int | None) -> Iterator[Found]:
     """Every live version of [key, range_end) in the order of the keys."""
     if not range_end:
         found = find(view, key, revision)

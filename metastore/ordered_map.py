@@ -49,7 +49,7 @@ class Table(enum.IntEnum):
 Peeked = tuple[bytes, bytes]
 
 
-class Owner(Protocol):
+class MapOwner(Protocol):
     """Of a map: the one state machine that writes to it."""
 
     def saving(self) -> None:
@@ -81,9 +81,9 @@ class NoOwner:
 class Owned:
     """A map with at most one owner, which attaches itself when it is made."""
 
-    owner: Owner = NoOwner()
+    owner: MapOwner = NoOwner()
 
-    def attach(self, owner: Owner) -> None:
+    def attach(self, owner: MapOwner) -> None:
         """Raises RuntimeError for a second one: two state machines over one map would both be wrong."""
         if not isinstance(self.owner, NoOwner):
             raise RuntimeError("another state machine is over this map already: open the map again, or use that one")
@@ -91,8 +91,8 @@ class Owned:
 
 
 class OrderedMap(Protocol):
-    def attach(self, owner: Owner) -> None:
-        """Once: from now on the owner is called as `Owner` says."""
+    def attach(self, owner: MapOwner) -> None:
+        """Once: from now on the owner is called as `MapOwner` says."""
         ...
 
     def get(self, table: Table, key: bytes) -> bytes | None: ...

@@ -21,16 +21,16 @@ from palisade.metastore.limits import Limits
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.put_series import are_bytes
 from palisade.metastore.record import JUMP_ROWS, LINK_BYTES, POINTER, ROW, VERSION_OVERHEAD_BYTES
-from palisade.metastore.request_results import SEQUENCE_MAX, ResultBook
+from palisade.metastore.request_results import SEQUENCE_MAX, RequestResults
 from palisade.metastore.result_codec import PUT, Wire
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 
 MILESTONE = JUMP_ROWS - 1
 BUCKET_MASK = BUCKETS - 1
 _NOBODY = object()
 
 
-class PlainPuts:
+class PlainPutBatch:
     """`run` executes as many commands as are plain puts, from one on, and says where it has stopped."""
 
     __slots__ = (
@@ -40,10 +40,10 @@ class PlainPuts:
     def __init__(
         self,
         tables: OrderedMap,
-        state: State,
+        state: StoreState,
         buckets: BucketSums,
         leases: LeaseBook,
-        results: ResultBook,
+        results: RequestResults,
         changes: EntryChanges,
         limits: Limits,
     ) -> None:

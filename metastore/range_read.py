@@ -11,14 +11,14 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from palisade.metastore.mvcc import Found, View, count_live, find, find_range, get, read_revision
+from palisade.metastore.mvcc import Found, StoreView, count_live, find, find_range, get, read_revision
 from palisade.metastore.requests import FROM_KEY, Range, SortOrder, SortTarget
 from palisade.metastore.results import KeyValue, RangeResult
 
 SortKey = Callable[[Found], Any]
 
 
-def read_range(view: View, request: Range, header_revision: int) -> RangeResult:
+def read_range(view: StoreView, request: Range, header_revision: int) -> RangeResult:
     """`header_revision`: what the answer says as the revision of the store. Raises Compacted, FutureRevision."""
     revision = read_revision(view.state, request.revision)
     if not request.range_end and is_plain(request):
@@ -45,7 +45,7 @@ def has_filter(request: Range) -> bool:
     )
 
 
-def read_one(view: View, request: Range, revision: int | None, header_revision: int) -> RangeResult:
+def read_one(view: StoreView, request: Range, revision: int | None, header_revision: int) -> RangeResult:
     if revision is None and not request.keys_only:
         kv = get(view.tables, request.key)
     else:
@@ -54,7 +54,7 @@ def read_one(view: View, request: Range, revision: int | None, header_revision: 
     return RangeResult(header_revision, (kv,) if kv else (), False, 1 if kv else 0)
 
 
-def collect(view: View, request: Range, revision: int | None) -> tuple[list[Found], int]:
+def collect(view: StoreView, request: Range, revision: int | None) -> tuple[list[Found], int]:
     """What the filters, sort and limit choose from, and the count of all that exist."""
     if request.count_only:
         return [], count_range(view, request, revision)
@@ -65,7 +65,7 @@ def collect(view: View, request: Range, revision: int | None) -> tuple[list[Foun
     return found, len(found) if complete else count_range(view, request, revision)
 
 
-def count_range(view: View, request: Range, revision: int | None) -> int:
+def count_range(view: StoreView, request: Range, revision: int | None) -> int:
     """Without looking at any event where the latest state is asked for."""
     if revision is not None or not request.range_end:
         return sum(1 for _ in find_range(view, request.key, request.range_end, revision))

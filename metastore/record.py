@@ -45,7 +45,7 @@ def cost_of(key: bytes, value: bytes) -> int:
     return 2 * len(key) + len(value) + VERSION_OVERHEAD_BYTES
 
 
-class Row(NamedTuple):
+class StoredRow(NamedTuple):
     """One version of a key; a tombstone has version, create revision and lease 0, and no value."""
 
     sub: int
@@ -68,14 +68,14 @@ class Row(NamedTuple):
         return KeyValue(self.key, self.value, self.create_revision, self.mod_revision, self.version, self.lease)
 
 
-def pack_row(row: Row) -> bytes:
+def pack_row(row: StoredRow) -> bytes:
     return ROW.pack(*row[:8], len(row.key), len(row.value)) + row.key + row.value
 
 
-def unpack_row(packed: bytes) -> Row:
+def unpack_row(packed: bytes) -> StoredRow:
     *numbers, key_bytes, value_bytes = ROW.unpack_from(packed)
     start = ROW.size + key_bytes
-    return Row._make((*numbers, packed[ROW.size : start], packed[start : start + value_bytes]))
+    return StoredRow._make((*numbers, packed[ROW.size : start], packed[start : start + value_bytes]))
 
 
 def row_size(packed: bytes, start: int = 0) -> int:

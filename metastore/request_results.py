@@ -29,7 +29,7 @@ from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import key_hash
 from palisade.metastore.requests import RequestId
 from palisade.metastore.result_codec import PUT
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 
 ACTIVE = b"a"
 FORGOTTEN = b"f"
@@ -44,7 +44,7 @@ SLOTS = [Struct(f">{count}Q") for count in range(PAGE_SLOTS + 1)]
 ENTRY_COST_BYTES = 64
 
 
-class Client:
+class ClientResults:
     """What is known of one client: `floor` < used sequences <= `highest`, and the pages that this batch changed."""
 
     __slots__ = ("bytes", "clock_ms", "floor", "highest", "name", "pages")
@@ -62,22 +62,22 @@ class Client:
         return CLIENT.pack(self.highest, self.floor, self.bytes, self.clock_ms)
 
 
-class ResultBook:
+class RequestResults:
     """Results by (client, sequence). Clients that have results are in memory, the one idle for longest first."""
 
     __slots__ = ("_clients", "_dirty", "_growth", "_known", "_limits", "_pack", "_state", "_tables", "changed")
 
-    def __init__(self, tables: OrderedMap, state: State, limits: Limits) -> None:
+    def __init__(self, tables: OrderedMap, state: StoreState, limits: Limits) -> None:
         self._tables = tables
         self._state = state
         self._limits = limits
         self._pack = msgpack.Packer().pack
-        self._clients: dict[bytes, Client] = {}
-        self._dirty: dict[bytes, Client] = {}
+        self._clients: dict[bytes, ClientResults] = {}
+        self._dirty: dict[bytes, ClientResults] = {}
         self._growth = 0
         self.changed = False
         """`save` has something to do."""
-        self._known: dict[str, Client] = {}  # active ones by their id, as far as they have shown up
+        self._known: dict[str, ClientResults] = {}  # active ones by their id, as far as they have shown up
         self.load()
 
     def load(self) -> None:
@@ -86,7 +86,7 @@ class ResultBook:
         self._growth = 0
         self.changed = False
         stored = self._tables.scan(Table.CLIENT, ACTIVE, next_letter(ACTIVE))
-        clients = [Client(key[1:], *CLIENT.unpack(value)) for key, value in stored]
+        clients = [ClientResults(key[1:], *CLIENT.unpack(value)) for key, value in stored]
         self._clients = {client.name: client for client in sorted(clients, key=lambda client: client.clock_ms)}
 
     def __len__(self) -> int:
@@ -113,7 +113,7 @@ class ResultBook:
         stored = self._tables.get(Table.CLIENT, RESULT + client.name + NUMBER.pack(sequence))
         return None if stored is None else msgpack.unpackb(stored, use_list=False)
 
-    def active(self, name: str) -> Client | None:
+    def active(self, name: str) -> ClientResults | None:
         """A client that has results: what is above its `highest` is no retry. None for a new or forgotten one."""
         client = self._known.get(name)
         if client is None:
@@ -122,7 +122,7 @@ class ResultBook:
                 self._known[name] = client
         return client
 
-    def _client(self, name: str) -> Client:
+    def _client(self, name: str) -> ClientResults:
         """A new one is not entered before it has a result."""
         client = self._known.get(name)
         if client is not None:
@@ -134,9 +134,9 @@ class ResultBook:
             return client
         forgotten = self._tables.get(Table.CLIENT, FORGOTTEN + hashed)
         floor = NUMBER.unpack(forgotten)[0] if forgotten is not None else 0
-        return Client(hashed, floor, floor, 0, self._state.clock_ms)
+        return ClientResults(hashed, floor, floor, 0, self._state.clock_ms)
 
-    def _page(self, client: Client, number: int) -> bytes | bytearray | None:
+    def _page(self, client: ClientResults, number: int) -> bytes | bytearray | None:
         page = client.pages.get(number)
         return page if page is not None else self._tables.get(Table.CLIENT, page_key(client, number))
 
@@ -162,7 +162,7 @@ class ResultBook:
         self._grow(client, len(packed) + ENTRY_COST_BYTES)
         self._used(client, request.sequence)
 
-    def remember_put(self, client: Client, sequence: int, revision: int) -> None:
+    def remember_put(self, client: ClientResults, sequence: int, revision: int) -> None:
         """The result of a put without a previous value is its revision."""
         number, slot = divmod(sequence - 1, PAGE_SLOTS)
         page = client.pages.get(number)
@@ -171,7 +171,7 @@ class ResultBook:
         NUMBER.pack_into(page, slot * NUMBER.size, revision)
         self._used(client, sequence)
 
-    def remember_puts(self, client: Client, sequences: Sequence[int], revisions: Sequence[int]) -> None:
+    def remember_puts(self, client: ClientResults, sequences: Sequence[int], revisions: Sequence[int]) -> None:
         """As `remember_put` for each of them. `sequences` grow, and all are above the client's highest one."""
         first = 0
         while first < len(sequences):
@@ -186,7 +186,7 @@ class ResultBook:
             self._used(client, sequences[stop - 1])
             first = stop
 
-    def _open_page(self, client: Client, number: int) -> bytearray:
+    def _open_page(self, client: ClientResults, number: int) -> bytearray:
         stored = None
         if number <= page_of(client.highest):
             stored = self._tables.get(Table.CLIENT, page_key(client, number))
@@ -195,12 +195,12 @@ class ResultBook:
         page = client.pages[number] = bytearray(stored or PAGE_BYTES)
         return page
 
-    def _grow(self, client: Client, size: int) -> None:
+    def _grow(self, client: ClientResults, size: int) -> None:
         client.bytes += size
         self._growth += size
         self.changed = True
 
-    def _used(self, client: Client, sequence: int) -> None:
+    def _used(self, client: ClientResults, sequence: int) -> None:
         if client.clock_ms != self._state.clock_ms:
             client.clock_ms = self._state.clock_ms
             self._clients[client.name] = self._clients.pop(client.name)
@@ -214,7 +214,7 @@ class ResultBook:
         if client.bytes > self._limits.client_results_bytes_max:
             self._shrink(client, page_of(sequence) * PAGE_SLOTS)
 
-    def _shrink(self, client: Client, floor_max: int) -> None:
+    def _shrink(self, client: ClientResults, floor_max: int) -> None:
         """Page by page, but never the one of the result that has just come."""
         while client.bytes > self._limits.client_results_bytes_max:
             floor = (client.floor // PAGE_SLOTS + 1) * PAGE_SLOTS
@@ -224,7 +224,7 @@ class ResultBook:
 
     # Forgetting
 
-    def _raise_floor(self, client: Client, floor: int) -> None:
+    def _raise_floor(self, client: ClientResults, floor: int) -> None:
         """Forget the results up to and with `floor`."""
         for number in range(page_of(client.floor + 1), page_of(min(floor, client.highest)) + 1):
             dirty = client.pages.pop(number, None) is not None
@@ -261,7 +261,7 @@ class ResultBook:
         self._known.clear()
         return evicted
 
-    def _forget(self, client: Client) -> None:
+    def _forget(self, client: ClientResults) -> None:
         self._raise_floor(client, client.highest)
         self._dirty.pop(client.name, None)
         self._tables.delete(Table.CLIENT, ACTIVE + client.name)
@@ -292,5 +292,5 @@ def slot_of(sequence: int) -> int:
     return (sequence - 1) % PAGE_SLOTS * NUMBER.size
 
 
-def page_key(client: Client, number: int) -> bytes:
+def page_key(client: ClientResults, number: int) -> bytes:
     return PAGE + client.name + NUMBER.pack(number)

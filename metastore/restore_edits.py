@@ -15,12 +15,12 @@ from __future__ import annotations
 from palisade.metastore.lease import LEASE_VALUE
 from palisade.metastore.lineage import LINEAGE_KEY, Lineage, encode_lineage
 from palisade.metastore.ordered_map import OrderedMap, Table
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 
 
 def begin_restored(tables: OrderedMap, generation: int) -> Lineage:
     """Of a generation that is newer than the backup's. Raises ValueError for another one, and nothing was changed."""
-    state = State(tables)
+    state = StoreState(tables)
     if generation <= state.lineage.generation:
         raise ValueError(
             f"the backup is of generation {state.lineage.generation}: give a greater one, not {generation}"

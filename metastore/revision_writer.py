@@ -14,8 +14,8 @@ from palisade.metastore.digest import BucketSums
 from palisade.metastore.history import History
 from palisade.metastore.lease import LeaseBook
 from palisade.metastore.ordered_map import OrderedMap, Table
-from palisade.metastore.record import JUMP_ROWS, LINK_BYTES, Row, cost_of, pack_row, unpack_row
-from palisade.metastore.state import State
+from palisade.metastore.record import JUMP_ROWS, LINK_BYTES, StoredRow, cost_of, pack_row, unpack_row
+from palisade.metastore.state import StoreState
 
 NO_LEAF = 0
 
@@ -28,7 +28,7 @@ class RevisionWriter:
     def __init__(
         self,
         tables: OrderedMap,
-        state: State,
+        state: StoreState,
         history: History,
         buckets: BucketSums,
         leases: LeaseBook,
@@ -63,16 +63,16 @@ class RevisionWriter:
         create, version = (old.create_revision, old.version + 1) if old and live else (revision, 1)
         self._state.keys += not live
         self._state.size += cost_of(key, value)
-        self._write(Row(*self._link(old), revision, create, version, lease, key, value), packed, old)
+        self._write(StoredRow(*self._link(old), revision, create, version, lease, key, value), packed, old)
 
     def delete(self, key: bytes) -> None:
         """Of a live key: a tombstone takes its place."""
         packed, old = self._latest(key)
         check(old is not None and old.version, f"the key {key!r} is deleted though it does not exist")
         self._state.keys -= 1
-        self._write(Row(*self._link(old), self._state.revision + 1, 0, 0, 0, key, b""), packed, old)
+        self._write(StoredRow(*self._link(old), self._state.revision + 1, 0, 0, 0, key, b""), packed, old)
 
-    def _latest(self, key: bytes) -> tuple[bytes, Row | None]:
+    def _latest(self, key: bytes) -> tuple[bytes, StoredRow | None]:
         """The row as it is stored and as it reads. A tombstone counts until MM has passed it, removed or not."""
         packed = self._tables.get(Table.KEY, key)
         if packed is None:
@@ -84,7 +84,7 @@ class RevisionWriter:
         check(old.mod_revision < revision, f"the key {key!r} is written twice in revision {revision}")
         return packed, old
 
-    def _link(self, old: Row | None) -> tuple[int, int, int, int]:
+    def _link(self, old: StoredRow | None) -> tuple[int, int, int, int]:
         """Sub and jump of the row that comes after `old`. What MM has passed is forgotten: nobody goes there."""
         sub = self._history.next_sub
         if old is None or old.mod_revision < self._state.compacted:
@@ -93,7 +93,7 @@ class RevisionWriter:
             return sub, old.mod_revision, old.sub, 0
         return sub, old.jump, old.jump_sub, old.since + 1
 
-    def _write(self, row: Row, replaced: bytes, old: Row | None) -> None:
+    def _write(self, row: StoredRow, replaced: bytes, old: StoredRow | None) -> None:
         packed = pack_row(row)
         self._history.add(packed, replaced)
         self._tables.put(Table.KEY, row.key, packed)

@@ -36,7 +36,7 @@ Run = tuple[int, list[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class SnapshotPosition:
     """Where a piece begins: the table and the stored key, and what the pieces before it add up to."""
 
     table: int
@@ -66,7 +66,7 @@ def open_piece(piece: bytes) -> list[Any]:
     return [number, runs, trailer]
 
 
-class SnapshotReader:
+class StoreSnapshotReader:
     """Pieces in order; every earlier one can be asked for again. `rows_from(table, stored key)` reads the state.
 
     `check_alive` raises SnapshotGone when the state can't be read any more.
@@ -83,10 +83,10 @@ class SnapshotReader:
         self._rows_from = rows_from
         self._check_alive = check_alive
         self._on_close: Callable[[], None] | None = on_close
-        self._positions = [Position(0, b"", 0, bytes(CHAIN_BYTES))]
+        self._positions = [SnapshotPosition(0, b"", 0, bytes(CHAIN_BYTES))]
         self._last: tuple[int, bytes] | None = None
         self._rows: Iterator[Row] | None = None
-        self._rows_at: Position | None = None
+        self._rows_at: SnapshotPosition | None = None
 
     def chunk(self, number: int) -> bytes | None:
         """The piece with this number; None past the end. Raises SnapshotGone."""
@@ -116,18 +116,18 @@ class SnapshotReader:
         if position.table == len(Table):
             trailer = [FORMAT_VERSION, position.rows, position.chain, self.meta.index, self.meta.term]
             piece = seal_piece([number, [], trailer])
-            after = Position(len(Table) + 1, b"", position.rows, b"")
+            after = SnapshotPosition(len(Table) + 1, b"", position.rows, b"")
         else:
             runs, after_table, after_start, rows = self._read_runs(position)
             piece = seal_piece([number, runs, None])
-            after = Position(after_table, after_start, position.rows + rows, next_chain(position.chain, piece))
+            after = SnapshotPosition(after_table, after_start, position.rows + rows, next_chain(position.chain, piece))
         if number + 1 == len(self._positions):
             self._positions.append(after)
         self._rows_at = after
         self._last = (number, piece)
         return piece
 
-    def _read_runs(self, position: Position) -> tuple[list[Run], int, bytes, int]:
+    def _read_runs(self, position: SnapshotPosition) -> tuple[list[Run], int, bytes, int]:
         """(runs, table and stored key of the next row, number of rows)."""
         runs: list[Run] = []
         size = rows = 0

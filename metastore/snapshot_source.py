@@ -13,12 +13,14 @@ from palisade.base import long_keys
 from palisade.base.snapshots import SnapshotGone, SnapshotMeta
 from palisade.metastore.lmdb_file import LmdbFile
 from palisade.metastore.ordered_map import Table
-from palisade.metastore.snapshot import Row, SnapshotReader
+from palisade.metastore.snapshot import Row, StoreSnapshotReader
 
 GROWTH_BYTES_MIN = 1 << 30
 
 
-def open_source(file: LmdbFile, applied: tuple[int, int], growth_bytes_min: int = GROWTH_BYTES_MIN) -> SnapshotReader:
+def open_source(
+    file: LmdbFile, applied: tuple[int, int], growth_bytes_min: int = GROWTH_BYTES_MIN
+) -> StoreSnapshotReader:
     """The state of the last commit, whose applied record is `applied`."""
     txn = file.env.begin()
     epoch, used = file.epoch, file.used_bytes()
@@ -45,4 +47,4 @@ def open_source(file: LmdbFile, applied: tuple[int, int], growth_bytes_min: int 
         if file.epoch == epoch:
             txn.abort()
 
-    return SnapshotReader(meta, rows_from, check_alive, close)
+    return StoreSnapshotReader(meta, rows_from, check_alive, close)

@@ -23,7 +23,7 @@ FIRST_REVISION = 1
 NEVER_COMPACTED = -1
 
 
-class State:
+class StoreState:
     """Read by everybody, changed by `apply` only.
 
     `compacted` is MM, or -1 while nothing was ever compacted. `wanted` is where MM shall go as soon as no pin

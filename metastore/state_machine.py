@@ -14,13 +14,13 @@ from typing import Any
 from palisade.base.digest import digest_bytes
 from palisade.base.invariant import InvariantViolated, check
 from palisade.metastore import mvcc
-from palisade.metastore.change_feed import MOD, Feed
+from palisade.metastore.change_feed import MOD, ChangeFeed
 from palisade.metastore.changes import AppliedEntry, EntryChanges, Rows, StoreListener
 from palisade.metastore.clock import StampClock
 from palisade.metastore.command_codec import decode_fields, encode_result, unpack, unpack_command
 from palisade.metastore.compaction import Compactor
 from palisade.metastore.control_commands import Control
-from palisade.metastore.digest import BucketSums, Digest
+from palisade.metastore.digest import BucketSums, StoreDigest
 from palisade.metastore.errors import MetastoreError, StoreCorrupt
 from palisade.metastore.history import History, is_tombstone
 from palisade.metastore.housekeeping import due_commands
@@ -28,16 +28,16 @@ from palisade.metastore.lease import LeaseBook
 from palisade.metastore.limits import Limits, Retention
 from palisade.metastore.lineage import Lineage
 from palisade.metastore.ordered_map import OrderedMap, Table
-from palisade.metastore.plain_put_batch import PlainPuts
+from palisade.metastore.plain_put_batch import PlainPutBatch
 from palisade.metastore.put_series import is_series, result_of, singles
 from palisade.metastore.range_read import read_range
 from palisade.metastore.record import LINK_BYTES
-from palisade.metastore.request_results import ResultBook
+from palisade.metastore.request_results import RequestResults
 from palisade.metastore.requests import Command, DeleteRange, Put, Range, RequestId, SystemWrite, Txn
 from palisade.metastore.result_codec import PUT, SERIES, Wire, refusal
 from palisade.metastore.results import DoneResult, KeyValue, LeaseInfo, RangeResult, Result, TxnResult
 from palisade.metastore.revision_writer import RevisionWriter
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 from palisade.metastore.system_records import SystemRecords
 from palisade.metastore.txn import Executor
 from palisade.metastore.validation import check_request, check_request_id
@@ -55,27 +55,27 @@ class MetaStore:
         self._tables = tables
         self.limits = limits or Limits()
         self.retention = retention or Retention()
-        self._state = State(tables)
+        self._state = StoreState(tables)
         self._clock = StampClock(self._state)
         self.stamp = self._clock.stamp
         self._buckets = BucketSums(tables)
         self._history = History(tables, self._state)
         self._leases = LeaseBook(tables, self._state)
         self._compactor = Compactor(tables, self._state, self._history, self.limits)
-        self._results = ResultBook(tables, self._state, self.limits)
+        self._results = RequestResults(tables, self._state, self.limits)
         self.system = SystemRecords(tables, self._state)
         self._changes = EntryChanges()
         self._writer = RevisionWriter(tables, self._state, self._history, self._buckets, self._leases, self._changes)
-        self._view = mvcc.View(tables, self._state, self._history)
+        self._view = mvcc.StoreView(tables, self._state, self._history)
         self._executor = Executor(self._view, self._leases, self._writer, self.limits)
-        self._plain_puts = PlainPuts(
+        self._plain_puts = PlainPutBatch(
             tables, self._state, self._buckets, self._leases, self._results, self._changes, self.limits
         )
         self.watches = WatchHub(self._history, self._state)
         self._listeners: tuple[StoreListener, ...] = ()
         self._settled = False
         tables.attach(self)
-        self.feed = Feed(tables, self._state, self._history, self._buckets)
+        self.feed = ChangeFeed(tables, self._state, self._history, self._buckets)
         control = Control(self._state, self._leases, self._compactor, self._results, self._writer, self.limits)
         self._handlers: dict[type, Callable[[Any], Result]] = {
             Put: self._executor.run,
@@ -263,8 +263,8 @@ class MetaStore:
         remaining, keys = self._leases.remaining_s(lease), self._leases.keys(lease)
         return LeaseInfo(self._state.revision, lease, remaining, granted, keys)
 
-    def digest(self) -> Digest:
-        return Digest(self._state.revision, digest_bytes(self._state.chain), self._buckets.packed())
+    def digest(self) -> StoreDigest:
+        return StoreDigest(self._state.revision, digest_bytes(self._state.chain), self._buckets.packed())
 
     def bucket_sums(self) -> list[int]:
         """The buckets of `digest`, as numbers."""

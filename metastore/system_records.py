@@ -19,7 +19,7 @@ import msgpack
 from palisade.metastore.errors import InvalidRequest, StoreCorrupt, SystemConflict
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.requests import SystemWrite
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 
 PREFIX = b"system/"
 END = b"system0"
@@ -46,7 +46,7 @@ class SystemRecords:
 
     __slots__ = ("_records", "_state", "_tables", "version")
 
-    def __init__(self, tables: OrderedMap, state: State) -> None:
+    def __init__(self, tables: OrderedMap, state: StoreState) -> None:
         self._tables = tables
         self._state = state
         self._records: dict[str, SystemRecord] = {}

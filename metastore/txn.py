@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from palisade.metastore.errors import KeyNotFound, QuotaExceeded
 from palisade.metastore.lease import LeaseBook
 from palisade.metastore.limits import Limits
-from palisade.metastore.mvcc import Found, View, find_range, read_revision
+from palisade.metastore.mvcc import Found, StoreView, find_range, read_revision
 from palisade.metastore.range_read import read_range
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
 from palisade.metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
 from palisade.metastore.revision_writer import RevisionWriter
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 
 OperationResult = PutResult | DeleteRangeResult | RangeResult | TxnResult
 
@@ -44,7 +44,7 @@ class Executor:
 
     __slots__ = ("_leases", "_limits", "_state", "_view", "_writer")
 
-    def __init__(self, view: View, leases: LeaseBook, writer: RevisionWriter, limits: Limits) -> None:
+    def __init__(self, view: StoreView, leases: LeaseBook, writer: RevisionWriter, limits: Limits) -> None:
         self._view = view
         self._state = view.state
         self._leases = leases
@@ -128,7 +128,7 @@ class Executor:
         return DeleteRangeResult(self._writer.revision, len(found), previous)
 
 
-def require_room(state: State, limits: Limits) -> None:
+def require_room(state: StoreState, limits: Limits) -> None:
     """Raises QuotaExceeded while the alarm is on: only what takes no room goes on (M8)."""
     if state.alarm:
         raise QuotaExceeded(
@@ -137,14 +137,14 @@ def require_room(state: State, limits: Limits) -> None:
         )
 
 
-def choose(view: View, txn: Txn) -> Path:
+def choose(view: StoreView, txn: Txn) -> Path:
     """The path by the state as it is now."""
     succeeded = all(holds(view, compare) for compare in txn.compare)
     branch = txn.success if succeeded else txn.failure
     return Path(succeeded, tuple(choose(view, step) if isinstance(step, Txn) else step for step in branch))
 
 
-def holds(view: View, compare: Compare) -> bool:
+def holds(view: StoreView, compare: Compare) -> bool:
     """For every live key of its range; without one, for a key that has 0 everywhere and no value to compare."""
     found = None
     for found in find_range(view, compare.key, compare.range_end, None):

@@ -20,7 +20,7 @@ from palisade.metastore.mvcc import compacted, end_of
 from palisade.metastore.record import unpack_row
 from palisade.metastore.requests import WatchRequest
 from palisade.metastore.results import Event, KeyValue, RevisionEvents
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 
 FILTERS = frozenset(("put", "delete"))
 EVENT_BYTES = 64
@@ -72,7 +72,7 @@ class WatchHub:
 
     __slots__ = ("_history", "_state", "by_key", "by_range")
 
-    def __init__(self, history: History, state: State) -> None:
+    def __init__(self, history: History, state: StoreState) -> None:
         self._history = history
         self._state = state
         self.by_key: dict[bytes, dict[Watcher, None]] = {}
@@ -192,13 +192,13 @@ def size_of(event: Event) -> int:
     return len(event.kv.key) + len(event.kv.value) + EVENT_BYTES
 
 
-def events_of(rows: Sequence[Rows], revision: int, request: WatchRequest, state: State) -> tuple[Event, ...]:
+def events_of(rows: Sequence[Rows], revision: int, request: WatchRequest, state: StoreState) -> tuple[Event, ...]:
     """Those events of a retained revision that the request asks for, in their order."""
     found = (event_of(row, replaced, revision, request, state) for row, replaced in rows)
     return tuple(event for event in found if event is not None)
 
 
-def event_of(packed: bytes, replaced: bytes, revision: int, request: WatchRequest, state: State) -> Event | None:
+def event_of(packed: bytes, replaced: bytes, revision: int, request: WatchRequest, state: StoreState) -> Event | None:
     """None for an event that the request does not ask for."""
     row, delete = unpack_row(packed), is_tombstone(packed)
     if not wants(request, row.key) or ("delete" if delete else "put") in request.filters:
@@ -214,7 +214,7 @@ def wants(request: WatchRequest, key: bytes) -> bool:
     return key >= request.key and (end is None or key < end)
 
 
-def previous_of(replaced: bytes, revision: int, state: State) -> KeyValue | None:
+def previous_of(replaced: bytes, revision: int, state: StoreState) -> KeyValue | None:
     """What the event replaced; None for a new key, and at MM itself, where what came before is compacted (etcd)."""
     if not replaced or is_tombstone(replaced) or revision <= state.compacted:
         return None

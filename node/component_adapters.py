@@ -55,7 +55,7 @@ class Background(Component):
         await self._run()
 
 
-class Server(Protocol):
+class ServerPort(Protocol):
     async def start(self, host: str, port: int) -> None: ...
     def close(self) -> Awaitable[None]: ...
 
@@ -63,7 +63,7 @@ class Server(Protocol):
 class ServerPart(Component):
     """Refuses new requests first of all, since it is stopped before what it serves from."""
 
-    def __init__(self, server: Server, address: Address) -> None:
+    def __init__(self, server: ServerPort, address: Address) -> None:
         self._server = server
         self._address = address
 
@@ -79,7 +79,7 @@ class ServerPart(Component):
         await self._server.close()
 
 
-class MemberPart(Component):
+class TopologyComponent(Component):
     def __init__(self, member: TopologyMember) -> None:
         self._member = member
 

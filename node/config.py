@@ -18,7 +18,7 @@ from pathlib import Path
 from palisade.base.address import Address, bracketed
 from palisade.base.errors import ConfigError
 from palisade.base.identifier import check_id
-from palisade.fencing.timing import Timing as Fences
+from palisade.fencing.timing import FenceTiming as Fences
 from palisade.fencing.timing import remainder_s
 from palisade.topology.own_node import OwnNode
 
@@ -49,7 +49,7 @@ class InitialMember:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class TimingConfig:
     """Of the Raft group and of requests. The election timeout is drawn between its two bounds."""
 
     heartbeat_ms: int = 100
@@ -133,7 +133,7 @@ class PeerConnections:
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class RetentionConfig:
     """How much history stays readable: both bounds hold, so the one that is reached first compacts.
 
     `log_entries` of the Raft log stay for nodes that were away; one that was away for longer gets a snapshot.
@@ -211,10 +211,10 @@ class NodeConfig:
     insecure_listen: bool = False
     authorization: str = "auto"
     root_password_file: Path | None = None
-    timing: Timing = field(default_factory=Timing)
+    timing: TimingConfig = field(default_factory=TimingConfig)
     fencing: FenceTimes = field(default_factory=FenceTimes)
     peers: PeerConnections = field(default_factory=PeerConnections)
-    retention: Retention = field(default_factory=Retention)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
     limits: StoreLimits = field(default_factory=StoreLimits)
     log_level: str = "info"
 

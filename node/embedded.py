@@ -35,11 +35,11 @@ from palisade.raftgroup.errors import NodeFailed, Unavailable
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig
 from palisade.raftgroup.lmdb_journal import LmdbJournal
-from palisade.raftgroup.ports import Receiver
+from palisade.raftgroup.ports import MessageReceiver
 from palisade.service.catalog import Catalog
 from palisade.service.housekeeping import do_leader_duties
 from palisade.service.key_values import KeyValues
-from palisade.service.watches import Progress, Watching
+from palisade.service.watches import ProgressReport, Watching
 
 NAME = "local"
 START_S = 10.0
@@ -60,7 +60,7 @@ class Nobody:
     def set_members(self, addresses: dict[str, str]) -> None:
         """There is nobody to connect to."""
 
-    async def start(self, receiver: Receiver) -> None:
+    async def start(self, receiver: MessageReceiver) -> None:
         """There is nothing to listen on."""
 
     async def close(self) -> None:
@@ -248,13 +248,13 @@ class LocalWatch:
             else:
                 news.cancel()
 
-    def _take(self, news: asyncio.Future[tuple[RevisionEvents, ...] | Progress]) -> None:
+    def _take(self, news: asyncio.Future[tuple[RevisionEvents, ...] | ProgressReport]) -> None:
         error = news.exception()
         if error is not None:
             self._error = self._error or (error if isinstance(error, Exception) else None)
             return
         found = news.result()
-        self._ready.extend((RevisionEvents(found.revision, ()),) if isinstance(found, Progress) else found)
+        self._ready.extend((RevisionEvents(found.revision, ()),) if isinstance(found, ProgressReport) else found)
 
     def end(self, error: Exception) -> None:
         self._error = self._error or error

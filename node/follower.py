@@ -14,26 +14,26 @@ from typing import Any
 
 from palisade.api.http.scenario_host import Playable, ScenarioHost
 from palisade.node.authorization import authorizer_of, proof_of
-from palisade.node.component_adapters import Background, MemberPart, ServerPart, cause_of_failure
+from palisade.node.component_adapters import Background, ServerPart, TopologyComponent, cause_of_failure
 from palisade.node.config import NodeConfig, is_loopback
-from palisade.node.fencing.fencing_component import Hearing, HolderPart
+from palisade.node.fencing.fencing_component import FencingComponent, ReleaseComponent
 from palisade.node.fencing.follower_route import FollowerRoute
 from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
 from palisade.node.follower_server import FollowerServer
-from palisade.node.host import Machine
+from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
 from palisade.node.segments_wiring import with_partitions
 from palisade.recovery.catchup import Difference
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
-from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultKeeper
+from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.service.authorization.remote_rows import RemoteRows
 from palisade.service.authorization.rows import FencedRows
 from palisade.service.cluster_fallback import asks_a_member
 from palisade.topology.logical_copy import LogicalCopy
 from palisade.topology.member import TopologyMember
 from palisade.topology.physical import PhysicalTopology
-from palisade.topology.records import Role
+from palisade.topology.records import NodeRole
 from palisade.topology.registrar import ClusterState
 from palisade.topology.seed_discovery import http_of_voters
 from palisade.topology.topology import Topology
@@ -48,23 +48,23 @@ class FollowerNode:
         self,
         config: NodeConfig,
         on_vault: OnVault | None = None,
-        machine: Machine | None = None,
+        machine: Host | None = None,
         scenarios: Sequence[Playable] = (),
     ) -> None:
         """`scenarios`: those that the node starts on request. Raises FolderError, DataDirectoryError."""
         self.config = config
-        self._machine = machine = machine or Machine(config)
+        self._machine = machine = machine or Host(config)
         machine.claim()
         self._unlock = machine.lock()
         self._clock = machine.clock
-        physical = PhysicalTopology(config.own_node(), Role.FOLLOWER)
+        physical = PhysicalTopology(config.own_node(), NodeRole.FOLLOWER)
         self._door = machine.door(self._members)
         self._source = machine.source(self._members)
         on_vault, self.partitions = with_partitions(config, physical.records, on_vault or OnVault())
         member = TopologyMember(
             lambda: self._door,
             name=config.id,
-            role=Role.FOLLOWER,
+            role=NodeRole.FOLLOWER,
             instance=physical.instance,
             cluster=config.cluster,
             token=config.join_token,
@@ -74,12 +74,12 @@ class FollowerNode:
             duplicate=physical.duplicate,
         )
         home = machine.vault()
-        self.fencing = HolderPart(
+        self.fencing = FencingComponent(
             config.id, home.vault_id, FollowerRoute(physical), self._clock, config.fencing.timing(), member.incarnation,
             ask=asks_a_member(self._door.ask),
         )  # fmt: skip
         self.fencing.shown = proof_of(config)
-        self.keeper = VaultKeeper(
+        self.keeper = VaultComponent(
             home,
             config.id,
             self._source,
@@ -122,14 +122,14 @@ class FollowerNode:
         parts = [
             Part("vault", self.keeper),
             Part("physical", physical, ("vault",)),
-            Part("releases", Hearing(self.fencing), ("vault",)),
+            Part("releases", ReleaseComponent(self.fencing), ("vault",)),
             Part("http", ServerPart(self._http, config.http), ("vault", "releases")),
             Part("fencing", self.fencing, ("vault", "physical", "http")),
         ]
         join = config.join
         if join is not None:
             parts.append(Part("seeds", Background(lambda: self._machine.find_seeds(physical, join)), ("physical",)))
-        return [*parts, Part("topology", MemberPart(self.topology.member), ("vault", "physical", "fencing"))]
+        return [*parts, Part("topology", TopologyComponent(self.topology.member), ("vault", "physical", "fencing"))]
 
     async def start(self) -> None:
         """Raises when a port can't be had, or the vault is refused; `stop` is still to be called then."""

@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 
 from palisade.api.fencing_status_line import short_view
 from palisade.api.http.health import Health
-from palisade.api.http.openapi_document import Kind
+from palisade.api.http.openapi_document import DocumentKind
 from palisade.api.http.partition_families import partition_families
 from palisade.api.http.scenario_host import ScenarioHost
 from palisade.api.http.v1_fenced import FencedRoutes
@@ -61,7 +61,7 @@ class FollowerServer:
 
         metrics = VaultExposition(config.id, lambda: not reasons(), face, topology, more)
         self._server = VaultServer(
-            Health(Kind.FOLLOWER, reasons, metrics, topology.refresh),
+            Health(DocumentKind.FOLLOWER, reasons, metrics, topology.refresh),
             lambda: follower_status(config, topology, face, fencing),
             face,
             [

@@ -1,6 +1,6 @@
 """What a node is given of the machine that it runs on: files, ports, clock, randomness, and how it asks other nodes.
 
-`Machine` is the real one. A simulation hands in its own, and everything above it stays what it is: the wiring of
+`Host` is the real one. A simulation hands in its own, and everything above it stays what it is: the wiring of
 `server.py` and `follower.py` is the same in both.
 """
 
@@ -30,11 +30,11 @@ from palisade.recovery.vault_storage import VaultFolder, VaultHome
 from palisade.topology.initialization import Participant
 from palisade.topology.join_request import join_cluster
 from palisade.topology.physical import PhysicalTopology
-from palisade.topology.remote_registrar import RemoteDoor
+from palisade.topology.remote_registrar import RemoteRegistrar
 from palisade.topology.seed_discovery import ask_for_seeds
 
 
-class Server(Protocol):
+class HostedServer(Protocol):
     async def start(self, host: str, port: int) -> None: ...
     async def close(self) -> None: ...
 
@@ -42,7 +42,7 @@ class Server(Protocol):
 Addresses = Callable[[], Sequence[str]]
 
 
-class Machine:
+class Host:
     """Of one node. `claim` comes before anything else."""
 
     def __init__(self, config: NodeConfig) -> None:
@@ -84,13 +84,13 @@ class Machine:
         """Of the Raft group."""
         return TcpPeers(str(self.config.peer), random.SystemRandom(), limits=transport_limits(self.config))
 
-    def http(self, make: Callable[[], Any]) -> Server:
+    def http(self, make: Callable[[], Any]) -> HostedServer:
         """The HTTP server that `make` makes."""
-        server: Server = make()
+        server: HostedServer = make()
         return server
 
-    def door(self, addresses: Addresses) -> RemoteDoor:
-        return RemoteDoor(addresses, headers_of(self.config))
+    def door(self, addresses: Addresses) -> RemoteRegistrar:
+        return RemoteRegistrar(addresses, headers_of(self.config))
 
     def source(self, addresses: Addresses) -> RemoteSource:
         return RemoteSource(self.config.id, addresses, headers_of(self.config))

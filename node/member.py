@@ -18,29 +18,29 @@ from palisade.api.http.scenario_host import Playable, ScenarioHost
 from palisade.api.http.server import HttpServer
 from palisade.api.services import NodeServices
 from palisade.api.stream.server import StreamServer
-from palisade.base.connection_limit import ConnectionRoom
+from palisade.base.connection_limit import ConnectionLimit
 from palisade.base.metrics import Metrics
 from palisade.metastore.limits import Limits, Retention
 from palisade.metastore.state_machine import MetaStore
 from palisade.node.authorization import authorizer_of, proof_of
-from palisade.node.component_adapters import Background, GroupPart, MemberPart, ServerPart, cause_of_failure
+from palisade.node.component_adapters import Background, GroupPart, ServerPart, TopologyComponent, cause_of_failure
 from palisade.node.config import NodeConfig, is_loopback
-from palisade.node.fencing.fencing_component import Hearing
+from palisade.node.fencing.fencing_component import ReleaseComponent
 from palisade.node.fencing.member_fencing import MemberFencing, strict_answers
 from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
-from palisade.node.host import Machine
+from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
 from palisade.node.segments_wiring import with_partitions
 from palisade.node.state_machine_adapter import ReplicaState
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig
 from palisade.raftgroup.log_retention import LogRetention
-from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.timing import RaftTiming
 from palisade.recovery.catchup import Difference
-from palisade.recovery.flush_follower import Beside
+from palisade.recovery.flush_follower import FlushFollower
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
-from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultKeeper
+from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.recovery.vault_storage import VaultHome
 from palisade.service.authorization.bootstrap import have_a_user, password_in
 from palisade.service.authorization.rows import FencedRows, StoreRows
@@ -49,9 +49,9 @@ from palisade.service.housekeeping import do_leader_duties
 from palisade.service.key_values import KeyValues
 from palisade.service.local_source import local_source
 from palisade.topology.address_announcement import announce_addresses
-from palisade.topology.member import Door, TopologyMember
+from palisade.topology.member import RegistrarPort, TopologyMember
 from palisade.topology.physical import PhysicalTopology
-from palisade.topology.records import Role
+from palisade.topology.records import NodeRole
 from palisade.topology.registrar import ClusterState, Registrar
 from palisade.topology.seed_discovery import http_of_voters, known_seeds
 from palisade.topology.topology import Topology
@@ -71,7 +71,7 @@ class Node:
         self,
         config: NodeConfig,
         files_max: int | None = None,
-        machine: Machine | None = None,
+        machine: Host | None = None,
         scenarios: Sequence[Playable] = (),
     ) -> None:
         """Opens the data folder. Raises what refuses it (FolderError, DataDirectoryError, StoreCorrupt ...).
@@ -81,7 +81,7 @@ class Node:
         """
         self.config = config
         self.metrics = Metrics()
-        self._machine = machine or Machine(config)
+        self._machine = machine or Host(config)
         self._clock = self._machine.clock
         self._machine.claim()
         with contextlib.ExitStack() as undo:
@@ -117,13 +117,13 @@ class Node:
         self.catalog.releases.released = self.fencing.until_released
         self.catalog.releases.waiting_for = self.fencing.waiting_for
         self.services = self._make_services()
-        room = ConnectionRoom(self.metrics, files_max)
+        room = ConnectionLimit(self.metrics, files_max)
         self._stream = StreamServer(self.services, config.cluster, room=room, door=self.fencing.door)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
         self._http = self._machine.http(lambda: self._make_http(room, host))
         self._life = Lifecycle(self._parts())
 
-    def _make_http(self, room: ConnectionRoom, scenarios: ScenarioHost) -> HttpServer:
+    def _make_http(self, room: ConnectionLimit, scenarios: ScenarioHost) -> HttpServer:
         return HttpServer(
             self.services,
             self.config.cluster,
@@ -152,13 +152,13 @@ class Node:
             random=self._machine.random,
         )
 
-    def _make_keeper(self, home: VaultHome, on_vault: OnVault) -> VaultKeeper:
+    def _make_keeper(self, home: VaultHome, on_vault: OnVault) -> VaultComponent:
         """The store calls the fencing first: a strict change is known to the gate before the vault can take it."""
         config = self.config
         source = local_source(self.key_values, config.id)
-        beside = Beside(self.store, source)
+        beside = FlushFollower(self.store, source)
         self.store.listen(self.fencing, beside)
-        return VaultKeeper(
+        return VaultComponent(
             home,
             config.id,
             source,
@@ -187,14 +187,14 @@ class Node:
 
     def _make_topology(self) -> Topology:
         config, store = self.config, self.store
-        physical = PhysicalTopology(config.own_node(), Role.VOTER)
+        physical = PhysicalTopology(config.own_node(), NodeRole.VOTER)
         physical.add_seeds(known_seeds(nodes_of(store.system)))
         self.registrar = Registrar(self.key_values, config.cluster, physical.presences, config.join_token)
         self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config.own_node()))
         member = TopologyMember(
             self._door,
             name=config.id,
-            role=Role.VOTER,
+            role=NodeRole.VOTER,
             instance=physical.instance,
             cluster=config.cluster,
             token=config.join_token,
@@ -205,7 +205,7 @@ class Node:
         )
         return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
 
-    def _door(self) -> Door:
+    def _door(self) -> RegistrarPort:
         """Who is no member of the group yet has to ask one that is; it is let into the group after it was let in."""
         member = self.group.members.get(self.config.id)
         is_member = member is not None and member.incarnation == self.group.incarnation
@@ -231,7 +231,7 @@ class Node:
             Part("vault", self.keeper, ("group",)),
             Part("physical", topology.physical),
             Part("registrar", Background(self.registrar.watch), ("group", "physical")),
-            Part("releases", Hearing(self.fencing.part), ("vault",)),
+            Part("releases", ReleaseComponent(self.fencing.part), ("vault",)),
             Part("stream", ServerPart(self._stream, config.stream), ("group", "registrar", "releases")),
             Part("http", ServerPart(self._http, config.http), ("group", "registrar", "releases")),
         ]
@@ -251,7 +251,7 @@ class Node:
             Part("holders", Background(self.fencing.registry.run), ("group",)),
             Part("fencing", self.fencing.part, ("vault", "stream", "http", "holders")),
         ]
-        return [*parts, Part("topology", MemberPart(topology.member), ("registrar", "fencing"))]
+        return [*parts, Part("topology", TopologyComponent(topology.member), ("registrar", "fencing"))]
 
     async def start(self) -> None:
         """Listen and take part. Raises when a port can't be had; `stop` is still to be called then."""
@@ -292,9 +292,9 @@ class Node:
         self._journal.close()
 
 
-def _timing(config: NodeConfig) -> Timing:
+def _timing(config: NodeConfig) -> RaftTiming:
     timing = config.timing
-    return Timing(
+    return RaftTiming(
         heartbeat_s=timing.heartbeat_ms / 1000,
         election_timeout_min_s=timing.election_min_ms / 1000,
         election_timeout_max_s=timing.election_max_ms / 1000,

@@ -20,9 +20,9 @@ from palisade.node.config import (
     InitialMember,
     NodeConfig,
     PeerConnections,
-    Retention,
+    RetentionConfig,
     StoreLimits,
-    Timing,
+    TimingConfig,
 )
 
 UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
@@ -143,10 +143,10 @@ OPTIONS = (
     Option("authorization", "authorization", read_level, f"Users have to sign in: {', '.join(AUTHORIZATION)}."),
     Option("root-password-file", "root_password_file", Path, "Makes the first user, root, with this password."),
     Option("log-level", "log_level", read_level, f"One of {', '.join(LOG_LEVELS)}."),
-    Option("heartbeat-ms", "heartbeat_ms", read_int, "Time between heartbeats of the leader.", Timing),
-    Option("election-min-ms", "election_min_ms", read_int, "Shortest silence before an election.", Timing),
-    Option("election-max-ms", "election_max_ms", read_int, "Longest silence before an election.", Timing),
-    Option("request-deadline-s", "request_deadline_s", read_float, "Longest time a request may take.", Timing),
+    Option("heartbeat-ms", "heartbeat_ms", read_int, "Time between heartbeats of the leader.", TimingConfig),
+    Option("election-min-ms", "election_min_ms", read_int, "Shortest silence before an election.", TimingConfig),
+    Option("election-max-ms", "election_max_ms", read_int, "Longest silence before an election.", TimingConfig),
+    Option("request-deadline-s", "request_deadline_s", read_float, "Longest time a request may take.", TimingConfig),
     Option("fence-s", "lease_s", read_float, "How long a lease for reads of the vault lasts (T_fence).", FenceTimes),
     Option("fence-renewals", "renewals", read_int, "How often a lease is renewed in that time.", FenceTimes),
     Option("fence-drift", "drift", read_float, "How wrong the clock may be, as a fraction.", FenceTimes),
@@ -157,9 +157,11 @@ OPTIONS = (
     Option("peer-redial-max-s", "redial_max_s", read_float, "Longest time between two dials.", PeerConnections),
     Option("peer-queue-bytes", "queue_bytes", read_bytes, "What may wait for a slow node.", PeerConnections),
     Option("peer-strangers", "strangers", read_int, "Connections of nodes that have not greeted.", PeerConnections),
-    Option("retention-s", "seconds", read_int, "Age in seconds up to which history stays readable.", Retention),
-    Option("retention-revisions", "revisions", read_int, "Number of revisions that stay readable.", Retention),
-    Option("log-retention-entries", "log_entries", read_int, "Entries of the log kept for absent nodes.", Retention),
+    Option("retention-s", "seconds", read_int, "Age in seconds up to which history stays readable.", RetentionConfig),
+    Option("retention-revisions", "revisions", read_int, "Number of revisions that stay readable.", RetentionConfig),
+    Option(
+        "log-retention-entries", "log_entries", read_int, "Entries of the log kept for absent nodes.", RetentionConfig
+    ),
     Option("limit-key-bytes", "key_bytes", read_bytes, "Longest key.", StoreLimits),
     Option("limit-value-bytes", "value_bytes", read_bytes, "Longest value.", StoreLimits),
     Option("limit-request-bytes", "request_bytes", read_bytes, "Longest request.", StoreLimits),
@@ -168,10 +170,10 @@ OPTIONS = (
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 GROUPS: dict[type, str] = {
-    Timing: "timing",
+    TimingConfig: "timing",
     FenceTimes: "fencing",
     PeerConnections: "peers",
-    Retention: "retention",
+    RetentionConfig: "retention",
     StoreLimits: "limits",
 }
 

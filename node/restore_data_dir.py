@@ -15,7 +15,7 @@ from palisade.base.snapshots import SnapshotInvalid, SnapshotMeta, SnapshotWrite
 from palisade.metastore.backup import BackupEnd, BackupHeader, BackupParser, check_header
 from palisade.metastore.ordered_map import OrderedMap
 from palisade.metastore.restore_edits import begin_restored
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 from palisade.metastore.store_errors import BackupInvalid
 from palisade.metastore.system_records import SystemRecords
 from palisade.node.data_dir_marker import FolderError
@@ -61,10 +61,10 @@ async def restore_store(
 ) -> Restored:
     """`parts`: the bytes of the backup `name`. Raises BackupInvalid, StoreFailed, and what `generation_of` raises."""
     header, end = await _fill(store, parts, name, generation_of, progress)
-    check_header(header, State(store), name)
+    check_header(header, StoreState(store), name)
     generation = generation_of(header)
     begin_restored(store, generation)
-    records = SystemRecords(store, State(store))
+    records = SystemRecords(store, StoreState(store))
     records.write(waiting_for_former(records, generation))
     await store.flush()
     return Restored(header, end, generation)

@@ -16,7 +16,7 @@ from palisade.node.config import NodeConfig
 from palisade.node.follower import FollowerNode
 from palisade.node.member import Node
 from palisade.node.standalone import StandaloneNode
-from palisade.node.uninitialized import WaitingRoom, config_of
+from palisade.node.uninitialized import UninitializedNode, config_of
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ async def run_node(config: NodeConfig, make: Callable[[NodeConfig], Runnable] = 
         loop.add_signal_handler(number, stopped.set)
     settled = config_of(config)
     if settled is None:
-        await _run(WaitingRoom(config), stopped)
+        await _run(UninitializedNode(config), stopped)
         settled = config_of(config)
     if settled is not None and not stopped.is_set():
         await _run(make(settled), stopped)

@@ -9,12 +9,12 @@ from palisade.node.authorization import headers_of
 from palisade.node.config import NodeConfig
 from palisade.recovery.lifecycle import Part
 from palisade.recovery.vault_component import OnVault
-from palisade.segments.dataset_source import Origin
+from palisade.segments.dataset_source import DatasetSource
 from palisade.segments.disk import FolderDisk
 from palisade.segments.fenced_rules import FencedRules
 from palisade.segments.holder import PartitionHolder
 from palisade.segments.partition_store import Shelf
-from palisade.segments.peers import Peers
+from palisade.segments.peers import PartitionPeers
 from palisade.segments.retention_worker import Pace, RetentionWorker, system_clocks
 from palisade.segments.sources import Everywhere
 from palisade.topology.seed_discovery import http_of_others
@@ -26,8 +26,8 @@ class Partitions:
     """`holder` None: the node keeps none, and nobody listens to its vault for them."""
 
     holder: PartitionHolder | None = None
-    peers: Peers | None = None
-    origin: Origin | None = None
+    peers: PartitionPeers | None = None
+    origin: DatasetSource | None = None
 
     async def close(self) -> None:
         if self.origin is not None:
@@ -42,7 +42,7 @@ def with_partitions(
     """`records`: of the physical topology."""
     if not config.partitions:
         return on_vault, Partitions()
-    peers, origin = Peers(headers_of(config)), Origin(config.partitions_origin)
+    peers, origin = PartitionPeers(headers_of(config)), DatasetSource(config.partitions_origin)
     holder = PartitionHolder(
         config.id,
         Shelf(FolderDisk(config.data_dir / "partitions")),

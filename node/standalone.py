@@ -27,7 +27,7 @@ from palisade.recovery.recovery import Recovery, Settings, World
 from palisade.recovery.report import Recorder
 from palisade.recovery.report_file import keep_report
 from palisade.recovery.vault_opening import opened
-from palisade.vault.change import Event, Revision
+from palisade.vault.change import Revision, VaultEvent
 from palisade.vault.directory import VaultDirectory
 from palisade.vault.vault import Vault
 
@@ -99,7 +99,7 @@ class NoListeners:
     async def revision(self, revision: Revision) -> None:
         """Nobody listens."""
 
-    async def difference(self, revision: int, events: Sequence[Event], last: bool) -> None:
+    async def difference(self, revision: int, events: Sequence[VaultEvent], last: bool) -> None:
         """Nobody listens."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from palisade.api.http.health import Health
-from palisade.api.http.openapi_document import Kind
+from palisade.api.http.openapi_document import DocumentKind
 from palisade.api.http.v1_keys import Keys
 from palisade.api.http.vault_metrics import VaultExposition
 from palisade.api.http.vault_server import VaultServer, is_read
@@ -32,7 +32,7 @@ def standalone_server(config: NodeConfig, vault: Vault, report: RecoveryReport) 
     metrics = VaultExposition(config.id, lambda: False, face)
     keys = Keys(StandaloneReads(vault)).routes()
     server = VaultServer(
-        Health(Kind.STANDALONE, lambda: [NOT_IN_CLUSTER], metrics),
+        Health(DocumentKind.STANDALONE, lambda: [NOT_IN_CLUSTER], metrics),
         lambda: standalone_status(config, vault),
         face,
         [route for route in keys if is_read(route) or route.path in READS],

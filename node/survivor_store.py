@@ -14,7 +14,7 @@ from typing import Protocol
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.ordered_map import OrderedMap
 from palisade.metastore.requests import BeginGeneration, Command
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 from palisade.metastore.system_records import SystemRecords
 from palisade.node.fencing.inherited_leases import waiting_for_former
 from palisade.raftgroup.ports import Journal, Random
@@ -43,7 +43,7 @@ class Break:
 def foresee(journal: Journal, store: AppliedStore, random: Random) -> Break:
     """What going on alone would come to. Raises DataDirectoryError, MembershipRefused, StoreCorrupt; nothing is changed
     in any case."""
-    state = State(store)
+    state = StoreState(store)
     survivor = survey(journal, store.applied, random)
     generation = max(survivor.generation, state.lineage.generation) + 1
     commands = told_of_the_break(SystemRecords(store, state), generation)

@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
-from palisade.api.http.authorization import Gate
+from palisade.api.http.authorization import AuthorizationGate
 from palisade.api.http.fast_path import HttpLimits
 from palisade.api.http.problems import errors_as_answers, problem_response
 from palisade.api.http.request_body import HTTP_LIMITS, read_json
@@ -30,17 +30,17 @@ from palisade.raftgroup.errors import Unavailable
 from palisade.recovery.lifecycle import Lifecycle, Part
 from palisade.service.authorization.rows import NoRows
 from palisade.topology.initialization import (
-    Commit,
+    CommitInit,
     InitPlan,
     InitRefused,
     InitState,
     Participant,
     Prepare,
-    Wait,
+    WaitInit,
     next_step,
 )
 from palisade.topology.physical import PhysicalTopology
-from palisade.topology.records import Role
+from palisade.topology.records import NodeRole
 from palisade.topology.view import physical_view
 
 log = logging.getLogger(__name__)
@@ -63,16 +63,16 @@ def config_of(config: NodeConfig) -> NodeConfig | None:
     return config if (config.data_dir / "raft").exists() else None
 
 
-class WaitingRoom:
+class UninitializedNode:
     """`wait` returns when a plan is committed here."""
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
         self._own = str(InitialMember(config.id, config.peer, config.http, config.stream))
         self._participant = kept_participant(config.data_dir)
-        self._physical = PhysicalTopology(config.own_node(), Role.VOTER, member=self._own)
+        self._physical = PhysicalTopology(config.own_node(), NodeRole.VOTER, member=self._own)
         self._committed = asyncio.Event()
-        gate = Gate(authorizer_of(config, NoRows()))
+        gate = AuthorizationGate(authorizer_of(config, NoRows()))
         app = web.Application(middlewares=[errors_as_answers, gate.guard, _refusals], client_max_size=BODY_BYTES_MAX)
         app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
         app.add_routes(
@@ -200,11 +200,11 @@ class _Coordinator:
         """Raises InitRefused, TimeoutError when somebody does not answer in time."""
         while True:
             step = next_step(self._plan, await self._states())
-            if isinstance(step, Prepare | Commit):
+            if isinstance(step, Prepare | CommitInit):
                 verb = "prepare" if isinstance(step, Prepare) else "commit"
                 for name in [each for each in self._http if each in step.names]:
                     await self._tell(name, verb)
-            elif isinstance(step, Wait):
+            elif isinstance(step, WaitInit):
                 log.info("the initialization waits for %s", ", ".join(step.names))
                 await asyncio.sleep(0.5)
             else:

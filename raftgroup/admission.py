@@ -10,9 +10,9 @@ from palisade.raftgroup.errors import DataDirectoryError
 from palisade.raftgroup.founding import Founding, Greeting, Introductions
 from palisade.raftgroup.generations import UNKNOWN, left_behind, may_work_together, outlived, refusing_generation
 from palisade.raftgroup.group_config import GroupConfig
-from palisade.raftgroup.journal_identity import Stored, keep_generation, keep_membership, keep_pins
+from palisade.raftgroup.journal_identity import StoredIdentity, keep_generation, keep_membership, keep_pins
 from palisade.raftgroup.membership import FIRST_GENERATION, Membership
-from palisade.raftgroup.messages import TO_TAKE_IN, Kind
+from palisade.raftgroup.messages import TO_TAKE_IN, MessageKind
 from palisade.raftgroup.peers_to_dial import Contacts
 from palisade.raftgroup.ports import Journal, Peers
 from palisade.raftgroup.replica import Replica
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 _NOBODY: tuple[int, dict[str, str]] = (0, {})
 
 
-def own_introduction(config: GroupConfig, stored: Stored) -> tuple[Greeting, Founding | None]:
+def own_introduction(config: GroupConfig, stored: StoredIdentity) -> tuple[Greeting, Founding | None]:
     """What this node says of itself, and how it founds the group if it has to."""
     founds = stored.membership is None and bool(config.founders)
     own = Greeting(
@@ -159,7 +159,7 @@ class Admission:
         pins = self._introductions.pins
         if pins is not None:
             for member in sorted(self._peers.connected()):
-                self._replica.outbox.send_durable(member, Kind.FOUNDING, [dict(pins)])
+                self._replica.outbox.send_durable(member, MessageKind.FOUNDING, [dict(pins)])
 
     def reported(self, member: str, pins: Mapping[str, str]) -> None:
         self._introductions.reported(member, pins)

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from palisade.raftgroup.library import Engine
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Journal
 from palisade.raftgroup.quorum_lease import QuorumLease
 from palisade.raftgroup.replication import Replication
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class AppendReply:
     """An answer to an append: `success` acknowledges everything below `next_index`, else it asks for that index."""
 
     term: int
@@ -30,7 +30,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class DropReply:
     reason: str
 
 
@@ -60,10 +60,12 @@ class Resend:
     next_index: int
 
 
-ReplyVerdict = Drop | StepDown | Hold | Acknowledge | Resend
+ReplyVerdict = DropReply | StepDown | Hold | Acknowledge | Resend
 
 
-def screen_reply(reply: Reply, *, term: int, match: int | None, last_index: int, synced_index: int) -> ReplyVerdict:
+def screen_reply(
+    reply: AppendReply, *, term: int, match: int | None, last_index: int, synced_index: int
+) -> ReplyVerdict:
     """What an answer means to the leader of `term` whose log ends at `last_index` and is synced to `synced_index`.
 
     `match` is what the follower is known to hold, None while that is unknown.
@@ -71,20 +73,20 @@ def screen_reply(reply: Reply, *, term: int, match: int | None, last_index: int,
     if reply.term > term:
         return StepDown(reply.term)
     if reply.term < term:
-        return Drop(f"an answer of term {reply.term} in term {term}")
+        return DropReply(f"an answer of term {reply.term} in term {term}")
     if not reply.success:
         floor = 1 if match is None else match + 1
         return Resend(min(max(reply.next_index, floor), last_index + 1))
     acknowledged = reply.next_index - 1
     if acknowledged > last_index:
-        return Drop(f"acknowledges index {acknowledged} of a log that ends at {last_index}")
+        return DropReply(f"acknowledges index {acknowledged} of a log that ends at {last_index}")
     return Hold(acknowledged) if acknowledged > synced_index else Acknowledge(acknowledged)
 
 
-_Held = tuple[str, Reply, float, str]
+_Held = tuple[str, AppendReply, float, str]
 
 
-class Replies:
+class AppendReplies:
     """`is_known` says whether that storage is the one by which the group knows that member."""
 
     def __init__(
@@ -106,8 +108,8 @@ class Replies:
         self.held: list[_Held] = []
         """Acknowledgements of what is not on the leader's own disk yet."""
         self.handlers: dict[int, Callable[[str, Any], None]] = {
-            Kind.APPEND_REPLY: self._on_append_reply,
-            Kind.HEARTBEAT_REPLY: self._on_heartbeat_reply,
+            MessageKind.APPEND_REPLY: self._on_append_reply,
+            MessageKind.HEARTBEAT_REPLY: self._on_heartbeat_reply,
         }
 
     def judge_held(self) -> None:
@@ -118,9 +120,9 @@ class Replies:
 
     def _on_append_reply(self, follower: str, body: Any) -> None:
         term, next_index, success, sent_at, incarnation = body
-        self._judge(follower, Reply(term, next_index, success), sent_at, incarnation)
+        self._judge(follower, AppendReply(term, next_index, success), sent_at, incarnation)
 
-    def _judge(self, follower: str, reply: Reply, sent_at: float, incarnation: str) -> None:
+    def _judge(self, follower: str, reply: AppendReply, sent_at: float, incarnation: str) -> None:
         if not self._engine.leads or not self._is_known(follower, incarnation):
             return
         verdict = screen_reply(
@@ -133,7 +135,7 @@ class Replies:
         if isinstance(verdict, StepDown):
             self._follow_term(verdict.term)
             return
-        if isinstance(verdict, Drop):
+        if isinstance(verdict, DropReply):
             return
         self._confirmed(follower, sent_at)
         if isinstance(verdict, Hold):

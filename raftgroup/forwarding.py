@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from palisade.raftgroup.errors import RaftError, Unavailable
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Clock, Random
 from palisade.raftgroup.proposals import Applied, CallbackProposal, Proposal, Proposals, end_late
 from palisade.raftgroup.request_ids import first_number
@@ -40,7 +40,7 @@ class Forwarding:
             self._number += 1
             self._underway[self._number] = (leader, proposal)
             packed.append([self._number, list(proposal.commands), proposal.weight])
-        if packed and not self._send(leader, Kind.FORWARD, packed):
+        if packed and not self._send(leader, MessageKind.FORWARD, packed):
             for number, _, _ in packed:
                 self._underway.pop(number)
             self._proposals.put_back(batch)
@@ -96,4 +96,4 @@ class Forwarding:
         if self._answers:
             answers, self._answers = self._answers, {}
             for member, ends in answers.items():
-                self._send(member, Kind.FORWARD_REPLY, ends)
+                self._send(member, MessageKind.FORWARD_REPLY, ends)

@@ -23,14 +23,14 @@ from palisade.raftgroup.journal_identity import keep_membership, open_storage, r
 from palisade.raftgroup.leader_rpc import LeaderCalls
 from palisade.raftgroup.leadership import Leadership
 from palisade.raftgroup.log_retention import compaction_target
-from palisade.raftgroup.membership import Identity, Member, Membership
+from palisade.raftgroup.membership import Member, MemberIdentity, Membership
 from palisade.raftgroup.membership_changes import Administration
-from palisade.raftgroup.messages import Kind, is_well_formed
+from palisade.raftgroup.messages import MessageKind, is_well_formed
 from palisade.raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
 from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal, Proposals
 from palisade.raftgroup.read_barrier import ReadBarrier
 from palisade.raftgroup.replica import Replica
-from palisade.raftgroup.role import Role
+from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.snapshots import Snapshots
 from palisade.raftgroup.status import GroupStatus, group_status
 
@@ -65,7 +65,7 @@ class Group:
         if membership is None:
             membership = founding.provisional() if founding else Membership((), generation=stored.generation)
         self._replica = Replica(
-            Identity(config.member, stored.incarnation),
+            MemberIdentity(config.member, stored.incarnation),
             membership,
             journal=journal,
             machine=machine,
@@ -99,7 +99,7 @@ class Group:
         self._timer_due = 0.0
         self._syncing: asyncio.Task[None] | None = None
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._last_role: tuple[Role, int, str | None] | None = None
+        self._last_role: tuple[RaftRole, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None
         self.on_synced: Callable[[float], object] = lambda _seconds: None
         """Called with the seconds that each sync of the journal took."""
@@ -231,7 +231,7 @@ class Group:
         return self._replica.engine.term
 
     @property
-    def role(self) -> Role:
+    def role(self) -> RaftRole:
         return self._replica.role
 
     @property
@@ -304,7 +304,7 @@ class Group:
         if state != self._last_role:
             self._role_changed(state)
 
-    def _role_changed(self, state: tuple[Role, int, str | None]) -> None:
+    def _role_changed(self, state: tuple[RaftRole, int, str | None]) -> None:
         role, term, leader = state
         log.info("%s is %s in term %d; the leader is %s", self._config.member, role.value, term, leader or "unknown")
         self._last_role = state
@@ -417,18 +417,18 @@ class Group:
     def _handle(self, member: str, kind: int, body: Any) -> None:
         if not self._admission.hears(member, kind):
             return
-        if kind == Kind.FORWARD:
+        if kind == MessageKind.FORWARD:
             self._forwarding.take(member, body, leads=self._replica.engine.leads)
-        elif kind == Kind.FORWARD_REPLY:
+        elif kind == MessageKind.FORWARD_REPLY:
             self._forwarding.answered(member, body)
-        elif kind == Kind.REQUEST:
+        elif kind == MessageKind.REQUEST:
             number, name, arguments = body
             self.spawn(self._administration.answer(member, number, name, arguments))
-        elif kind == Kind.RESPONSE:
+        elif kind == MessageKind.RESPONSE:
             self._calls.answered(member, *body)
-        elif kind == Kind.SNAPSHOT:
+        elif kind == MessageKind.SNAPSHOT:
             self._snapshots.receive(member, body)
-        elif kind == Kind.FOUNDING:
+        elif kind == MessageKind.FOUNDING:
             self._admission.reported(member, body[0])
         else:
             self._replica.receive(member, kind, body)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from palisade.raftgroup.log_retention import LogRetention
-from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.timing import RaftTiming
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,5 +22,5 @@ class GroupConfig:
     addresses: Mapping[str, str]
     founders: Mapping[str, Mapping[str, str]]
     terms: str = ""
-    timing: Timing = field(default_factory=Timing)
+    timing: RaftTiming = field(default_factory=RaftTiming)
     retention: LogRetention = field(default_factory=LogRetention)

@@ -16,7 +16,7 @@ from palisade.raftgroup.handshake import (
     read_hello,
     read_reason,
 )
-from palisade.raftgroup.peer_connection import Connection, Hub
+from palisade.raftgroup.peer_connection import Hub, PeerConnection
 
 
 class AcceptingHub(Hub, Protocol):
@@ -29,7 +29,7 @@ class AcceptingHub(Hub, Protocol):
         ...
 
 
-class Accepted(Connection):
+class Accepted(PeerConnection):
     """`member` is empty until the other side has greeted and was accepted."""
 
     def __init__(self, hub: AcceptingHub) -> None:

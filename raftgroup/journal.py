@@ -1,7 +1,7 @@
 """The journal: log, term and vote in memory, and what of it is not on disk yet.
 
 `BufferedJournal` is the one implementation of `raftgroup.ports.Journal`; the disk below it is a `LogStorage`. A storage
-takes `Changes` (everything since the last write) in one piece. Three things hold at any time, and are checked where
+takes `LogChanges` (everything since the last write) in one piece. Three things hold at any time, and are checked where
 they could break:
 
 - the entries are contiguous; an index below the base, or the base itself, is never truncated
@@ -24,7 +24,7 @@ ENTRY_OVERHEAD_BYTES = 200
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredLog:
     """What a disk holds, as far as it is read at start: `entries` are the newest ones, contiguous up to the end."""
 
     base_index: int = 0
@@ -36,7 +36,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class LogChanges:
     """What a disk has to do, in this order, all or nothing. `forget`: drop every stored entry first."""
 
     number: int
@@ -55,7 +55,7 @@ class LogStorage(Protocol):
         """Entries that were written, start <= index < stop. Raises JournalCorrupt."""
         ...
 
-    def write(self, changes: Changes, ended: Callable[[Exception | None], None]) -> None:
+    def write(self, changes: LogChanges, ended: Callable[[Exception | None], None]) -> None:
         """Make `changes` durable, all or nothing, then call `ended` once, with the failure if there is one. `ended` may
         be called before this returns. The next write begins after the end of this one."""
         ...
@@ -66,14 +66,14 @@ class LogStorage(Protocol):
 class BufferedJournal:
     """`memory_bytes` bounds what is kept in memory of the entries that are on disk."""
 
-    def __init__(self, stored: Stored, storage: LogStorage, memory_bytes: int | None = None) -> None:
+    def __init__(self, stored: StoredLog, storage: LogStorage, memory_bytes: int | None = None) -> None:
         self._storage = storage
         self._memory_bytes = memory_bytes
         self._waiters: list[asyncio.Future[None]] = []
         self._closed = False
         self._begin_with(stored)
 
-    def _begin_with(self, stored: Stored) -> None:
+    def _begin_with(self, stored: StoredLog) -> None:
         self.first = Entry(b"", stored.base_index, stored.base_term)
         self.term, self.vote = stored.term, stored.vote
         self._meta = dict(stored.meta)
@@ -89,7 +89,7 @@ class BufferedJournal:
         self._delete_from: int | None = None
         self._base_changed = self._vote_changed = False
         self._meta_changed: dict[str, bytes] = {}
-        self._writing: Changes | None = None
+        self._writing: LogChanges | None = None
         self._failure: Exception | None = None
 
     @property
@@ -210,9 +210,9 @@ class BufferedJournal:
             self._storage.close()
             self._wake(NodeFailed("the journal was closed"))
 
-    def _unwritten(self) -> Changes:
+    def _unwritten(self) -> LogChanges:
         """Everything that the storage has not got yet."""
-        changes = Changes(
+        changes = LogChanges(
             number=self.written,
             forget=self._forget,
             delete_from=self._delete_from,

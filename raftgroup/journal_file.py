@@ -1,4 +1,4 @@
-"""The LMDB file of the journal: opened and judged, read, and filled with `Changes`. Knows no event loop.
+"""The LMDB file of the journal: opened and judged, read, and filled with `LogChanges`. Knows no event loop.
 
 Two tables: `log` (entries by index) and `meta` (format, base, term and vote, the small values of the users).
 """
@@ -13,7 +13,7 @@ import lmdb
 
 from palisade.base.lmdb_env import DAMAGE, DATA, double_room, problem_of, room_for
 from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
-from palisade.raftgroup.journal import Changes, Stored
+from palisade.raftgroup.journal import LogChanges, StoredLog
 from palisade.raftgroup.journal_format import (
     FORMAT_NAME,
     FORMAT_VERSION,
@@ -60,7 +60,7 @@ class JournalFile:
             raise
         self._base_index = self._next_base_index = self.stored.base_index
 
-    def begin(self, changes: Changes) -> Callable[[], object]:
+    def begin(self, changes: LogChanges) -> Callable[[], object]:
         """Fill a transaction; the call that is returned commits it, in any thread. Call `landed` afterwards."""
         while True:
             try:
@@ -167,8 +167,8 @@ class JournalFile:
             f"{self._directory} holds an LMDB file that is not a journal: give the node its own data directory"
         )
 
-    def _read_stored(self, memory_bytes: int) -> Stored:
-        stored = Stored()
+    def _read_stored(self, memory_bytes: int) -> StoredLog:
+        stored = StoredLog()
         with self._reader.cursor(self._meta) as cursor:
             for name, value in cursor.iternext():
                 content = meta_from(name, value)
@@ -222,7 +222,7 @@ class JournalFile:
         if start < stop:
             raise JournalCorrupt(f"entry {start} of the log is missing. {REMEDY}")
 
-    def _fill(self, txn: Any, changes: Changes) -> None:
+    def _fill(self, txn: Any, changes: LogChanges) -> None:
         log = self._log
         if changes.forget:
             txn.drop(log, delete=False)

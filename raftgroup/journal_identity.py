@@ -16,7 +16,7 @@ _INCOMING, _GENERATION, _ORIGIN = "incoming", "generation", "origin"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredIdentity:
     """`membership` is None while the node has never known one: it founds a group, or joins one.
 
     `pins`: the storages of the other founding members, as they were first seen. `generation`: of what was restored into
@@ -31,7 +31,7 @@ class Stored:
     origin: str = ""
 
 
-def open_storage(journal: Journal, cluster: str, member: str, random: Random) -> Stored:
+def open_storage(journal: Journal, cluster: str, member: str, random: Random) -> StoredIdentity:
     """Read whose journal this is; name a new one after this cluster and member.
 
     Raises DataDirectoryError for the journal of another cluster or member. Nothing is durable before the next sync.
@@ -41,14 +41,14 @@ def open_storage(journal: Journal, cluster: str, member: str, random: Random) ->
         incarnation = f"{int(random.random() * (1 << 53)):014x}"
         for name, value in ((_CLUSTER, cluster), (_MEMBER, member), (_INCARNATION, incarnation)):
             journal.set_meta(name, value.encode())
-        return Stored(incarnation, None, {})
+        return StoredIdentity(incarnation, None, {})
     _check_same("cluster", journal.get_meta(_CLUSTER), cluster)
     _check_same("node", journal.get_meta(_MEMBER), member)
     packed = journal.get_meta(_MEMBERSHIP)
     membership = None if packed is None else Membership.from_wire(msgpack.unpackb(packed))
     pins = journal.get_meta(_PINS)
     holds_something = journal.last.index > 0 or any(map(journal.get_meta, (_INCOMING, _ORIGIN)))
-    return Stored(
+    return StoredIdentity(
         stored_incarnation.decode(),
         membership,
         {} if pins is None else msgpack.unpackb(pins),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from palisade.raftgroup.errors import MembershipRefused, NotLeader, OutcomeUnknown, RaftError, Unavailable
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Random
 from palisade.raftgroup.request_ids import first_number
 
@@ -39,7 +39,7 @@ class LeaderCalls:
         """
         self._number += 1
         number = self._number
-        if leader is None or not self._send(leader, Kind.REQUEST, [number, name, arguments]):
+        if leader is None or not self._send(leader, MessageKind.REQUEST, [number, name, arguments]):
             raise NotLeader(leader)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = (leader, future)

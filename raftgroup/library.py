@@ -22,14 +22,14 @@ from palisade.raftgroup.command_entries import MEMBERSHIP
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.message_screen import Append
 from palisade.raftgroup.ports import Clock, Entry, Journal, Random
-from palisade.raftgroup.role import Role
-from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.role import RaftRole
+from palisade.raftgroup.timing import RaftTiming
 
-_ROLES = {0: Role.FOLLOWER, 1: Role.CANDIDATE, 2: Role.LEADER}
+_ROLES = {0: RaftRole.FOLLOWER, 1: RaftRole.CANDIDATE, 2: RaftRole.LEADER}
 _LEADER = 2
 
 
-class Host(Protocol):
+class EngineHost(Protocol):
     """What the engine asks of the replica around it."""
 
     def may_campaign(self) -> bool:
@@ -92,7 +92,7 @@ class _NoSerializer:
 class _JournalView(LibraryJournal):  # type: ignore[misc]
     """The library's idea of a journal, by offsets, over ours, by indexes."""
 
-    def __init__(self, journal: Journal, host: Host) -> None:
+    def __init__(self, journal: Journal, host: EngineHost) -> None:
         self._journal = journal
         self._host = host
 
@@ -153,7 +153,7 @@ class _JournalView(LibraryJournal):  # type: ignore[misc]
 class _TransportView(LibraryTransport):  # type: ignore[misc]
     """Turns the library's dicts into calls of the host; says that all is well and connected."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: EngineHost) -> None:
         super().__init__(None, None, [])
         self._host = host
 
@@ -180,7 +180,7 @@ class Engine(SyncObj):  # type: ignore[misc]
     """One replica of the library, driven by `tick` and by deliveries; never starts a thread, socket or file."""
 
     def __init__(
-        self, own_id: str, *, host: Host, journal: Journal, clock: Clock, random: Random, timing: Timing
+        self, own_id: str, *, host: EngineHost, journal: Journal, clock: Clock, random: Random, timing: RaftTiming
     ) -> None:
         self._host = host
         self._journal = journal
@@ -335,7 +335,7 @@ class Engine(SyncObj):  # type: ignore[misc]
     # What can be seen.
 
     @property
-    def role(self) -> Role:
+    def role(self) -> RaftRole:
         return _ROLES[self._SyncObj__raftState]
 
     @property
@@ -431,7 +431,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         """The group compacts the journal up to what the state machine has on disk."""
 
 
-def _configuration(timing: Timing) -> SyncObjConf:
+def _configuration(timing: RaftTiming) -> SyncObjConf:
     return SyncObjConf(
         autoTick=False,
         appendEntriesUseBatch=False,

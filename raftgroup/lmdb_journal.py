@@ -21,11 +21,11 @@ from pathlib import Path
 
 import lmdb
 
-from palisade.base.commit_thread import PATIENCE_S, POLL_S, START_S, YIELD_S, BusyMeter, Commit, CommitThread
+from palisade.base.commit_thread import PATIENCE_S, POLL_S, START_S, YIELD_S, BusyMeter, CommitTask, CommitThread
 from palisade.base.directory_lock import DirectoryLock
 from palisade.base.durable_files import sync_directory
 from palisade.raftgroup.errors import DataDirectoryError
-from palisade.raftgroup.journal import BufferedJournal, Changes
+from palisade.raftgroup.journal import BufferedJournal, LogChanges
 from palisade.raftgroup.journal_file import JournalFile
 
 MEMORY_BYTES = 16 * 1024 * 1024
@@ -67,12 +67,12 @@ class LmdbStorage:
         self._loop: asyncio.AbstractEventLoop | None = None
         """It has the thread's bell among its readers."""
         self._poll: asyncio.TimerHandle | None = None
-        self._commit: Commit | None = None
-        self._write: tuple[Changes, Callable[[Exception | None], None]] | None = None
+        self._commit: CommitTask | None = None
+        self._write: tuple[LogChanges, Callable[[Exception | None], None]] | None = None
         self._closed = False
         self.load = file.load
 
-    def write(self, changes: Changes, ended: Callable[[Exception | None], None]) -> None:
+    def write(self, changes: LogChanges, ended: Callable[[Exception | None], None]) -> None:
         """Fill and commit a transaction; wait for it as long as `commit_thread.py` has it."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:

@@ -20,7 +20,7 @@ FIRST_GENERATION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class MemberIdentity:
     """Who this node is: its id in the group, and the random name of its storage."""
 
     member: str

@@ -14,7 +14,7 @@ from typing import Any
 from palisade.raftgroup.errors import MembershipRefused, NotLeader, OutcomeUnknown, RaftError, Unavailable
 from palisade.raftgroup.leader_rpc import LeaderCalls, error_kind
 from palisade.raftgroup.membership import Member, Membership
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Journal, Peers
 from palisade.raftgroup.replica import Replica
 
@@ -91,7 +91,7 @@ class Administration:
             kind, value = error_kind(error), str(error)
         except (TypeError, ValueError) as error:
             kind, value = "refused", f"the request {name} makes no sense: {error}"
-        self._peers.send(member, Kind.RESPONSE, [number, kind, value])
+        self._peers.send(member, MessageKind.RESPONSE, [number, kind, value])
 
     def turned(self) -> None:
         """After each turn of the group."""

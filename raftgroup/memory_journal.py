@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from palisade.raftgroup.errors import NodeFailed
-from palisade.raftgroup.journal import BufferedJournal, Changes, Stored
+from palisade.raftgroup.journal import BufferedJournal, LogChanges, StoredLog
 from palisade.raftgroup.ports import Entry
 
 
@@ -23,19 +23,19 @@ class MemoryStorage:
 
     def __init__(self, before_sync: Callable[[], Awaitable[None]] = _at_once) -> None:
         self.before_sync = before_sync
-        self.stored = Stored()
-        self.writing: Changes | None = None
+        self.stored = StoredLog()
+        self.writing: LogChanges | None = None
         self._task: asyncio.Future[None] | None = None
         self._lives = 0
 
     def load(self, start: int, stop: int) -> Sequence[Entry]:
         raise NodeFailed(f"entries {start} to {stop - 1} are neither in memory nor on disk")
 
-    def write(self, changes: Changes, ended: Callable[[Exception | None], None]) -> None:
+    def write(self, changes: LogChanges, ended: Callable[[Exception | None], None]) -> None:
         self.writing = changes
         self._task = asyncio.ensure_future(self._write(changes, ended, self._lives))
 
-    async def _write(self, changes: Changes, ended: Callable[[Exception | None], None], life: int) -> None:
+    async def _write(self, changes: LogChanges, ended: Callable[[Exception | None], None], life: int) -> None:
         """Goes on when the caller of `sync` is cancelled, as a real disk does."""
         try:
             await self.before_sync()
@@ -88,7 +88,7 @@ class MemoryJournal(BufferedJournal):
         self._wake(NodeFailed("the node lost its power during a sync"))
 
 
-def stored_after(stored: Stored, changes: Changes) -> Stored:
+def stored_after(stored: StoredLog, changes: LogChanges) -> StoredLog:
     """What a disk holds after `changes`. Pure; as `JournalFile` does it, in the same order."""
     entries = [] if changes.forget else stored.entries
     if changes.delete_from is not None:

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 
-class Kind(enum.IntEnum):
+class MessageKind(enum.IntEnum):
     """The first 15 kinds are the transport's own."""
 
     APPEND = 16
@@ -46,7 +46,7 @@ class Kind(enum.IntEnum):
     """A message of `snapshot_transfer`."""
 
 
-TO_TAKE_IN = frozenset({Kind.APPEND, Kind.SNAPSHOT})
+TO_TAKE_IN = frozenset({MessageKind.APPEND, MessageKind.SNAPSHOT})
 """What a leader has for its followers. SNAPSHOT is answered by the same kind."""
 NUMBER_MAX = 1 << 62
 """Of terms, indexes and numbers of requests: none is negative, and each has room for its successors."""
@@ -65,23 +65,23 @@ _N, _T = _Shape.NUMBER, _Shape.TIME
 _Wanted = _Shape | type | tuple[type, ...]
 
 _SHAPES: dict[int, tuple[_Wanted, ...]] = {
-    Kind.APPEND: (_N, _N, _N, _N, _T, list),
-    Kind.HEARTBEAT: (_N, _T),
-    Kind.APPEND_REPLY: (_N, _N, bool, _T, str),
-    Kind.HEARTBEAT_REPLY: (_N, _T, str),
-    Kind.PRE_VOTE: (_N, _N, _N),
-    Kind.PRE_VOTE_REPLY: (_N, bool, _N, str),
-    Kind.REQUEST_VOTE: (_N, _N, _N, bool),
-    Kind.VOTE: (_N, bool, str),
-    Kind.CAMPAIGN_NOW: (_N,),
-    Kind.REQUEST: (_N, str, list),
-    Kind.RESPONSE: (_N, (str, type(None)), object),
-    Kind.FOUNDING: (dict,),
+    MessageKind.APPEND: (_N, _N, _N, _N, _T, list),
+    MessageKind.HEARTBEAT: (_N, _T),
+    MessageKind.APPEND_REPLY: (_N, _N, bool, _T, str),
+    MessageKind.HEARTBEAT_REPLY: (_N, _T, str),
+    MessageKind.PRE_VOTE: (_N, _N, _N),
+    MessageKind.PRE_VOTE_REPLY: (_N, bool, _N, str),
+    MessageKind.REQUEST_VOTE: (_N, _N, _N, bool),
+    MessageKind.VOTE: (_N, bool, str),
+    MessageKind.CAMPAIGN_NOW: (_N,),
+    MessageKind.REQUEST: (_N, str, list),
+    MessageKind.RESPONSE: (_N, (str, type(None)), object),
+    MessageKind.FOUNDING: (dict,),
 }
 _ITEMS: dict[int, tuple[_Wanted, ...]] = {
-    Kind.APPEND: (bytes, _N),
-    Kind.FORWARD: (_N, _Shape.COMMANDS, _N),
-    Kind.FORWARD_REPLY: (_N, _N, _N, _N, list),
+    MessageKind.APPEND: (bytes, _N),
+    MessageKind.FORWARD: (_N, _Shape.COMMANDS, _N),
+    MessageKind.FORWARD_REPLY: (_N, _N, _N, _N, list),
 }
 
 
@@ -96,7 +96,7 @@ def is_well_formed(kind: int, body: Any) -> bool:
     items = _ITEMS.get(kind)
     if items is None:
         return True
-    parts = body[-1] if kind == Kind.APPEND else body
+    parts = body[-1] if kind == MessageKind.APPEND else body
     return isinstance(parts, list) and all(_matches(part, items) for part in parts)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from palisade.base.frames import FrameError
 from palisade.raftgroup.handshake import HELLO, PING, PONG, REFUSE, HandshakeRefused, hello, read_hello, read_reason
-from palisade.raftgroup.peer_connection import Connection, Hub
+from palisade.raftgroup.peer_connection import Hub, PeerConnection
 from palisade.raftgroup.ports import Random
 
 
@@ -19,7 +19,7 @@ class DiallingHub(Hub, Protocol):
         ...
 
 
-class Dialled(Connection):
+class Dialled(PeerConnection):
     """`finished` is done when the connection is lost."""
 
     def __init__(self, hub: DiallingHub, member: str) -> None:

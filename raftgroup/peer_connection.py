@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
-from palisade.raftgroup.ports import Receiver
+from palisade.raftgroup.ports import MessageReceiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,16 @@ class Hub(Protocol):
 
     limits: TransportLimits
     encoder: Encoder
-    receiver: Receiver
+    receiver: MessageReceiver
 
     def now(self) -> float: ...
     def warn(self, line: str) -> None: ...
-    def opened(self, connection: Connection) -> None: ...
-    def lost(self, connection: Connection) -> None: ...
+    def opened(self, connection: PeerConnection) -> None: ...
+    def lost(self, connection: PeerConnection) -> None: ...
     def flush_soon(self, flush: Callable[[], None]) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class PeerConnection(asyncio.Protocol):
     """What both ends have in common. The ends differ in how they greet and in what they take afterwards."""
 
     def __init__(self, hub: Hub, queued_bytes_max: int) -> None:

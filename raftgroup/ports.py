@@ -155,11 +155,11 @@ class Peers(Protocol):
         is judged again."""
         ...
 
-    async def start(self, receiver: Receiver) -> None: ...
+    async def start(self, receiver: MessageReceiver) -> None: ...
     async def close(self) -> None: ...
 
 
-class Receiver(Protocol):
+class MessageReceiver(Protocol):
     """What the transport tells the group."""
 
     def greeting(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from palisade.raftgroup.quorum_lease import majority
-from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.timing import RaftTiming
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ PATIENCE_MAX = 8
 """In election timeouts."""
 
 
-def election_patience_s(attempt: int, timing: Timing) -> tuple[float, float]:
+def election_patience_s(attempt: int, timing: RaftTiming) -> tuple[float, float]:
     """From when until when a candidate that was not elected tries again; `attempt` counts the elections that this node
     had a part in since it last heard a leader, from 1.
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from palisade.base.log_rate_limit import LogLimit
-from palisade.raftgroup.append_replies import Replies
+from palisade.raftgroup.append_replies import AppendReplies
 from palisade.raftgroup.command_entries import DecodedBatches, batch_entry
 from palisade.raftgroup.durable_outbox import Outbox, Send
 from palisade.raftgroup.errors import MembershipRefused, NodeFailed
 from palisade.raftgroup.library import Engine
-from palisade.raftgroup.membership import Identity, Membership, MembershipLog
+from palisade.raftgroup.membership import MemberIdentity, Membership, MembershipLog
 from palisade.raftgroup.membership_entries import membership_entry, membership_in, read_memberships
 from palisade.raftgroup.message_screen import (
     Append,
@@ -30,13 +30,13 @@ from palisade.raftgroup.message_screen import (
     read_batches,
     screen_append,
 )
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
 from palisade.raftgroup.proposals import Proposal, end_applied
 from palisade.raftgroup.quorum_lease import QuorumLease
 from palisade.raftgroup.replication import Replication
-from palisade.raftgroup.role import Role
-from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.role import RaftRole
+from palisade.raftgroup.timing import RaftTiming
 from palisade.raftgroup.voting import Voting
 
 log = logging.getLogger(__name__)
@@ -50,14 +50,14 @@ class Replica:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: MemberIdentity,
         membership: Membership,
         *,
         journal: Journal,
         machine: StateMachine,
         clock: Clock,
         random: Random,
-        timing: Timing,
+        timing: RaftTiming,
         send: Send,
     ) -> None:
         self.identity = identity
@@ -99,7 +99,7 @@ class Replica:
         self.engine = Engine(self._own_id, host=self, journal=journal, clock=clock, random=random, timing=timing)
         self.voting.engine = self.engine
         self.replication = Replication(self.engine, journal, clock, timing, send)
-        self._replies = Replies(
+        self._replies = AppendReplies(
             self.engine,
             journal=journal,
             lease=self.lease,
@@ -113,8 +113,8 @@ class Replica:
         if self.is_voter and not self._others:
             self.engine.campaign_at_once()
         self._handlers: dict[int, Callable[[str, Any], None]] = {
-            Kind.APPEND: self._on_append,
-            Kind.HEARTBEAT: self._on_heartbeat,
+            MessageKind.APPEND: self._on_append,
+            MessageKind.HEARTBEAT: self._on_heartbeat,
             **self._replies.handlers,
             **self.voting.handlers,
         }
@@ -126,10 +126,10 @@ class Replica:
         return self._memberships.current
 
     @property
-    def role(self) -> Role:
+    def role(self) -> RaftRole:
         if self._own_id in self.membership.removed:
-            return Role.REMOVED
-        return self.engine.role if self.is_voter else Role.LEARNER
+            return RaftRole.REMOVED
+        return self.engine.role if self.is_voter else RaftRole.LEARNER
 
     @property
     def is_voter(self) -> bool:
@@ -326,7 +326,7 @@ class Replica:
 
     def _answer(self, leader: str, next_index: int, success: bool, sent_at: float) -> None:
         body = [self.engine.term, next_index, success, sent_at, self.identity.incarnation]
-        if not self.outbox.send_durable(leader, Kind.APPEND_REPLY, body):
+        if not self.outbox.send_durable(leader, MessageKind.APPEND_REPLY, body):
             self._give_sign_of_life(leader, sent_at)
 
     def _give_sign_of_life(self, leader: str, sent_at: float) -> None:
@@ -336,7 +336,7 @@ class Replica:
         now = self._clock.now()
         if now >= self._sign_of_life_due and self.outbox.term_is_durable:
             self._sign_of_life_due = now + self._timing.heartbeat_s
-            self._send(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
+            self._send(leader, MessageKind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
 
     def apply(self, entry: Entry) -> None:
         index, term = entry.index, entry.term
@@ -433,7 +433,9 @@ class Replica:
         if term >= self.engine.term:
             self._hear(leader, term)
             self.engine.deliver_heartbeat(leader, term)
-        self.outbox.send_in_term(leader, Kind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
+        self.outbox.send_in_term(
+            leader, MessageKind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation]
+        )
 
     # Leaders.
 
@@ -447,4 +449,4 @@ class Replica:
             return False
         self.lease.surrender()
         self._lease_until = 0.0
-        return self._send(target, Kind.CAMPAIGN_NOW, [self.engine.term])
+        return self._send(target, MessageKind.CAMPAIGN_NOW, [self.engine.term])

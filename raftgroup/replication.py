@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palisade.raftgroup.library import Engine
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Clock, Entry, Journal
-from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.timing import RaftTiming
 
 APPEND_BYTES_MAX = 1 << 20
 APPEND_ENTRIES_MAX = 256
@@ -49,7 +49,7 @@ class Replication:
     """`send(member, kind, body)` returns False when the member can't be reached."""
 
     def __init__(
-        self, engine: Engine, journal: Journal, clock: Clock, timing: Timing, send: Callable[[str, int, Any], bool]
+        self, engine: Engine, journal: Journal, clock: Clock, timing: RaftTiming, send: Callable[[str, int, Any], bool]
     ) -> None:
         self._engine = engine
         self._journal = journal
@@ -150,7 +150,7 @@ class Replication:
         if next_index <= self._journal.first.index:
             follower.wants_snapshot = True
             if beat:
-                self._send(member, Kind.HEARTBEAT, [self._engine.term, now])
+                self._send(member, MessageKind.HEARTBEAT, [self._engine.term, now])
             return False
         last_index = self._journal.last.index
         sent = False
@@ -194,7 +194,7 @@ class Replication:
             now,
             [[entry.command, entry.term] for entry in entries],
         ]
-        follower.reachable = self._send(member, Kind.APPEND, body)
+        follower.reachable = self._send(member, MessageKind.APPEND, body)
         if not follower.reachable:
             return False
         if commit <= prev_index + len(entries):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 
-class Role(enum.Enum):
+class RaftRole(enum.Enum):
     FOLLOWER = "follower"
     CANDIDATE = "candidate"
     LEADER = "leader"

@@ -14,11 +14,11 @@ from palisade.base.snapshots import SnapshotMeta
 from palisade.raftgroup.snapshot_transfer import (
     AbortWriter,
     Install,
-    Message,
     OpenWriter,
     ReceiverEffect,
-    Refusal,
     SendMessage,
+    SnapshotMessage,
+    TransferRefusal,
     TransferTiming,
     WriteChunk,
     accept,
@@ -55,7 +55,7 @@ class _Finished:
     at: float
 
 
-class Receiver:
+class SnapshotReceiver:
     """`term` and `commit_index` in `receive` are the follower's own at that moment."""
 
     def __init__(self, timing: TransferTiming) -> None:
@@ -85,9 +85,9 @@ class Receiver:
         if message is None:
             return []
         kind, transfer, fields = message
-        if kind is Message.OFFER:
+        if kind is SnapshotMessage.OFFER:
             return self._offered(member, transfer, fields, now, term, commit_index)
-        if kind is Message.CHUNK:
+        if kind is SnapshotMessage.CHUNK:
             return self._got_chunk(member, transfer, fields, now, commit_index)
         return []
 
@@ -126,7 +126,7 @@ class Receiver:
             return self._say_how_it_ended(member)
         if leader_term < term:
             text = f"the offer is of term {leader_term}, this follower is in term {term}"
-            return [SendMessage(member, refuse(transfer, Refusal.OLD_TERM, text))]
+            return [SendMessage(member, refuse(transfer, TransferRefusal.OLD_TERM, text))]
         current = self._current
         if current is not None and current.installing and current.meta.id != transfer:
             return self._busy(member, transfer, f"the snapshot of {current.meta.index} is being installed")
@@ -151,7 +151,7 @@ class Receiver:
         if current is None or current.meta.id != transfer or current.next_chunk is None:
             if self._is_finished(transfer, now):
                 return self._say_how_it_ended(member)
-            return [SendMessage(member, refuse(transfer, Refusal.UNKNOWN, "nothing is known of this transfer"))]
+            return [SendMessage(member, refuse(transfer, TransferRefusal.UNKNOWN, "nothing is known of this transfer"))]
         current.heard_at = now
         if not current.installing and current.meta.index <= commit_index:
             return self._not_ahead(member, transfer, current.meta.index, commit_index)
@@ -167,14 +167,14 @@ class Receiver:
 
     def _not_ahead(self, member: str, transfer: str, index: int, commit_index: int) -> list[ReceiverEffect]:
         text = f"the snapshot is of {index}, this follower has committed {commit_index}"
-        refusal = SendMessage(member, refuse(transfer, Refusal.NOT_AHEAD, text))
+        refusal = SendMessage(member, refuse(transfer, TransferRefusal.NOT_AHEAD, text))
         if self._current is not None and self._current.meta.id == transfer:
             self._current = None
             return [AbortWriter(), refusal]
         return [refusal]
 
     def _busy(self, member: str, transfer: str, text: str) -> list[ReceiverEffect]:
-        return [SendMessage(member, refuse(transfer, Refusal.BUSY, text))]
+        return [SendMessage(member, refuse(transfer, TransferRefusal.BUSY, text))]
 
     def _finish(self, ok: bool, text: str, now: float) -> list[ReceiverEffect]:
         current, self._current = self._current, None

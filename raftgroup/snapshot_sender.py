@@ -15,11 +15,11 @@ from typing import Any
 from palisade.base.snapshots import SnapshotMeta
 from palisade.raftgroup.snapshot_transfer import (
     CloseReader,
-    Message,
     ReadChunk,
-    Refusal,
     SenderEffect,
     SendMessage,
+    SnapshotMessage,
+    TransferRefusal,
     TransferTiming,
     chunk,
     offer,
@@ -30,13 +30,13 @@ PATIENCE = 3
 """How many times the time to the next question doubles."""
 
 
-class Outcome(enum.Enum):
+class TransferOutcome(enum.Enum):
     INSTALLED = "installed"
     NOT_NEEDED = "not needed"
     FAILED = "failed"
 
 
-class Sender:
+class SnapshotSender:
     """`outcome` is None while it runs; `reason` says why it FAILED. After CloseReader no effect follows any more."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Sender:
     ) -> None:
         self.member = member
         self.meta = meta
-        self.outcome: Outcome | None = None
+        self.outcome: TransferOutcome | None = None
         self.reason = ""
         self.sent_bytes = 0
         self._offer = offer(meta, leader_term, membership)
@@ -97,14 +97,14 @@ class Sender:
             return []
         self._heard_at = now
         kind, _, fields = message
-        if kind is Message.ACCEPT:
+        if kind is SnapshotMessage.ACCEPT:
             return self._go_on_from(fields[0], fields[1], now)
-        if kind is Message.ACK:
+        if kind is SnapshotMessage.ACK:
             return self._acknowledged(fields[0], now)
-        if kind is Message.DONE:
+        if kind is SnapshotMessage.DONE:
             ok, text = fields
-            return self._end(Outcome.INSTALLED if ok else Outcome.FAILED, text)
-        if kind is Message.REFUSE:
+            return self._end(TransferOutcome.INSTALLED if ok else TransferOutcome.FAILED, text)
+        if kind is SnapshotMessage.REFUSE:
             return self._refused(fields[0], fields[1], now)
         return []
 
@@ -116,18 +116,18 @@ class Sender:
         if data is not None:
             self._chunks[number] = data
         elif number == 0:
-            return self._end(Outcome.FAILED, "the snapshot has no pieces")
+            return self._end(TransferOutcome.FAILED, "the snapshot has no pieces")
         else:
             self._total = number
         return self._pump(now)
 
     def unreadable(self, reason: str) -> list[SenderEffect]:
         """The snapshot can't be read any further: another one is needed."""
-        return self._end(Outcome.FAILED, reason)
+        return self._end(TransferOutcome.FAILED, reason)
 
     def abort(self, reason: str) -> list[SenderEffect]:
         """This node does not lead any more, or the follower is gone for good."""
-        return self._end(Outcome.FAILED, reason)
+        return self._end(TransferOutcome.FAILED, reason)
 
     def tick(self, now: float) -> list[SenderEffect]:
         """Call it a few times a second."""
@@ -135,7 +135,7 @@ class Sender:
             return []
         overdue = self._overdue(now)
         if overdue:
-            return self._end(Outcome.FAILED, f"{self.member} {overdue}")
+            return self._end(TransferOutcome.FAILED, f"{self.member} {overdue}")
         if not self._connected or now - self._moved_at < self._timing.resend_s * 2 ** min(self._asked, PATIENCE):
             return []
         self._asked += 1
@@ -170,7 +170,7 @@ class Sender:
             return []
         if self._total is not None and next_chunk > self._total:
             text = f"{self.member} has {next_chunk} pieces of a snapshot of {self._total}"
-            return self._end(Outcome.FAILED, text)
+            return self._end(TransferOutcome.FAILED, text)
         self._offered = False
         self._accepted = True
         if next_chunk < self._furthest:
@@ -205,18 +205,18 @@ class Sender:
             self._asked = 0
 
     def _refused(self, refusal: int, text: str, now: float) -> list[SenderEffect]:
-        if refusal == Refusal.NOT_AHEAD:
-            return self._end(Outcome.NOT_NEEDED, text)
-        if refusal == Refusal.BUSY:
+        if refusal == TransferRefusal.NOT_AHEAD:
+            return self._end(TransferOutcome.NOT_NEEDED, text)
+        if refusal == TransferRefusal.BUSY:
             self._accepted = False
             self._progress_at = now
             return []
-        if refusal == Refusal.UNKNOWN:
+        if refusal == TransferRefusal.UNKNOWN:
             if not self._accepted:
                 return []
             self._accepted = False
             return self._make_offer(now)
-        return self._end(Outcome.FAILED, text)
+        return self._end(TransferOutcome.FAILED, text)
 
     def _pump(self, now: float) -> list[SenderEffect]:
         """Send what the window allows, and read what comes next."""
@@ -252,7 +252,7 @@ class Sender:
         for number in [number for number in self._chunks if number < self._base]:
             del self._chunks[number]
 
-    def _end(self, outcome: Outcome, reason: str) -> list[SenderEffect]:
+    def _end(self, outcome: TransferOutcome, reason: str) -> list[SenderEffect]:
         if self.outcome is not None:
             return []
         self.outcome = outcome

@@ -7,7 +7,7 @@ effects for their owner to carry out, in order. They read no clock, no disk and 
     OFFER   [0, id, index, term, size, leader term,      leader    "I have this for you"; said again, it asks how
              membership]                                           far the follower is
     ACCEPT  [1, id, next chunk, installing]              follower  "begin (go on) with this one"
-    REFUSE  [2, id, refusal, text]                       follower  see `Refusal`
+    REFUSE  [2, id, refusal, text]                       follower  see `TransferRefusal`
     CHUNK   [3, id, number, crc32, data, last]           leader    one piece; at most `window` unacknowledged
     ACK     [4, id, next chunk]                          follower  "I have everything below"; the same one again asks
                                                                    for that piece again
@@ -39,7 +39,7 @@ from typing import Any
 from palisade.base.snapshots import SnapshotMeta
 
 
-class Message(enum.IntEnum):
+class SnapshotMessage(enum.IntEnum):
     OFFER = 0
     ACCEPT = 1
     REFUSE = 2
@@ -48,7 +48,7 @@ class Message(enum.IntEnum):
     DONE = 5
 
 
-class Refusal(enum.IntEnum):
+class TransferRefusal(enum.IntEnum):
     NOT_AHEAD = 0
     """The follower has committed as much by itself: the snapshot is not needed."""
     OLD_TERM = 1
@@ -144,16 +144,16 @@ ReceiverEffect = SendMessage | OpenWriter | WriteChunk | Install | AbortWriter
 # The shapes on the wire.
 
 _SHAPES: dict[int, tuple[Any, ...]] = {
-    Message.OFFER: (int, int, int | None, int, object),
-    Message.ACCEPT: (int, bool),
-    Message.REFUSE: (int, str),
-    Message.CHUNK: (int, int, bytes, bool),
-    Message.ACK: (int,),
-    Message.DONE: (bool, str),
+    SnapshotMessage.OFFER: (int, int, int | None, int, object),
+    SnapshotMessage.ACCEPT: (int, bool),
+    SnapshotMessage.REFUSE: (int, str),
+    SnapshotMessage.CHUNK: (int, int, bytes, bool),
+    SnapshotMessage.ACK: (int,),
+    SnapshotMessage.DONE: (bool, str),
 }
 
 
-def read_message(wire: Any) -> tuple[Message, str, list[Any]] | None:
+def read_message(wire: Any) -> tuple[SnapshotMessage, str, list[Any]] | None:
     """What it is, the transfer's id, and the fields after it; None for what is none."""
     if not isinstance(wire, list) or len(wire) < 2 or type(wire[0]) is not int or not isinstance(wire[1], str):
         return None
@@ -165,31 +165,31 @@ def read_message(wire: Any) -> tuple[Message, str, list[Any]] | None:
             return None
         if type(value) is int and value < 0:
             return None
-    return Message(wire[0]), wire[1], wire[2:]
+    return SnapshotMessage(wire[0]), wire[1], wire[2:]
 
 
 def offer(meta: SnapshotMeta, leader_term: int, membership: Any) -> list[Any]:
-    return [int(Message.OFFER), meta.id, meta.index, meta.term, meta.size_bytes, leader_term, membership]
+    return [int(SnapshotMessage.OFFER), meta.id, meta.index, meta.term, meta.size_bytes, leader_term, membership]
 
 
 def accept(transfer: str, next_chunk: int, installing: bool) -> list[Any]:
-    return [int(Message.ACCEPT), transfer, next_chunk, installing]
+    return [int(SnapshotMessage.ACCEPT), transfer, next_chunk, installing]
 
 
-def refuse(transfer: str, refusal: Refusal, text: str) -> list[Any]:
-    return [int(Message.REFUSE), transfer, int(refusal), text]
+def refuse(transfer: str, refusal: TransferRefusal, text: str) -> list[Any]:
+    return [int(SnapshotMessage.REFUSE), transfer, int(refusal), text]
 
 
 def chunk(transfer: str, number: int, data: bytes, last: bool) -> list[Any]:
-    return [int(Message.CHUNK), transfer, number, zlib.crc32(data), data, last]
+    return [int(SnapshotMessage.CHUNK), transfer, number, zlib.crc32(data), data, last]
 
 
 def acknowledge(transfer: str, next_chunk: int) -> list[Any]:
-    return [int(Message.ACK), transfer, next_chunk]
+    return [int(SnapshotMessage.ACK), transfer, next_chunk]
 
 
 def done(transfer: str, ok: bool, text: str) -> list[Any]:
-    return [int(Message.DONE), transfer, ok, text]
+    return [int(SnapshotMessage.DONE), transfer, ok, text]
 
 
 def is_intact(data: bytes, crc32: int) -> bool:

@@ -1,4 +1,4 @@
-"""Snapshots between members: carries out what the pure `Sender` and `Receiver` decide.
+"""Snapshots between members: carries out what the pure `SnapshotSender` and `SnapshotReceiver` decide.
 
 The order of an install makes every crash in it harmless. First the membership that belongs to the snapshot is made
 durable in the journal, beside the one that counts; then the state machine changes over, at once; then the log begins
@@ -18,11 +18,11 @@ from palisade.base.snapshots import SnapshotGone, SnapshotInvalid, SnapshotMeta,
 from palisade.raftgroup.journal_identity import keep_incoming
 from palisade.raftgroup.log_retention import Arrivals
 from palisade.raftgroup.membership import Membership
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Clock, Journal, StateMachine
 from palisade.raftgroup.replica import Replica
-from palisade.raftgroup.snapshot_receiver import Receiver
-from palisade.raftgroup.snapshot_sender import Outcome, Sender
+from palisade.raftgroup.snapshot_receiver import SnapshotReceiver
+from palisade.raftgroup.snapshot_sender import SnapshotSender, TransferOutcome
 from palisade.raftgroup.snapshot_transfer import (
     AbortWriter,
     CloseReader,
@@ -41,7 +41,7 @@ RETRY_S = 2.0
 """How long a follower waits for another snapshot after a transfer to it failed."""
 
 
-class Owner(Protocol):
+class SnapshotOwner(Protocol):
     """What the group does for its snapshots."""
 
     def spawn(self, coroutine: Any) -> None: ...
@@ -56,7 +56,7 @@ class Owner(Protocol):
 
 @dataclass(slots=True)
 class _Sending:
-    sender: Sender
+    sender: SnapshotSender
     reader: SnapshotReader
 
 
@@ -71,7 +71,7 @@ class Snapshots:
         journal: Journal,
         clock: Clock,
         send: Callable[[str, int, Any], bool],
-        owner: Owner,
+        owner: SnapshotOwner,
         timing: TransferTiming | None = None,
     ) -> None:
         self._replica = replica
@@ -86,7 +86,7 @@ class Snapshots:
         self._connected: set[str] = set()
         self._not_before: dict[str, float] = {}
         self._arrivals = Arrivals()
-        self._receiver = Receiver(self._timing)
+        self._receiver = SnapshotReceiver(self._timing)
         self._writer: SnapshotWriter | None = None
 
     # What can be seen.
@@ -166,7 +166,7 @@ class Snapshots:
             return
         membership = self._replica.membership_at(reader.meta.index).to_wire()
         connected = member in self._connected
-        sender = Sender(member, reader.meta, membership, engine.term, self._timing, now, connected=connected)
+        sender = SnapshotSender(member, reader.meta, membership, engine.term, self._timing, now, connected=connected)
         log.info("%s is sent a snapshot of index %d", member, reader.meta.index)
         sending = self._sending[member] = _Sending(sender, reader)
         self._carry_out(member, sending, sender.start(now))
@@ -174,7 +174,7 @@ class Snapshots:
     def _carry_out(self, member: str, sending: _Sending, effects: Iterable[SenderEffect]) -> None:
         for effect in effects:
             if isinstance(effect, SendMessage):
-                self._send(member, Kind.SNAPSHOT, effect.body)
+                self._send(member, MessageKind.SNAPSHOT, effect.body)
             elif isinstance(effect, ReadChunk):
                 asyncio.get_running_loop().call_soon(self._read, member, sending, effect.number)
             elif isinstance(effect, CloseReader):
@@ -199,7 +199,7 @@ class Snapshots:
         self._sending.pop(member, None)
         sending.reader.close()
         sender = sending.sender
-        if sender.outcome is Outcome.FAILED:
+        if sender.outcome is TransferOutcome.FAILED:
             log.warning("the snapshot for %s failed: %s", member, sender.reason)
             self._not_before[member] = self._clock.now() + RETRY_S
         elif self._replica.engine.leads:
@@ -216,7 +216,7 @@ class Snapshots:
     def _receive_effects(self, effects: Iterable[Any]) -> None:
         for effect in effects:
             if isinstance(effect, SendMessage):
-                self._send(effect.member, Kind.SNAPSHOT, effect.body)
+                self._send(effect.member, MessageKind.SNAPSHOT, effect.body)
             elif isinstance(effect, OpenWriter):
                 self._writer = self._machine.receive_snapshot(effect.meta)
                 first = self._writer.next_chunk

@@ -9,7 +9,7 @@ from palisade.raftgroup.admission import Admission
 from palisade.raftgroup.membership import Member
 from palisade.raftgroup.ports import Journal
 from palisade.raftgroup.replica import Replica
-from palisade.raftgroup.role import Role
+from palisade.raftgroup.role import RaftRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class MemberStatus:
 class GroupStatus:
     member: str
     incarnation: str
-    role: Role
+    role: RaftRole
     term: int
     leader: str | None
     commit_index: int

@@ -6,8 +6,8 @@ dialled. So there is no tie to break, and each direction is found dead by itself
 - Frames of one connection arrive in order and whole, or the connection ends. Of a member only the connection that
   greeted last is listened to, so nothing that was sent on an earlier one arrives after it.
 - Nothing is taken from a connection before both sides have greeted and accepted each other: same protocol version,
-  and whatever `Receiver.greet` demands. Until then a frame may have 64 KiB, the greeting may take 5 s, and there are
-  at most 256 such connections.
+  and whatever `MessageReceiver.greet` demands. Until then a frame has at most 64 KiB, the greeting may take 5 s, and
+  there are at most 256 such connections.
 - `send` only queues. What is queued in one turn of the event loop leaves in one write; a member that lets 64 MiB pile
   up is disconnected.
 - A connection without a sign of life for `idle_timeout_s` is closed. The dialler pings once a second on each connection
@@ -33,8 +33,8 @@ from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.handshake import GROUP_KINDS
 from palisade.raftgroup.inbound_connection import Accepted
 from palisade.raftgroup.outbound_connection import Dialled, Dialler, split_address
-from palisade.raftgroup.peer_connection import Connection, TransportLimits
-from palisade.raftgroup.ports import Random, Receiver
+from palisade.raftgroup.peer_connection import PeerConnection, TransportLimits
+from palisade.raftgroup.ports import MessageReceiver, Random
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class TcpPeers:
     ) -> None:
         self.limits = limits or TransportLimits()
         self.encoder = Encoder()
-        self.receiver: Receiver
+        self.receiver: MessageReceiver
         self._listen = listen
         self._random = random
         self._server_tls = server_tls
@@ -74,8 +74,8 @@ class TcpPeers:
         self._hung_up: list[Dialler] = []
         self._outgoing: dict[str, Dialled] = {}
         self._incoming: dict[str, Accepted] = {}
-        self._open: set[Connection] = set()
-        self._strangers: set[Connection] = set()
+        self._open: set[PeerConnection] = set()
+        self._strangers: set[PeerConnection] = set()
         self._to_flush: list[Callable[[], None]] = []
         self._log_limit = LogLimit()
         self._ticker: asyncio.TimerHandle | None = None
@@ -113,7 +113,7 @@ class TcpPeers:
                 if member not in addresses:
                     connection.close("no longer a member")
 
-    async def start(self, receiver: Receiver) -> None:
+    async def start(self, receiver: MessageReceiver) -> None:
         """Listen and dial. Raises CannotListen."""
         self.receiver = receiver
         self._own_id = receiver.greeting()["member"]
@@ -163,7 +163,7 @@ class TcpPeers:
         if admitted is not None:
             _log.warning("peers of %s: %s", self._own_id, admitted)
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: PeerConnection) -> None:
         self._open.add(connection)
         if isinstance(connection, Accepted):
             self._strangers.add(connection)
@@ -187,7 +187,7 @@ class TcpPeers:
         self._outgoing[connection.member] = connection
         self.receiver.on_connected(connection.member, connection.greeting)
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: PeerConnection) -> None:
         self._open.discard(connection)
         self._strangers.discard(connection)
         if self._closed and not self._open:

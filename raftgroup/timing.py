@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class RaftTiming:
     """`drift`: how far apart two members' clocks may run (rho in design.md)."""
 
     heartbeat_s: float = 0.1

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from palisade.raftgroup.durable_outbox import Outbox, Send
 from palisade.raftgroup.library import Engine
 from palisade.raftgroup.membership import Membership
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Clock, Journal
 from palisade.raftgroup.prevote import (
     SHORT_ATTEMPTS,
@@ -24,8 +24,8 @@ from palisade.raftgroup.prevote import (
     log_is_current,
 )
 from palisade.raftgroup.quorum_lease import may_vote
-from palisade.raftgroup.role import Role
-from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.role import RaftRole
+from palisade.raftgroup.timing import RaftTiming
 
 
 class Electorate(Protocol):
@@ -51,7 +51,7 @@ class Voting:
         *,
         journal: Journal,
         clock: Clock,
-        timing: Timing,
+        timing: RaftTiming,
         send: Send,
         outbox: Outbox,
         follow_term: Callable[[int], None],
@@ -76,11 +76,11 @@ class Voting:
         self._asked = False
         self._attempts = 0
         self.handlers: dict[int, Callable[[str, Any], None]] = {
-            Kind.PRE_VOTE: self._on_pre_vote,
-            Kind.PRE_VOTE_REPLY: self._on_pre_vote_reply,
-            Kind.REQUEST_VOTE: self._on_request_vote,
-            Kind.VOTE: self._on_vote,
-            Kind.CAMPAIGN_NOW: self._on_campaign_now,
+            MessageKind.PRE_VOTE: self._on_pre_vote,
+            MessageKind.PRE_VOTE_REPLY: self._on_pre_vote_reply,
+            MessageKind.REQUEST_VOTE: self._on_request_vote,
+            MessageKind.VOTE: self._on_vote,
+            MessageKind.CAMPAIGN_NOW: self._on_campaign_now,
         }
 
     def heard_leader(self) -> None:
@@ -113,12 +113,12 @@ class Voting:
         if self._pre_vote.begin(term, self._clock.now(), 2 * self._timing.heartbeat_s):
             last = self._journal.last
             for voter in sorted(others):
-                self._send(voter, Kind.PRE_VOTE, [term, last.index, last.term])
+                self._send(voter, MessageKind.PRE_VOTE, [term, last.index, last.term])
         return False
 
     def ticked(self) -> None:
         """After each tick: an election may have to be repeated, so long after its questions have left."""
-        if self.engine.role is not Role.CANDIDATE:
+        if self.engine.role is not RaftRole.CANDIDATE:
             return
         if self._takes_part_anew():
             self._asked = False
@@ -136,7 +136,7 @@ class Voting:
 
     def ask_for_vote(self, member: str, term: int, last_index: int, last_term: int) -> None:
         handover = term == self._handover_term
-        self._outbox.send_durable(member, Kind.REQUEST_VOTE, [term, last_index, last_term, handover])
+        self._outbox.send_durable(member, MessageKind.REQUEST_VOTE, [term, last_index, last_term, handover])
 
     def _on_campaign_now(self, leader: str, body: Any) -> None:
         (term,) = body
@@ -185,7 +185,7 @@ class Voting:
     def give_vote(self, candidate: str, term: int) -> None:
         if self._takes_part_anew() and self._attempts > SHORT_ATTEMPTS:
             self.engine.retry_election(*election_patience_s(self._attempts, self._timing))
-        self._outbox.send_durable(candidate, Kind.VOTE, [term, True, self._incarnation])
+        self._outbox.send_durable(candidate, MessageKind.VOTE, [term, True, self._incarnation])
 
     def _on_pre_vote(self, candidate: str, body: Any) -> None:
         candidacy = Candidacy(*body)
@@ -197,7 +197,9 @@ class Voting:
         )
         if granted and not self._goes_before(candidate, candidacy):
             self._stand_back.begin(self._clock.now())
-        self._send(candidate, Kind.PRE_VOTE_REPLY, [candidacy.term, granted, self.engine.term, self._incarnation])
+        self._send(
+            candidate, MessageKind.PRE_VOTE_REPLY, [candidacy.term, granted, self.engine.term, self._incarnation]
+        )
 
     def _goes_before(self, candidate: str, candidacy: Candidacy) -> bool:
         """Of two that ask each other at once, one stands back: the one with the shorter log, or the lesser id."""
@@ -212,7 +214,7 @@ class Voting:
         if not handover and not self._is_free():
             return
         if term < self.engine.term:
-            self._outbox.send_durable(candidate, Kind.VOTE, [self.engine.term, False, self._incarnation])
+            self._outbox.send_durable(candidate, MessageKind.VOTE, [self.engine.term, False, self._incarnation])
         elif term == self.engine.term and self.engine.vote == candidate:
             self.give_vote(candidate, term)
         else:

@@ -12,7 +12,7 @@ from typing import Protocol
 from palisade.vault.change import Revision
 
 
-class Gate(Protocol):
+class ApplyGate(Protocol):
     def enter(self, revisions: Sequence[Revision]) -> int:
         """How many of them, from the first on, may enter now. Unless it is 0, `leave` has to follow."""
         ...

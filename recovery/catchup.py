@@ -58,7 +58,7 @@ class Next(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CatchUpProgress:
     """`stuck`: rounds after which LM - LV was not smaller than before. `snapshots`: taken because of them."""
 
     behind: int | None = None
@@ -66,18 +66,18 @@ class Progress:
     snapshots: int = 0
 
 
-def after_round(progress: Progress, behind: int) -> Progress:
+def after_round(progress: CatchUpProgress, behind: int) -> CatchUpProgress:
     """`behind` is LM - LV, as read when the round had ended."""
     came_closer = progress.behind is None or behind < progress.behind
-    return Progress(behind, progress.stuck if came_closer else progress.stuck + 1, progress.snapshots)
+    return CatchUpProgress(behind, progress.stuck if came_closer else progress.stuck + 1, progress.snapshots)
 
 
-def after_snapshot(progress: Progress) -> Progress:
+def after_snapshot(progress: CatchUpProgress) -> CatchUpProgress:
     """Rounds count anew; it is not taken twice because of them."""
-    return Progress(None, 0, progress.snapshots + 1)
+    return CatchUpProgress(None, 0, progress.snapshots + 1)
 
 
-def acceptable(progress: Progress, difference: int) -> int:
+def acceptable(progress: CatchUpProgress, difference: int) -> int:
     """The threshold as it has grown."""
     if not progress.snapshots or not progress.stuck:
         return difference
@@ -86,7 +86,7 @@ def acceptable(progress: Progress, difference: int) -> int:
     return max(1, difference) << 2 * progress.stuck
 
 
-def next_step(progress: Progress, difference: int, *, behind: int) -> Next:
+def next_step(progress: CatchUpProgress, difference: int, *, behind: int) -> Next:
     if behind <= acceptable(progress, difference):
         return Next.CAUGHT_UP
     return Next.SNAPSHOT if progress.stuck >= STUCK_ROUNDS and not progress.snapshots else Next.REPLAY

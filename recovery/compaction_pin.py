@@ -7,7 +7,7 @@ it is not renewed any more once it has lived for `life_s_max`. Without it recove
 from __future__ import annotations
 
 from palisade.recovery.errors import PinRefused
-from palisade.recovery.ports import Clock, ClusterSource
+from palisade.recovery.ports import ClusterSource, RecoveryTime
 
 PIN_S = 60.0
 PIN_LIFE_S_MAX = 1800.0
@@ -16,7 +16,7 @@ PIN_LIFE_S_MAX = 1800.0
 class PinHolder:
     """`held`: whether it ever was. Raises SourceCompacted when what should be pinned is gone already."""
 
-    def __init__(self, source: ClusterSource, clock: Clock, life_s_max: float = PIN_LIFE_S_MAX) -> None:
+    def __init__(self, source: ClusterSource, clock: RecoveryTime, life_s_max: float = PIN_LIFE_S_MAX) -> None:
         self._source, self._clock = source, clock
         self._renew_at = self._clock.now()
         self._ends_at = self._clock.now() + life_s_max

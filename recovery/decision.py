@@ -23,7 +23,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from palisade.vault.position import Lineage
+from palisade.vault.position import VaultLineage
 
 RESET = "put the vault aside (palisade vault reset) and start the node again: it takes a snapshot, nothing is lost"
 
@@ -62,7 +62,7 @@ class RefusalReason(enum.Enum):
 class VaultState:
     """`highest`: the latest revision of which the vault may hold a part; more than LV in an unfinished snapshot."""
 
-    lineage: Lineage | None
+    lineage: VaultLineage | None
     revision: int
     chain: bytes
     unfinished: bool = False
@@ -70,7 +70,7 @@ class VaultState:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterState:
+class ClusterHistory:
     """By one linearizable read. `chain_at_lv`: the cluster's digest at LV; None where it is not retained."""
 
     cluster_id: str
@@ -125,7 +125,7 @@ class Refuse:
 Decision = Join | Replay | Snapshot | Refuse
 
 
-def decide(vault: VaultState, cluster: ClusterState | None, options: Options) -> Decision:
+def decide(vault: VaultState, cluster: ClusterHistory | None, options: Options) -> Decision:
     """`cluster` is None in standalone mode only, where it is not looked at."""
     refusal = _of_another_node(vault, options)
     if refusal is not None:
@@ -194,7 +194,7 @@ def _of_another_node(vault: VaultState, options: Options) -> Refuse | None:
     )
 
 
-def _whose(vault: VaultState, cluster: ClusterState) -> Refuse | None:
+def _whose(vault: VaultState, cluster: ClusterHistory) -> Refuse | None:
     mine = vault.lineage
     if mine is None:
         return None
@@ -221,7 +221,7 @@ def _whose(vault: VaultState, cluster: ClusterState) -> Refuse | None:
     return None
 
 
-def _behind(vault: VaultState, cluster: ClusterState) -> Refuse | None:
+def _behind(vault: VaultState, cluster: ClusterHistory) -> Refuse | None:
     highest = max(vault.revision, vault.highest)
     if cluster.latest >= highest:
         return None
@@ -234,7 +234,7 @@ def _behind(vault: VaultState, cluster: ClusterState) -> Refuse | None:
     )
 
 
-def _diverged(vault: VaultState, cluster: ClusterState) -> Refuse | None:
+def _diverged(vault: VaultState, cluster: ClusterHistory) -> Refuse | None:
     if vault.revision == 0 or cluster.chain_at_lv is None or cluster.chain_at_lv == vault.chain:
         return None
     return Refuse(

@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable
 from palisade.base.digest import bitmap_of, bucket_of, fingerprint_of, members_of
 from palisade.recovery.chunks import unpack_fingerprints, unpack_rows, unpack_spans
 from palisade.recovery.errors import DifferenceFailed
-from palisade.recovery.ports import BucketSums, Chunk, Clock, ClusterSource
-from palisade.recovery.report import Counts, Phase, Recorder
+from palisade.recovery.ports import Chunk, ClusterSource, ClusterSums, RecoveryTime
+from palisade.recovery.report import Counts, Recorder, RecoveryPhase
 from palisade.vault.change import key_of
 from palisade.vault.incoming_difference import Incoming
 from palisade.vault.span_sums import last_in, surplus
@@ -44,7 +44,7 @@ class DifferenceFetch:
         self,
         vault: Vault,
         source: ClusterSource,
-        clock: Clock,
+        clock: RecoveryTime,
         recorder: Recorder,
         hold: Callable[[], Awaitable[None]],
     ) -> None:
@@ -153,13 +153,13 @@ class DifferenceFetch:
         self._evicted += evicted
         self._recorder.add_counts("keys", Counts(self._kept(), evicted, fetched))
         done = self._fetched + self._evicted
-        self._recorder.step(Phase.SNAPSHOT, done, max(done, self._expected), "keys")
+        self._recorder.step(RecoveryPhase.SNAPSHOT, done, max(done, self._expected), "keys")
 
     def _kept(self) -> int:
         return max(0, self._vault.key_count - self._fetched)
 
 
-def _failed(theirs: BucketSums, wrong: tuple[int, ...]) -> DifferenceFailed:
+def _failed(theirs: ClusterSums, wrong: tuple[int, ...]) -> DifferenceFailed:
     return DifferenceFailed(
         f"{len(wrong)} buckets, the first is {wrong[0]}, do not add up at revision {theirs.revision} after everything "
         "was fetched: the member that was asked is damaged, or has lost its place. Verify it (palisade digest), and "

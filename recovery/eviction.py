@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from palisade.recovery.errors import ResourceMissing
-from palisade.recovery.eviction_plan import Action, EvictionPlan, Step, pack_plan, unpack_plan
+from palisade.recovery.eviction_plan import EvictionAction, EvictionPlan, Step, pack_plan, unpack_plan
 from palisade.recovery.ports import Resources
-from palisade.recovery.report import Counts, Phase, Recorder
+from palisade.recovery.report import Counts, Recorder, RecoveryPhase
 from palisade.vault.vault import PLAN_DUE, Vault
 
 
@@ -23,8 +23,8 @@ def plan_eviction(
     kept = {name for name, version in local.items() if assigned.get(name) == version} - doubt
     evicted = sorted((local.keys() | doubt) - kept)
     fetched = sorted(assigned.keys() - kept)
-    steps = [Step(Action.EVICT, name) for name in evicted]
-    steps += [Step(Action.FETCH, name, assigned[name]) for name in fetched]
+    steps = [Step(EvictionAction.EVICT, name) for name in evicted]
+    steps += [Step(EvictionAction.FETCH, name, assigned[name]) for name in fetched]
     return EvictionPlan(revision, len(kept), tuple(steps))
 
 
@@ -36,21 +36,21 @@ async def evict(vault: Vault, resources: Resources, recorder: Recorder, hold: Ca
     plan, done = await _current_plan(vault, resources)
     total, missing = len(plan.steps), 0
     for number in range(done, total):
-        recorder.step(Phase.EVICTION, number, total, "resources")
+        recorder.step(RecoveryPhase.EVICTION, number, total, "resources")
         await hold()
         step = plan.steps[number]
         if not await _carry_out(step, resources):
             missing += 1
         vault.plan_step_done(number + 1)
     vault.store_plan(None)
-    recorder.step(Phase.EVICTION, total, total, "resources")
-    fetched = plan.count(Action.FETCH) - missing
-    recorder.add_counts("resources", Counts(plan.kept, plan.count(Action.EVICT), fetched, missing))
+    recorder.step(RecoveryPhase.EVICTION, total, total, "resources")
+    fetched = plan.count(EvictionAction.FETCH) - missing
+    recorder.add_counts("resources", Counts(plan.kept, plan.count(EvictionAction.EVICT), fetched, missing))
 
 
 async def _carry_out(step: Step, resources: Resources) -> bool:
     """Whether it is as the plan wants it: what can't be had now stops nobody, and is not there at all."""
-    if step.action is Action.EVICT:
+    if step.action is EvictionAction.EVICT:
         await resources.evict(step.name)
         return True
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgpack
 
 
-class Action(enum.Enum):
+class EvictionAction(enum.Enum):
     EVICT = "evict"
     FETCH = "fetch"
 
@@ -23,7 +23,7 @@ class Action(enum.Enum):
 class Step:
     """`version` is empty for an eviction."""
 
-    action: Action
+    action: EvictionAction
     name: str
     version: str = ""
 
@@ -40,7 +40,7 @@ class EvictionPlan:
         """What may be half there once so many steps are known to be done."""
         return frozenset(step.name for step in self.steps[done:])
 
-    def count(self, action: Action) -> int:
+    def count(self, action: EvictionAction) -> int:
         return sum(step.action is action for step in self.steps)
 
 
@@ -52,4 +52,4 @@ def pack_plan(plan: EvictionPlan) -> bytes:
 
 def unpack_plan(packed: bytes) -> EvictionPlan:
     revision, kept, steps = msgpack.unpackb(packed)
-    return EvictionPlan(revision, kept, tuple(Step(Action(action), *rest) for action, *rest in steps))
+    return EvictionPlan(revision, kept, tuple(Step(EvictionAction(action), *rest) for action, *rest in steps))

@@ -22,7 +22,7 @@ from typing import Any
 import msgpack
 
 from palisade.base.digest import BITMAP_BYTES, BUCKETS, DIGEST_BYTES, pack_sums, unpack_sums
-from palisade.recovery.ports import BucketSums, Chunk, SourceState
+from palisade.recovery.ports import Chunk, ClusterSums, SourceState
 from palisade.vault.change import Revision
 
 History = tuple[str, int]
@@ -142,17 +142,17 @@ def _bodies(value: Any) -> list[bytes]:
     return value
 
 
-def from_sums(sums: BucketSums) -> list[Any]:
+def from_sums(sums: ClusterSums) -> list[Any]:
     return [sums.revision, sums.chain, pack_sums(sums.sums)]
 
 
-def to_sums(value: Any) -> BucketSums:
+def to_sums(value: Any) -> ClusterSums:
     revision, chain, packed = fields(value, number, content, content)
     if len(chain) != DIGEST_BYTES or len(packed) != BUCKETS * DIGEST_BYTES:
         raise BadFeed(
             f"digests of {DIGEST_BYTES} bytes are expected, one and {BUCKETS}: not {len(chain) + len(packed)}"
         )
-    return BucketSums(revision, chain, unpack_sums(packed))
+    return ClusterSums(revision, chain, unpack_sums(packed))
 
 
 def from_chunk(chunk: Chunk) -> list[Any]:

@@ -21,11 +21,11 @@ from palisade.metastore.record import LINK_BYTES
 from palisade.metastore.state import FIRST_REVISION
 from palisade.metastore.state_machine import MetaStore
 from palisade.recovery.applied_revisions import AppliedRevisions
-from palisade.recovery.apply_gate import Gate, OpenGate
+from palisade.recovery.apply_gate import ApplyGate, OpenGate
 from palisade.recovery.follower import Follower
-from palisade.recovery.ports import Clock, RevisionSource
+from palisade.recovery.ports import RecoveryTime, RevisionSource
 from palisade.vault.errors import RESET, VaultDiverged
-from palisade.vault.position import Position
+from palisade.vault.position import VaultPosition
 from palisade.vault.tables import Pause
 from palisade.vault.vault import Vault
 
@@ -41,17 +41,17 @@ SLICE_ROWS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Leap:
+class FlushBatch:
     """To `position`, from any revision that is not before `first`."""
 
     first: int
-    position: Position
+    position: VaultPosition
     sums: Sums
     keys: Sequence[bytes]
     rows: Rows
 
 
-class Beside(AppliedRevisions):
+class FlushFollower(AppliedRevisions):
     """What a member's vault is fed from: what its store applies, and what it flushes.
 
     One of the store's listeners: `follow` raises RuntimeError where it is not. `stored` reads from the store.
@@ -60,8 +60,8 @@ class Beside(AppliedRevisions):
     def __init__(self, store: MetaStore, stored: RevisionSource) -> None:
         super().__init__(store, stored)
         self._known_from = store.revision if store.revision > FIRST_REVISION else 0
-        self._mark: tuple[Position, Sums] | None = None
-        self._leaps: deque[Leap] = deque(maxlen=LEAPS_MAX)
+        self._mark: tuple[VaultPosition, Sums] | None = None
+        self._leaps: deque[FlushBatch] = deque(maxlen=LEAPS_MAX)
 
     def reach(self) -> int:
         """How far a vault may be behind LM for the next leap to bring it along."""
@@ -69,7 +69,7 @@ class Beside(AppliedRevisions):
 
     def saving(self) -> None:
         digest = self._store.digest()
-        self._mark = Position(digest.revision, digest.chain, self._store.key_count), self._store.bucket_sums()
+        self._mark = VaultPosition(digest.revision, digest.chain, self._store.key_count), self._store.bucket_sums()
 
     def flushed(self, keys: Sequence[bytes], rows: Rows) -> None:
         mark, self._mark = self._mark, None
@@ -77,7 +77,7 @@ class Beside(AppliedRevisions):
             return
         position, sums = mark
         if position.revision > self._known_from:
-            self._leaps.append(Leap(self._known_from, position, sums, keys, rows))
+            self._leaps.append(FlushBatch(self._known_from, position, sums, keys, rows))
         self._known_from = position.revision
 
     def reloaded(self) -> None:
@@ -91,10 +91,10 @@ class Beside(AppliedRevisions):
         self,
         follower: Follower,
         vault: Vault,
-        clock: Clock,
+        clock: RecoveryTime,
         listens: Callable[[], bool],
         pause: Pause,
-        gate: Gate | None = None,
+        gate: ApplyGate | None = None,
     ) -> None:
         """For ever, as `Follower.follow`. `listens`: whether anybody wants to hear of every revision.
 
@@ -103,7 +103,7 @@ class Beside(AppliedRevisions):
         """
         if not self._store.calls(self):
             raise RuntimeError("the store does not call this vault's feed: name it in MetaStore.listen")
-        held: Leap | None = None
+        held: FlushBatch | None = None
         gate = gate or OpenGate()
         while True:
             if listens():
@@ -127,7 +127,7 @@ class Beside(AppliedRevisions):
                 await clock.sleep(LOOK_S)
                 await follower.look()
 
-    async def _wait_for(self, gate: Gate, follower: Follower, vault: Vault) -> None:
+    async def _wait_for(self, gate: ApplyGate, follower: Follower, vault: Vault) -> None:
         """What may enter does so one by one, if the rest takes long: others may wait for just that."""
         await gate.changed(HELD_S)
         allowed = gate.allowed()
@@ -142,9 +142,9 @@ class Beside(AppliedRevisions):
                 f"the vault has another chain digest at revision {vault.revision} than the store of this node: {RESET}"
             )
 
-    def _next_leap(self, revision: int) -> Leap | None:
+    def _next_leap(self, revision: int) -> FlushBatch | None:
         """From `revision` over all flushes that wait, as one; those before it are of no use any more."""
-        found: Leap | None = None
+        found: FlushBatch | None = None
         while self._leaps and self._leaps[0].first <= max(revision, found.position.revision if found else 0):
             leap = self._leaps.popleft()
             if leap.position.revision > revision:
@@ -152,17 +152,17 @@ class Beside(AppliedRevisions):
         return found
 
 
-def joined(one: Leap, other: Leap) -> Leap:
+def joined(one: FlushBatch, other: FlushBatch) -> FlushBatch:
     """Two that follow each other. What both have changed is written once."""
     rows = {**one.rows, **other.rows}
-    return Leap(one.first, other.position, other.sums, list(rows), rows)
+    return FlushBatch(one.first, other.position, other.sums, list(rows), rows)
 
 
-async def take(leap: Leap, vault: Vault, pause: Pause) -> None:
+async def take(leap: FlushBatch, vault: Vault, pause: Pause) -> None:
     await vault.leap(lambda: entries_of(leap), leap.position, leap.sums, pause)
 
 
-def entries_of(leap: Leap) -> Iterator[dict[bytes, bytes | None]]:
+def entries_of(leap: FlushBatch) -> Iterator[dict[bytes, bytes | None]]:
     rows = leap.rows
     for start in range(0, len(leap.keys), SLICE_ROWS):
         keys = leap.keys[start : start + SLICE_ROWS]

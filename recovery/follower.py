@@ -13,8 +13,8 @@ from palisade.recovery.errors import SourceCompacted
 from palisade.recovery.ports import RevisionSource
 from palisade.recovery.recovery import Recovery, Settings, World, cluster_state, vault_state
 from palisade.recovery.replay import tell_and_apply
-from palisade.recovery.report import Progress, Recorder, RecoveryReport
-from palisade.recovery.retrying_source import PatientSource
+from palisade.recovery.report import Recorder, RecoveryProgress, RecoveryReport
+from palisade.recovery.retrying_source import RetryingSource
 
 LOOK_S = 5.0
 """How often a node that follows asks whether the history is still its own."""
@@ -33,7 +33,7 @@ class Follower:
         settings: Settings,
         *,
         on_recovering: Callable[[bool], None] | None = None,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[RecoveryProgress], None] | None = None,
         on_report: Callable[[RecoveryReport], None] | None = None,
     ) -> None:
         """`on_recovering(True)` before a recovery begins, `on_recovering(False)` when the node has caught up.
@@ -45,7 +45,7 @@ class Follower:
         self.reports: list[RecoveryReport] = []
         self.under_way: Recorder | None = None
         self.begun = 0
-        self._source = PatientSource(world.source, world.clock, Recorder(settings.node_id, world.clock.now))
+        self._source = RetryingSource(world.source, world.clock, Recorder(settings.node_id, world.clock.now))
         self._changes: RevisionSource = world.applied or self._source
         self._look_at = world.clock.now() + LOOK_S
 
@@ -96,7 +96,7 @@ class Follower:
             await self._look(self._source)
             self._look_at = self._world.clock.now() + LOOK_S
 
-    async def _look(self, source: PatientSource) -> None:
+    async def _look(self, source: RetryingSource) -> None:
         """Whether it is still the same history: a cluster that was restored meanwhile may have nothing new for long.
 
         If not, a recovery says so, which leaves its report as that of a start does.

@@ -24,7 +24,7 @@ from palisade.recovery.listeners import Listeners
 log = logging.getLogger(__name__)
 
 
-class Phase(enum.Enum):
+class LifecyclePhase(enum.Enum):
     START = "start"
     RUN = "run"
     STOP = "stop"
@@ -33,8 +33,12 @@ class Phase(enum.Enum):
 class ComponentFailed(ComponentError):
     """A component could not start, failed while it ran, or could not stop; `cause` is what it raised."""
 
-    def __init__(self, component: str, phase: Phase, cause: BaseException) -> None:
-        verb = {Phase.START: "could not start", Phase.RUN: "failed", Phase.STOP: "could not stop cleanly"}[phase]
+    def __init__(self, component: str, phase: LifecyclePhase, cause: BaseException) -> None:
+        verb = {
+            LifecyclePhase.START: "could not start",
+            LifecyclePhase.RUN: "failed",
+            LifecyclePhase.STOP: "could not stop cleanly",
+        }[phase]
         super().__init__(f"component {component} {verb}: {cause or type(cause).__name__}")
         self.component = component
         self.phase = phase
@@ -95,7 +99,7 @@ class Lifecycle:
         try:
             await component.start()
         except Exception as error:
-            raise ComponentFailed(name, Phase.START, error) from error
+            raise ComponentFailed(name, LifecyclePhase.START, error) from error
         self.started.append(name)
         self._running[name] = asyncio.get_running_loop().create_task(component.run(), name=f"run {name}")
 
@@ -104,7 +108,7 @@ class Lifecycle:
         while True:
             for name, task in self._running.items():
                 if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                    raise ComponentFailed(name, Phase.RUN, error) from error
+                    raise ComponentFailed(name, LifecyclePhase.RUN, error) from error
             running = [task for task in self._running.values() if not task.done()]
             if running:
                 await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -124,7 +128,7 @@ class Lifecycle:
             try:
                 await self._parts[name].component.stop()
             except Exception as error:
-                failed.append(ComponentFailed(name, Phase.STOP, error))
+                failed.append(ComponentFailed(name, LifecyclePhase.STOP, error))
                 failed[-1].__cause__ = error
                 log.warning("%s", failed[-1])
         if failed and reraise:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from palisade.base.start_order import ComponentError
 from palisade.base.versioned_value import VersionedValue
-from palisade.vault.change import Event
+from palisade.vault.change import VaultEvent
 
 
 class Told(NamedTuple):
@@ -26,7 +26,7 @@ class Told(NamedTuple):
     key, in parts: each but the last of them has `last` False."""
 
     revision: int
-    events: Sequence[Event]
+    events: Sequence[VaultEvent]
     last: bool = True
 
 

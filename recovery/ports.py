@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from palisade.base.digest import Sums
-from palisade.vault.change import Event, Revision
+from palisade.vault.change import Revision, VaultEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class SourceState:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketSums:
+class ClusterSums:
     """All 4,096, and the chain digest, as of one revision."""
 
     revision: int
@@ -73,7 +73,7 @@ class ClusterSource(RevisionSource, Protocol):
 
     async def unpin(self) -> None: ...
 
-    async def sums(self, revision: int) -> BucketSums:
+    async def sums(self, revision: int) -> ClusterSums:
         """Raises SourceCompacted."""
         ...
 
@@ -99,7 +99,7 @@ class ClusterSource(RevisionSource, Protocol):
         ...
 
 
-class Listeners(Protocol):
+class ListenerPort(Protocol):
     """The components. What one of them raises ends the recovery, and LV stays before what was being told."""
 
     async def start(self) -> None:
@@ -110,7 +110,7 @@ class Listeners(Protocol):
         """The next one. It returns when every listener is done with it."""
         ...
 
-    async def difference(self, revision: int, events: Sequence[Event], last: bool) -> None:
+    async def difference(self, revision: int, events: Sequence[VaultEvent], last: bool) -> None:
         """A part of what changed up to `revision`, by key and not by revision; `last` closes it."""
         ...
 
@@ -136,7 +136,7 @@ class Resources(Protocol):
         ...
 
 
-class Clock(Protocol):
+class RecoveryTime(Protocol):
     def now(self) -> float:
         """Seconds; it never goes back."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from palisade.recovery.report import Progress
+from palisade.recovery.report import RecoveryProgress
 from palisade.recovery.report_json import progress_text
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class ProgressLog:
     def began(self, recovering: bool) -> None:
         self._told_at = self._now()
 
-    def went_on(self, progress: Progress) -> None:
+    def went_on(self, progress: RecoveryProgress) -> None:
         now = self._now()
         if now - self._told_at >= EVERY_S:
             self._told_at = now

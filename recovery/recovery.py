@@ -15,12 +15,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from palisade.recovery.apply_gate import Gate, OpenGate
-from palisade.recovery.catchup import Difference, Next, Progress, acceptable, after_round, after_snapshot, next_step
+from palisade.recovery.apply_gate import ApplyGate, OpenGate
+from palisade.recovery.catchup import (
+    CatchUpProgress,
+    Difference,
+    Next,
+    acceptable,
+    after_round,
+    after_snapshot,
+    next_step,
+)
 from palisade.recovery.compaction_pin import PIN_LIFE_S_MAX, PinHolder
 from palisade.recovery.cost_estimate import Rates, replay_estimate, snapshot_estimate
 from palisade.recovery.decision import (
-    ClusterState,
+    ClusterHistory,
     Decision,
     Join,
     Options,
@@ -36,12 +44,12 @@ from palisade.recovery.decision import (
 from palisade.recovery.difference import DifferenceFetch
 from palisade.recovery.errors import RecoveryRefused, SourceCompacted
 from palisade.recovery.eviction import evict
-from palisade.recovery.ports import Clock, ClusterSource, Listeners, Resources, RevisionSource, SourceState
+from palisade.recovery.ports import ClusterSource, ListenerPort, RecoveryTime, Resources, RevisionSource, SourceState
 from palisade.recovery.replay import tell_and_apply
-from palisade.recovery.report import Outcome, Phase, Recorder, RecoveryReport
-from palisade.recovery.retrying_source import PatientSource
+from palisade.recovery.report import Recorder, RecoveryOutcome, RecoveryPhase, RecoveryReport
+from palisade.recovery.retrying_source import RetryingSource
 from palisade.vault.change import Revision
-from palisade.vault.position import Lineage
+from palisade.vault.position import VaultLineage
 from palisade.vault.vault import Vault
 
 BATCH_REVISIONS = 1_000
@@ -73,11 +81,11 @@ class World:
 
     vault: Vault
     source: ClusterSource
-    listeners: Listeners
+    listeners: ListenerPort
     resources: Resources
-    clock: Clock
+    clock: RecoveryTime
     difference: Difference
-    gate: Gate = field(default_factory=OpenGate)
+    gate: ApplyGate = field(default_factory=OpenGate)
     """Of what follows the recovery; while a node recovers it serves nobody."""
     applied: RevisionSource | None = None
     """Of a member: what its own replica applies. What follows the recovery takes it from there, not from `source`."""
@@ -90,10 +98,10 @@ class Recovery:
         self._vault, self._listeners, self._resources = world.vault, world.listeners, world.resources
         self._clock, self._difference = world.clock, world.difference
         self._settings, self._recorder = settings, recorder
-        self._source = PatientSource(world.source, world.clock, recorder)
+        self._source = RetryingSource(world.source, world.clock, recorder)
         self._pin = PinHolder(self._source, world.clock, settings.pin_life_s_max)
         self._running = running
-        self._progress = Progress()
+        self._progress = CatchUpProgress()
         self._moved = False
         self._replay_s: float | None = None
         recorder.note(lv_before=self._vault.revision, lv=self._vault.revision)
@@ -108,10 +116,10 @@ class Recovery:
         except BaseException as error:
             self._note_end()
             refused = isinstance(error, RecoveryRefused)
-            self._recorder.end(Outcome.REFUSED if refused else Outcome.FAILED, error)
+            self._recorder.end(RecoveryOutcome.REFUSED if refused else RecoveryOutcome.FAILED, error)
             raise
         self._note_end()
-        return self._recorder.end(Outcome.DONE)
+        return self._recorder.end(RecoveryOutcome.DONE)
 
     def _note_end(self) -> None:
         difference = acceptable(self._progress, self._difference.value)
@@ -125,7 +133,7 @@ class Recovery:
     async def _catch_up(self) -> None:
         await self._settle()
         while True:
-            with self._recorder.phase(Phase.ASK):
+            with self._recorder.phase(RecoveryPhase.ASK):
                 state = await self._source.state(self._vault.revision)
             decision = decide(self._vault_state(), cluster_state(state), self._options(state))
             self._accept(decision)
@@ -150,7 +158,7 @@ class Recovery:
     def _claim(self, state: SourceState) -> None:
         """A vault that was nobody's is of this cluster from now on."""
         if self._vault.lineage is None:
-            self._vault.claim(Lineage(state.cluster_id, state.generation, self._settings.node_id))
+            self._vault.claim(VaultLineage(state.cluster_id, state.generation, self._settings.node_id))
 
     async def _follow(self, decision: Decision, state: SourceState) -> bool:
         """One step of the way. Whether the node has caught up."""
@@ -167,7 +175,7 @@ class Recovery:
             return False
         await self._start()
         try:
-            with self._recorder.phase(Phase.REPLAY):
+            with self._recorder.phase(RecoveryPhase.REPLAY):
                 await self._replay(state)
         except SourceCompacted as overtaken:
             self._recorder.note(mm=overtaken.minimal_revision)
@@ -208,7 +216,7 @@ class Recovery:
         lv = self._vault.revision
         self._recorder.add(revisions_replayed=lv - max(first, self._recorder.report.lv))
         self._recorder.note(lv=lv)
-        self._recorder.step(Phase.REPLAY, lv - first, latest - first, "revisions")
+        self._recorder.step(RecoveryPhase.REPLAY, lv - first, latest - first, "revisions")
 
     def _is_enough_now(self, state: SourceState, chosen: int) -> bool:
         """Who changes the acceptable difference in the middle of a long round means this one, too."""
@@ -245,7 +253,7 @@ class Recovery:
         """One try. Compaction that overtakes it all the same leads to another try, for a later revision."""
         target = state.latest
         try:
-            with self._recorder.phase(Phase.SNAPSHOT):
+            with self._recorder.phase(RecoveryPhase.SNAPSHOT):
                 await self._pin.hold(target, now=True)
                 fetch = DifferenceFetch(
                     self._vault, self._source, self._clock, self._recorder, lambda: self._pin.hold(target)
@@ -269,7 +277,7 @@ class Recovery:
 
     async def _tell_difference(self) -> None:
         """Page by page: whoever interrupts it has the last page told again, and none skipped."""
-        with self._recorder.phase(Phase.TELL):
+        with self._recorder.phase(RecoveryPhase.TELL):
             until: bytes | None = b""
             told = 0
             while until is not None:
@@ -277,7 +285,7 @@ class Recovery:
                 await self._listeners.difference(self._vault.revision, events, until is None)
                 self._vault.forget_difference(until)
                 told += len(events)
-                self._recorder.step(Phase.TELL, told, 0, "keys")
+                self._recorder.step(RecoveryPhase.TELL, told, 0, "keys")
                 await self._hold_if_there()
 
     async def _hold_if_there(self) -> None:
@@ -288,7 +296,7 @@ class Recovery:
     async def _evict(self) -> None:
         """If it is due: after a snapshot of this start or of one that ended before it was done."""
         if self._vault.plan() is not None:
-            with self._recorder.phase(Phase.EVICTION):
+            with self._recorder.phase(RecoveryPhase.EVICTION):
                 await evict(self._vault, self._resources, self._recorder, self._hold_if_there)
 
     async def _start(self) -> None:
@@ -298,7 +306,7 @@ class Recovery:
         if not self._settings.standalone:
             await self._evict()
         self._vault.forget_difference()
-        with self._recorder.phase(Phase.START):
+        with self._recorder.phase(RecoveryPhase.START):
             await self._listeners.start()
         self._running = True
 
@@ -313,8 +321,8 @@ def vault_state(vault: Vault) -> VaultState:
     )
 
 
-def cluster_state(state: SourceState) -> ClusterState:
-    return ClusterState(state.cluster_id, state.generation, state.latest, state.minimal, state.chain_at)
+def cluster_state(state: SourceState) -> ClusterHistory:
+    return ClusterHistory(state.cluster_id, state.generation, state.latest, state.minimal, state.chain_at)
 
 
 def reason_of(decision: Decision) -> str:

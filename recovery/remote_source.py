@@ -13,7 +13,7 @@ import aiohttp
 from palisade.base.http_request import Addresses, HttpRequests, NoAnswer
 from palisade.recovery import feed_messages as wire
 from palisade.recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
-from palisade.recovery.ports import BucketSums, Chunk, SourceState
+from palisade.recovery.ports import Chunk, ClusterSums, SourceState
 from palisade.vault.change import Revision
 
 TIMEOUT_S = 15.0
@@ -58,7 +58,7 @@ class RemoteSource:
     async def unpin(self) -> None:
         await self._ask("unpin", [self._node], lambda _: None)
 
-    async def sums(self, revision: int) -> BucketSums:
+    async def sums(self, revision: int) -> ClusterSums:
         return await self._ask("sums", [revision, self._history], wire.to_sums)
 
     async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:

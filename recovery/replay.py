@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from palisade.recovery.apply_gate import Gate, OpenGate
-from palisade.recovery.ports import Clock, Listeners
+from palisade.recovery.apply_gate import ApplyGate, OpenGate
+from palisade.recovery.ports import ListenerPort, RecoveryTime
 from palisade.vault.change import Revision
 from palisade.vault.vault import Vault
 
@@ -23,11 +23,11 @@ TURN_REVISIONS = 1_000
 
 async def tell_and_apply(
     vault: Vault,
-    listeners: Listeners,
-    clock: Clock,
+    listeners: ListenerPort,
+    clock: RecoveryTime,
     revisions: Sequence[Revision],
     go_on: Callable[[], bool] = lambda: True,
-    gate: Gate | None = None,
+    gate: ApplyGate | None = None,
 ) -> None:
     """LV + 1, LV + 2 ... Raises what a listener raises, VaultDiverged, VaultGap, VaultUnusable.
 
@@ -52,7 +52,7 @@ async def tell_and_apply(
         await clock.sleep(0)
 
 
-async def _tell_some(vault: Vault, listeners: Listeners, clock: Clock, revisions: Sequence[Revision]) -> int:
+async def _tell_some(vault: Vault, listeners: ListenerPort, clock: RecoveryTime, revisions: Sequence[Revision]) -> int:
     """One commit. How many revisions it has."""
     prepared = vault.prepare(revisions)
     until, told, tell, now = clock.now() + COMMIT_S, 0, listeners.revision, clock.now

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from palisade.recovery.decision import Case
 
 
-class Phase(enum.Enum):
+class RecoveryPhase(enum.Enum):
     """In the order in which they come, if they come. The names are stable."""
 
     ASK = "ask"
@@ -24,7 +24,7 @@ class Phase(enum.Enum):
     REPLAY = "replay"
 
 
-class Outcome(enum.Enum):
+class RecoveryOutcome(enum.Enum):
     RUNNING = "running"
     DONE = "done"
     REFUSED = "refused"
@@ -40,14 +40,14 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RecoveryProgress:
     """Of the present phase: so many of so many, in `unit`s, in `seconds` since it began.
 
     `total` is 0 where nobody knows. For the keys of a snapshot it is an estimate: the keys of the cluster for an empty
     vault; for another one the revisions that it has missed, each of which may have changed more keys than one.
     """
 
-    phase: Phase
+    phase: RecoveryPhase
     done: int = 0
     total: int = 0
     unit: str = ""
@@ -92,7 +92,7 @@ class RecoveryReport:
     """
 
     node: str = ""
-    outcome: Outcome = Outcome.RUNNING
+    outcome: RecoveryOutcome = RecoveryOutcome.RUNNING
     case: Case | None = None
     first_case: Case | None = None
     reason: str = ""
@@ -111,7 +111,7 @@ class RecoveryReport:
     waits: int = 0
     """How often the meta storage could not be reached."""
     seconds: float = 0.0
-    phases: tuple[tuple[Phase, float], ...] = ()
+    phases: tuple[tuple[RecoveryPhase, float], ...] = ()
     error: str = ""
 
     def as_dict(self) -> dict[str, object]:
@@ -130,23 +130,23 @@ class Recorder:
     """`now` in seconds; `on_progress` is called for every step, so it must be quick."""
 
     def __init__(
-        self, node: str, now: Callable[[], float], on_progress: Callable[[Progress], None] | None = None
+        self, node: str, now: Callable[[], float], on_progress: Callable[[RecoveryProgress], None] | None = None
     ) -> None:
         self.report = RecoveryReport(node=node)
-        self._progress = Progress(Phase.ASK)
+        self._progress = RecoveryProgress(RecoveryPhase.ASK)
         self._now = now
         self._began = self._phase_began = now()
         self._on_progress = on_progress
-        self._times: dict[Phase, float] = {}
+        self._times: dict[RecoveryPhase, float] = {}
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> RecoveryProgress:
         """As of now."""
         return replace(self._progress, seconds=self._now() - self._phase_began)
 
     def report_now(self) -> RecoveryReport:
         """The report of a recovery that may be under way: with the time until now, in its present phase as well."""
-        if self.report.outcome is not Outcome.RUNNING:
+        if self.report.outcome is not RecoveryOutcome.RUNNING:
             return self.report
         times = dict(self._times)
         present = self._progress.phase
@@ -169,8 +169,8 @@ class Recorder:
         total = Counts(counts.kept, so_far.evicted + counts.evicted, so_far.fetched + counts.fetched, counts.missing)
         self.note(**{name: total})
 
-    def step(self, phase: Phase, done: int, total: int, unit: str) -> None:
-        self._progress = Progress(phase, done, total, unit)
+    def step(self, phase: RecoveryPhase, done: int, total: int, unit: str) -> None:
+        self._progress = RecoveryProgress(phase, done, total, unit)
         self._tell()
 
     def waited(self) -> None:
@@ -183,7 +183,7 @@ class Recorder:
             self._on_progress(self.progress)
 
     @contextmanager
-    def phase(self, phase: Phase) -> Iterator[None]:
+    def phase(self, phase: RecoveryPhase) -> Iterator[None]:
         """Its time counts, also when it ends with an error. Phases do not contain each other."""
         self._phase_began = self._now()
         self.step(phase, 0, 0, "")
@@ -195,11 +195,11 @@ class Recorder:
             self._phase_began = now
             self.note(phases=in_order(self._times))
 
-    def end(self, outcome: Outcome, error: BaseException | None = None) -> RecoveryReport:
+    def end(self, outcome: RecoveryOutcome, error: BaseException | None = None) -> RecoveryReport:
         said = f"{type(error).__name__}: {error}" if error is not None else ""
         self.note(outcome=outcome, seconds=self._now() - self._began, error=said)
         return self.report
 
 
-def in_order(times: Mapping[Phase, float]) -> tuple[tuple[Phase, float], ...]:
-    return tuple((phase, times[phase]) for phase in Phase if phase in times)
+def in_order(times: Mapping[RecoveryPhase, float]) -> tuple[tuple[RecoveryPhase, float], ...]:
+    return tuple((phase, times[phase]) for phase in RecoveryPhase if phase in times)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from palisade.recovery.chunks import is_whole
 from palisade.recovery.errors import ChunkDamaged, SourceUnavailable
-from palisade.recovery.ports import BucketSums, Chunk, Clock, ClusterSource, SourceState
+from palisade.recovery.ports import Chunk, ClusterSource, ClusterSums, RecoveryTime, SourceState
 from palisade.recovery.report import Recorder
 from palisade.vault.change import Revision
 
@@ -21,10 +21,10 @@ CHUNK_TRIES = 5
 T = TypeVar("T")
 
 
-class PatientSource:
+class RetryingSource:
     """A `ClusterSource` that never raises SourceUnavailable. Counts waits and bytes in the report."""
 
-    def __init__(self, source: ClusterSource, clock: Clock, recorder: Recorder) -> None:
+    def __init__(self, source: ClusterSource, clock: RecoveryTime, recorder: Recorder) -> None:
         self._source, self._clock, self._recorder = source, clock, recorder
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
@@ -68,7 +68,7 @@ class PatientSource:
         except SourceUnavailable:
             self._recorder.add(waits=1)
 
-    async def sums(self, revision: int) -> BucketSums:
+    async def sums(self, revision: int) -> ClusterSums:
         found = await self._ask(lambda: self._source.sums(revision))
         self._recorder.add(bytes_fetched=16 * len(found.sums))
         return found

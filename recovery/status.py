@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from palisade.recovery.catchup import Difference
-from palisade.recovery.report import Progress, RecoveryReport
+from palisade.recovery.report import RecoveryProgress, RecoveryReport
 
 
 class RecoveryFace(Protocol):
@@ -29,7 +29,7 @@ class RecoveryFace(Protocol):
         ...
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> RecoveryProgress | None:
         """Of the one that is under way."""
         ...
 

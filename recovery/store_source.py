@@ -17,7 +17,7 @@ from palisade.metastore.requests import Command, Pin, Unpin
 from palisade.metastore.state_machine import MetaStore
 from palisade.recovery.chunks import chunk_of
 from palisade.recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
-from palisade.recovery.ports import BucketSums, Chunk, SourceState
+from palisade.recovery.ports import Chunk, ClusterSums, SourceState
 from palisade.vault.change import Revision
 
 CHUNK_BYTES = 512 * 1024
@@ -76,7 +76,7 @@ class StoreSource:
         with self._in_words_of_a_source():
             await self._propose(Unpin(self._pin))
 
-    async def sums(self, revision: int) -> BucketSums:
+    async def sums(self, revision: int) -> ClusterSums:
         with self._in_words_of_a_source():
             await self._reach(revision)
             sums = self._feed.sums_at(revision)
@@ -86,7 +86,7 @@ class StoreSource:
             if chain is None:
                 minimal = self._store.minimal_revision
                 raise SourceCompacted(f"revision {revision} has just been compacted, MM is {minimal}", minimal)
-            return BucketSums(revision, chain, sums.sums)
+            return ClusterSums(revision, chain, sums.sums)
 
     async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:
         with self._in_words_of_a_source():

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from palisade.raftgroup.ports import Clock
-from palisade.recovery.apply_gate import Gate, OpenGate
+from palisade.recovery.apply_gate import ApplyGate, OpenGate
 from palisade.recovery.catchup import Difference
 from palisade.recovery.compaction_pin import PIN_LIFE_S_MAX
-from palisade.recovery.flush_follower import Beside
+from palisade.recovery.flush_follower import FlushFollower
 from palisade.recovery.follower import Follower
 from palisade.recovery.lifecycle import Component, Lifecycle, Part
 from palisade.recovery.listeners import Told
 from palisade.recovery.ports import ClusterSource, NoResources, Resources
 from palisade.recovery.progress_log import ProgressLog
 from palisade.recovery.recovery import Settings, World
-from palisade.recovery.report import Progress, RecoveryReport
+from palisade.recovery.report import RecoveryProgress, RecoveryReport
 from palisade.recovery.vault_configuration import changes
 from palisade.recovery.vault_storage import VaultHome
-from palisade.vault.change import Event, Revision, events_of
+from palisade.vault.change import Revision, VaultEvent, events_of
 from palisade.vault.vault import Vault
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class ComponentPort:
         async with self.telling:
             await listeners.tell(Told(revision.number, events_of(revision) if listeners else ()))
 
-    async def difference(self, revision: int, events: Sequence[Event], last: bool) -> None:
+    async def difference(self, revision: int, events: Sequence[VaultEvent], last: bool) -> None:
         async with self.telling:
             await self._inner.listeners.tell(Told(revision, events, last))
 
@@ -85,10 +85,10 @@ class RecoveryClock:
         self._rested = self.now()
 
 
-class Fence(Protocol):
+class VaultFence(Protocol):
     """Between the vault and its readers: `node.fencing.fencing_component.HolderPart`."""
 
-    def opened(self, vault: Vault) -> Gate:
+    def opened(self, vault: Vault) -> ApplyGate:
         """As soon as the vault is open. What may enter it while it is read through the fence."""
         ...
 
@@ -104,7 +104,7 @@ class Fence(Protocol):
 class NoFence:
     """Of a vault that is not read through a fence."""
 
-    def opened(self, vault: Vault) -> Gate:
+    def opened(self, vault: Vault) -> ApplyGate:
         return OpenGate()
 
     def recovering(self, begins: bool) -> None:
@@ -121,7 +121,7 @@ class OnVault:
     components: Lifecycle = field(default_factory=lambda: Lifecycle([]))
     resources: Callable[[Vault], Resources] = lambda vault: NoResources()
     pin_life_s_max: float = PIN_LIFE_S_MAX
-    fence: Fence = field(default_factory=NoFence)
+    fence: VaultFence = field(default_factory=NoFence)
 
     def and_also(self, part: Part, resources: Callable[[Vault], Resources]) -> OnVault:
         """One more component, on the same listeners, which holds what the node has beside its vault."""
@@ -129,7 +129,7 @@ class OnVault:
         return replace(self, components=components, resources=resources)
 
 
-class VaultKeeper(Component):
+class VaultComponent(Component):
     """`catch_up` when the node has been let in; it follows by itself from then on."""
 
     def __init__(
@@ -140,7 +140,7 @@ class VaultKeeper(Component):
         on_vault: OnVault,
         clock: RecoveryClock,
         difference: Difference,
-        beside: Beside | None = None,
+        beside: FlushFollower | None = None,
         *,
         local: Mapping[str, str] | None = None,
     ) -> None:
@@ -161,7 +161,7 @@ class VaultKeeper(Component):
         self._following: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._trouble: asyncio.Future[None] | None = None
-        self._gate: Gate = OpenGate()
+        self._gate: ApplyGate = OpenGate()
 
     @property
     def vault(self) -> Vault:
@@ -194,7 +194,7 @@ class VaultKeeper(Component):
         return [*self._follower.reports, *([under_way.report_now()] if under_way is not None else [])]
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> RecoveryProgress | None:
         """Of the recovery that is under way."""
         under_way = self._follower.under_way if self._follower is not None else None
         return under_way.progress if under_way is not None else None

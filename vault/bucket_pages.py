@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from palisade.base.digest import BUCKETS, DIGEST_BYTES, Sums
 from palisade.vault.errors import RESET, VaultDamaged
-from palisade.vault.tables import Backend, Table
+from palisade.vault.tables import Backend, VaultTable
 
 SUMS_PER_PAGE = 64
 PAGE_BYTES = SUMS_PER_PAGE * DIGEST_BYTES
@@ -15,7 +15,7 @@ PAGE_BYTES = SUMS_PER_PAGE * DIGEST_BYTES
 def load_sums(backend: Backend) -> Sums:
     """Buckets without a page are empty ones."""
     sums = [0] * BUCKETS
-    for key, page in backend.scan(Table.BUCKET, b"", None):
+    for key, page in backend.scan(VaultTable.BUCKET, b"", None):
         first = int.from_bytes(key, "big") * SUMS_PER_PAGE
         if len(page) != PAGE_BYTES or first >= BUCKETS:
             raise VaultDamaged(f"the bucket digests of the vault are not readable: {RESET}")

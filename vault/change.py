@@ -41,7 +41,7 @@ class Item(NamedTuple):
     lease: int
 
 
-class Event(NamedTuple):
+class VaultEvent(NamedTuple):
     """One change of one key. `item` is None for a delete, which `mod_revision` is the revision of.
 
     `previous` is known only where a difference is told instead of single revisions (`Vault.difference`).
@@ -53,14 +53,14 @@ class Event(NamedTuple):
     previous: Item | None = None
 
 
-def events_of(revision: Revision) -> list[Event]:
+def events_of(revision: Revision) -> list[VaultEvent]:
     """What a listener is told of it."""
     number, found = revision.number, []
     for body in revision.bodies:
         mod, create, version, lease, key_bytes, _ = HEADER.unpack_from(body)
         end = HEADER_BYTES + key_bytes
         key = body[HEADER_BYTES:end]
-        found.append(Event(key, number, Item(key, body[end:], create, mod, version, lease) if version else None))
+        found.append(VaultEvent(key, number, Item(key, body[end:], create, mod, version, lease) if version else None))
     return found
 
 

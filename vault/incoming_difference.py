@@ -15,8 +15,8 @@ from palisade.base.long_keys import stored_key
 from palisade.vault.bucket_pages import pages_of
 from palisade.vault.change import is_body, item_of, key_of
 from palisade.vault.errors import VaultDiverged, VaultGap
-from palisade.vault.position import Position, Recovering, begun, pack_position, pack_recovering
-from palisade.vault.tables import Table
+from palisade.vault.position import Recovering, VaultPosition, begun, pack_position, pack_recovering
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import META, PLAN, PLAN_DUE, POSITION, RECOVERING, Vault
 
 
@@ -34,7 +34,7 @@ class Incoming:
         mark = known.towards(target) if known else begun(vault.revision, target)
         fresh = known is None or not tell
         vault.staging.between_revisions()
-        vault.commit({META: {RECOVERING: pack_recovering(mark)}}, cleared=(Table.DIFFERENCE,) if fresh else ())
+        vault.commit({META: {RECOVERING: pack_recovering(mark)}}, cleared=(VaultTable.DIFFERENCE,) if fresh else ())
         vault.recovering = mark
         vault.staging.committed(whole=False)
 
@@ -60,7 +60,7 @@ class Incoming:
         vault = self._vault
         new = {stored_key(key_of(row)): row for row in map(self._checked, rows)}
         removed = {stored_key(key): key for key in gone}
-        old = vault.backend.get_many(Table.ENTRY, [*new, *removed])
+        old = vault.backend.get_many(VaultTable.ENTRY, [*new, *removed])
         sums, buckets, keys = vault.sums.copy(), set(), vault.position.keys
         entries: dict[bytes, bytes | None] = {}
         for stored, body in new.items():
@@ -76,12 +76,12 @@ class Incoming:
                 keys -= 1
                 buckets.add(replace_leaf(sums, key, leaf_of(before), 0))
         content = content_after(vault.position.content, vault.sums, sums, buckets)
-        position = Position(vault.revision, vault.chain, keys, content)
+        position = VaultPosition(vault.revision, vault.chain, keys, content)
         vault.commit(
             {
-                Table.ENTRY: entries,
-                Table.BUCKET: pages_of(sums, buckets),
-                Table.DIFFERENCE: self._told(entries, old),
+                VaultTable.ENTRY: entries,
+                VaultTable.BUCKET: pages_of(sums, buckets),
+                VaultTable.DIFFERENCE: self._told(entries, old),
                 META: {POSITION: pack_position(position), RECOVERING: pack_recovering(mark)},
             }
         )
@@ -99,7 +99,7 @@ class Incoming:
         """What was there before the first change of each key."""
         if not self._tell or not entries:
             return {}
-        known = self._vault.backend.get_many(Table.DIFFERENCE, list(entries))
+        known = self._vault.backend.get_many(VaultTable.DIFFERENCE, list(entries))
         return {stored: old.get(stored, b"") for stored in entries if stored not in known}
 
     def finish(self, chain: bytes, theirs: Sums) -> None:
@@ -110,11 +110,11 @@ class Incoming:
             raise VaultDiverged(
                 f"{len(wrong)} buckets of the snapshot of revision {target} do not add up, the first is {wrong[0]}"
             )
-        position = Position(target, chain, vault.position.keys, content_of(vault.sums))
+        position = VaultPosition(target, chain, vault.position.keys, content_of(vault.sums))
         plan = vault.backend.get(META, PLAN) or PLAN_DUE
         superseded = vault.staging.superseded(target)
         vault.commit(
-            {META: {POSITION: pack_position(position), RECOVERING: None, PLAN: plan}, Table.PENDING: superseded}
+            {META: {POSITION: pack_position(position), RECOVERING: None, PLAN: plan}, VaultTable.PENDING: superseded}
         )
         vault.position, vault.recovering = position, None
         vault.staging.moved(target, superseded)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from palisade.base.digest import DIGEST_BYTES
-from palisade.vault.position import Lineage
+from palisade.vault.position import VaultLineage
 from palisade.vault.vault import Vault
 
 
@@ -17,7 +17,7 @@ class Summary:
     node was told at its last start. `pending`: changes that are staged and not applied.
     """
 
-    lineage: Lineage | None
+    lineage: VaultLineage | None
     revision: int
     chain: str
     keys: int

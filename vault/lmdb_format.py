@@ -16,12 +16,12 @@ import msgpack
 from palisade.vault.directory import VaultDirectory
 from palisade.vault.errors import RESET, VaultForeign, VaultNewer
 from palisade.vault.record_check import CHECKSUMS
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 
 FORMAT_NAME = "palisade-vault"
 FORMAT_VERSION = 3
 ABOUT, FORMAT = b"ABOUT", b"format"
-SINCE = {Table.PENDING: 2}
+SINCE = {VaultTable.PENDING: 2}
 """The format that a table came with; the others were there from the beginning."""
 
 Tables = list[Any]
@@ -39,7 +39,7 @@ def open_tables(env: Any, directory: VaultDirectory, *, read_only: bool) -> Tabl
             version = FORMAT_VERSION
         return [
             env.open_db(table.name.encode(), create=False) if SINCE.get(table, 1) <= version else None
-            for table in Table
+            for table in VaultTable
         ]
     except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
         raise _foreign(directory) from error
@@ -55,10 +55,10 @@ def _write_format(env: Any, directory: VaultDirectory, mark: str) -> None:
         directory.mark_unsynced()
     with env.begin(write=True) as txn:
         about = env.open_db(ABOUT, txn=txn)
-        for table in Table:
+        for table in VaultTable:
             env.open_db(table.name.encode(), txn=txn)
         said = msgpack.packb([FORMAT_NAME, FORMAT_VERSION, mark])
-        txn.put(FORMAT, CHECKSUMS.seal_all(Table.META, [(FORMAT, said)])[0][1], db=about)
+        txn.put(FORMAT, CHECKSUMS.seal_all(VaultTable.META, [(FORMAT, said)])[0][1], db=about)
     env.sync(True)
     if not marked:
         directory.mark_synced()
@@ -71,7 +71,7 @@ def _said(env: Any, directory: VaultDirectory) -> tuple[int, str]:
         sealed = txn.get(FORMAT)
     if sealed is None:
         raise _foreign(directory)
-    name, version, *rest = msgpack.unpackb(CHECKSUMS.unseal(Table.META, FORMAT, sealed))
+    name, version, *rest = msgpack.unpackb(CHECKSUMS.unseal(VaultTable.META, FORMAT, sealed))
     if name != FORMAT_NAME:
         raise _foreign(directory)
     if version > FORMAT_VERSION:

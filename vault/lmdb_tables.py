@@ -23,7 +23,7 @@ from palisade.vault.errors import RESET, VaultDamaged, VaultError, VaultUnusable
 from palisade.vault.fence_file import FenceFile
 from palisade.vault.lmdb_format import Tables, open_tables
 from palisade.vault.record_check import CHECKSUMS
-from palisade.vault.tables import Changes, Pause, Table
+from palisade.vault.tables import Changes, Pause, VaultTable
 
 T = TypeVar("T")
 MAP_BYTES = 64 << 30
@@ -79,7 +79,7 @@ class LmdbBackend:
     def _snapshot(self) -> Any:
         return self.env.begin() if self._held is None else nullcontext(self._held)
 
-    def get(self, table: Table, key: bytes) -> bytes | None:
+    def get(self, table: VaultTable, key: bytes) -> bytes | None:
         if self.tables[table] is None:
             return None
         try:
@@ -89,7 +89,7 @@ class LmdbBackend:
             raise self.failure(error) from error
         return None if sealed is None else CHECKSUMS.unseal(table, key, sealed)
 
-    def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    def get_many(self, table: VaultTable, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         if not keys or self.tables[table] is None:
             return {}
         try:
@@ -99,7 +99,7 @@ class LmdbBackend:
             raise self.failure(error) from error
         return dict(CHECKSUMS.unseal_all(table, found))
 
-    def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, table: VaultTable, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         if self.tables[table] is None:
             return
         try:
@@ -111,7 +111,7 @@ class LmdbBackend:
         except lmdb.Error as error:
             raise self.failure(error) from error
 
-    def key_pages(self, table: Table, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
+    def key_pages(self, table: VaultTable, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
         if self.tables[table] is None:
             return
         try:
@@ -126,7 +126,7 @@ class LmdbBackend:
         except lmdb.Error as error:
             raise self.failure(error) from error
 
-    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+    def commit(self, changes: Changes, cleared: Sequence[VaultTable] = ()) -> None:
         self._begin_to_write()
         while True:
             try:
@@ -180,14 +180,14 @@ class LmdbBackend:
         except lmdb.Error as error:
             raise self.failure(error) from error
 
-    def _commit(self, changes: Changes, cleared: Sequence[Table]) -> None:
+    def _commit(self, changes: Changes, cleared: Sequence[VaultTable]) -> None:
         with self.env.begin(write=True) as txn:
             for table in cleared:
                 txn.drop(self.tables[table], delete=False)
             for table, rows in changes.items():
                 self._put(txn, table, rows)
 
-    def _put(self, txn: Any, table: Table, rows: Mapping[bytes, bytes | None]) -> None:
+    def _put(self, txn: Any, table: VaultTable, rows: Mapping[bytes, bytes | None]) -> None:
         database = self.tables[table]
         puts = [(key, value) for key, value in rows.items() if value is not None]
         puts.sort()
@@ -205,7 +205,7 @@ class LmdbBackend:
         except lmdb.Error as error:
             raise self.failure(error) from error
 
-    def finds(self, table: Table, keys: Sequence[bytes]) -> int:
+    def finds(self, table: VaultTable, keys: Sequence[bytes]) -> int:
         """How many of them a look-up finds: a scan does not see the separators that a look-up follows."""
         with self._snapshot() as txn, txn.cursor(self.tables[table]) as cursor:
             return sum(map(cursor.set_key, keys))
@@ -267,7 +267,7 @@ class LmdbBackend:
             return lmdb.open(
                 str(self.directory.path),
                 map_size=map_bytes,
-                max_dbs=len(Table) + TABLES_SPARE,
+                max_dbs=len(VaultTable) + TABLES_SPARE,
                 max_readers=READERS_MAX,
                 max_spare_txns=4,
                 mode=0o600,

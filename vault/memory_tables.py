@@ -7,42 +7,42 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from palisade.vault.record_check import CHECKSUMS
-from palisade.vault.tables import Changes, Pause, Table
+from palisade.vault.tables import Changes, Pause, VaultTable
 
-Content = dict[Table, dict[bytes, bytes]]
+Content = dict[VaultTable, dict[bytes, bytes]]
 
 
 class MemoryBackend:
     """Keep it to open the vault again, as a disk is kept."""
 
     def __init__(self) -> None:
-        self._tables: Content = {table: {} for table in Table}
-        self._synced: Content = {table: {} for table in Table}
-        self._keys: dict[Table, list[bytes]] = {}
+        self._tables: Content = {table: {} for table in VaultTable}
+        self._synced: Content = {table: {} for table in VaultTable}
+        self._keys: dict[VaultTable, list[bytes]] = {}
         self.commits = 0
 
-    def get(self, table: Table, key: bytes) -> bytes | None:
+    def get(self, table: VaultTable, key: bytes) -> bytes | None:
         return self._tables[table].get(key)
 
-    def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    def get_many(self, table: VaultTable, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         content = self._tables[table]
         return {key: content[key] for key in keys if key in content}
 
-    def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, table: VaultTable, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         content, keys = dict(self._tables[table]), self._sorted(table)
         stop = len(keys) if end is None else bisect_left(keys, end)
         return ((key, content[key]) for key in keys[bisect_left(keys, start) : stop])
 
-    def key_pages(self, table: Table, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
+    def key_pages(self, table: VaultTable, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
         found = (key for key, _ in self.scan(table, start, end))
         return iter(lambda: list(islice(found, size)), [])
 
-    def _sorted(self, table: Table) -> list[bytes]:
+    def _sorted(self, table: VaultTable) -> list[bytes]:
         if table not in self._keys:
             self._keys[table] = sorted(self._tables[table])
         return self._keys[table]
 
-    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+    def commit(self, changes: Changes, cleared: Sequence[VaultTable] = ()) -> None:
         for table in cleared:
             self._tables[table] = {}
         for table, rows in changes.items():
@@ -56,7 +56,7 @@ class MemoryBackend:
         self.commits += 1
 
     async def commit_in_slices(self, slices: Callable[[], Iterator[Changes]], pause: Pause) -> None:
-        gathered: dict[Table, dict[bytes, bytes | None]] = {}
+        gathered: dict[VaultTable, dict[bytes, bytes | None]] = {}
         for part in slices():
             for table, rows in part.items():
                 gathered.setdefault(table, {}).update(rows)
@@ -85,11 +85,11 @@ class MemoryTransaction:
     def __init__(self, content: Content) -> None:
         self._content = content
 
-    def get(self, key: bytes, default: None, db: Table) -> bytes | None:
+    def get(self, key: bytes, default: None, db: VaultTable) -> bytes | None:
         value = self._content[db].get(key)
         return default if value is None else CHECKSUMS.seal_all(db, [(key, value)])[0][1]
 
-    def cursor(self, db: Table) -> MemoryCursor:
+    def cursor(self, db: VaultTable) -> MemoryCursor:
         return MemoryCursor(CHECKSUMS.seal_all(db, sorted(self._content[db].items())))
 
 

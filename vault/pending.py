@@ -19,10 +19,10 @@ REVISION_BYTES = 8
 _BY_REVISION = itemgetter(0)
 
 Row = tuple[int, bytes, bytes | None]
-"""What `Staged` names: many of them come at once, and as they come from the wire they are good enough."""
+"""What `StagedChange` names: many of them come at once, and as they come from the wire they are good enough."""
 
 
-class Staged(NamedTuple):
+class StagedChange(NamedTuple):
     """A change of a key at a revision. `body`: the version (`change.py`); None: the key is deleted."""
 
     revision: int
@@ -73,7 +73,7 @@ def _damaged(stored: bytes) -> VaultDamaged:
     return VaultDamaged(f"the pending row of {stored[:64]!r} in the vault is not what was written: {RESET}")
 
 
-class Pending:
+class PendingKeys:
     """The revisions of the rows, in memory, in the order of the revisions."""
 
     def __init__(self, rows: Iterable[tuple[bytes, int]] = ()) -> None:

@@ -18,7 +18,7 @@ SEGMENTS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Lineage:
+class VaultLineage:
     """Whose vault it is. `generation` grows with every break in the history of the cluster (restore, forced start)."""
 
     cluster_id: str
@@ -27,7 +27,7 @@ class Lineage:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class VaultPosition:
     """`revision` is LV: all up to it is in the vault. 0: nothing was ever applied. `keys`: how many live ones.
 
     `content`: the digest of the entries that this position describes (`palisade/base/digest.py`). None: written in
@@ -104,25 +104,25 @@ def begun(base: int, target: int) -> Recovering:
     return Recovering(target, (Segment(None, base),))
 
 
-def pack_position(position: Position) -> bytes:
+def pack_position(position: VaultPosition) -> bytes:
     content = None if position.content is None else position.content.to_bytes(DIGEST_BYTES, "big")
     return _pack([position.revision, position.chain, position.keys, content])
 
 
-def unpack_position(packed: bytes | None) -> Position:
+def unpack_position(packed: bytes | None) -> VaultPosition:
     if packed is None:
-        return Position()
+        return VaultPosition()
     revision, chain, keys, *rest = msgpack.unpackb(packed)
     content = int.from_bytes(rest[0], "big") if rest and rest[0] is not None else None
-    return Position(revision, chain, keys, content)
+    return VaultPosition(revision, chain, keys, content)
 
 
-def pack_lineage(lineage: Lineage) -> bytes:
+def pack_lineage(lineage: VaultLineage) -> bytes:
     return _pack([lineage.cluster_id, lineage.generation, lineage.node_id])
 
 
-def unpack_lineage(packed: bytes | None) -> Lineage | None:
-    return None if packed is None else Lineage(*msgpack.unpackb(packed))
+def unpack_lineage(packed: bytes | None) -> VaultLineage | None:
+    return None if packed is None else VaultLineage(*msgpack.unpackb(packed))
 
 
 def pack_recovering(mark: Recovering) -> bytes:

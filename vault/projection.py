@@ -16,7 +16,7 @@ from palisade.base.digest import BUCKETS, CHAIN_FACTOR, DIGEST_BYTES, SUM_MASK, 
 from palisade.base.long_keys import PREFIX_BYTES, stored_key
 from palisade.vault.change import CREATE_AT, CREATE_VERSION, FIRST_REVISION, HEADER, HEADER_BYTES, Revision
 from palisade.vault.errors import RESET, VaultDiverged, VaultGap
-from palisade.vault.position import Position
+from palisade.vault.position import VaultPosition
 
 Old = tuple[int, int, int]
 """Of an entry: create revision, version, leaf. What is replaced may be large, and there may be much of it."""
@@ -28,20 +28,20 @@ Find = Callable[[Sequence[bytes]], dict[bytes, Old]]
 class Projection:
     """What to write. `buckets`: whose sums have changed."""
 
-    position: Position
+    position: VaultPosition
     entries: dict[bytes, bytes | None]
     sums: Sums
     buckets: set[int]
 
 
-def project(revisions: Sequence[Revision], position: Position, sums: Sums, find: Find) -> Projection:
+def project(revisions: Sequence[Revision], position: VaultPosition, sums: Sums, find: Find) -> Projection:
     """Raises VaultGap (not LV + 1, LV + 2 ...), VaultDiverged. Changes nothing it was given."""
     changes = _changes(revisions, position.revision)
     old = find([change[2] for change in changes if change[4] != 1])
     entries, chain, keys, after, buckets = _applied(changes, position, sums.copy(), old)
     revision = revisions[-1].number if revisions else position.revision
     content = content_after(position.content, sums, after, buckets)
-    return Projection(Position(revision, _packed(chain), keys, content), entries, after, buckets)
+    return Projection(VaultPosition(revision, _packed(chain), keys, content), entries, after, buckets)
 
 
 _Change = tuple[int, bytes, bytes, int, int, bytes, bytes]
@@ -81,7 +81,7 @@ def _not_whole(number: int, sub: int) -> VaultDiverged:
 
 
 def _applied(
-    changes: Sequence[_Change], position: Position, sums: Sums, old: dict[bytes, Old]
+    changes: Sequence[_Change], position: VaultPosition, sums: Sums, old: dict[bytes, Old]
 ) -> tuple[dict[bytes, bytes | None], int, int, Sums, set[int]]:
     """Entries, chain, keys, `sums` as changed, and the buckets that have changed. One loop on plain variables."""
     entries: dict[bytes, bytes | None] = {}

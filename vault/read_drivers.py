@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from palisade.vault.read_policies import Course, Fetch, Fetched, Wait
+from palisade.vault.read_policies import Course, Fetch, Fetched, PolicyWait
 
 T = TypeVar("T")
 Ask = Callable[[], Any] | None
@@ -25,7 +25,7 @@ def run(course: Course[T], ask: Ask, now_s: Callable[[], float], sleep: Callable
         except StopIteration as end:
             found: T = end.value
             return found
-        if isinstance(step, Wait):
+        if isinstance(step, PolicyWait):
             sleep(step.seconds)
             answer = now_s()
         else:
@@ -41,7 +41,7 @@ async def run_async(course: Course[T], ask: Ask, now_s: Callable[[], float], cha
         except StopIteration as end:
             found: T = end.value
             return found
-        if isinstance(step, Wait):
+        if isinstance(step, PolicyWait):
             await (asyncio.sleep(step.seconds) if changed is None else changed(step.most))
             answer = now_s()
         else:

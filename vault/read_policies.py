@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from palisade.vault.change import Item
 from palisade.vault.errors import Denied, Fenced, NotReached, Pending, ReadRefused
 from palisade.vault.regions import Policy, Region
-from palisade.vault.snapshot_reads import Origin, Rows, Shown, Unreleased
+from palisade.vault.snapshot_reads import ReadOrigin, Rows, ShownPage, Unreleased
 
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.0002, 0.002
 """Between two looks at the fence page: a release takes a round trip or so."""
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class PolicyWait:
     """Go on after so many seconds, or, where it is told that something has changed, then, and after `most` at the
     latest; what comes back is the time then."""
 
@@ -48,14 +48,14 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Down:
+class Unreachable:
     """The fence is: why."""
 
     reason: str
 
 
-Course = Generator[Wait | Fetch, Any, T]
-Look = Callable[[], T | Unreleased | Down]
+Course = Generator[PolicyWait | Fetch, Any, T]
+Look = Callable[[], T | Unreleased | Unreachable]
 
 
 class Reading(Protocol):
@@ -74,19 +74,19 @@ class Reading(Protocol):
         ...
 
 
-def read_one(reading: Reading, key: bytes, look: Look[Shown], now: float, wait_s: float) -> Course[Shown]:
+def read_one(reading: Reading, key: bytes, look: Look[ShownPage], now: float, wait_s: float) -> Course[ShownPage]:
     """Of one key. Raises Fenced, Pending, Denied."""
     outcome = yield from _settled(reading, look, now, wait_s)
-    if not isinstance(outcome, Unreleased | Down):
+    if not isinstance(outcome, Unreleased | Unreachable):
         return outcome
     rule = reading.covering(key, key + b"\0")
     if rule is not None and rule.policy is Policy.SAFE_DEFAULT:
-        return Shown(Item(key, rule.default, 0, 0, 0, 0), 0, Origin.DEFAULT)
+        return ShownPage(Item(key, rule.default, 0, 0, 0, 0), 0, ReadOrigin.DEFAULT)
     refused = partial(_refusal, f"the key {key[:64]!r}", outcome, wait_s)
     found: Item | Rows | None = yield from _fetched(key, rule, refused)
     if isinstance(found, Rows):
-        return Shown(found.items[0] if found.items else None, found.revision, Origin.QUORUM)
-    return Shown(found, 0, Origin.QUORUM)
+        return ShownPage(found.items[0] if found.items else None, found.revision, ReadOrigin.QUORUM)
+    return ShownPage(found, 0, ReadOrigin.QUORUM)
 
 
 def read_range(
@@ -94,11 +94,11 @@ def read_range(
 ) -> Course[T | Rows]:
     """Of a range. A default is of one key: a range of SAFE_DEFAULT fails closed. Raises Fenced, Pending, Denied."""
     outcome = yield from _settled(reading, look, now, wait_s)
-    if not isinstance(outcome, Unreleased | Down):
+    if not isinstance(outcome, Unreleased | Unreachable):
         return outcome
     refused = partial(_refusal, f"the range from {start[:64]!r}", outcome, wait_s)
     found: Rows = yield from _fetched(start, reading.covering(start, end), refused)
-    return replace(found, origin=Origin.QUORUM) if isinstance(found, Rows) else found
+    return replace(found, origin=ReadOrigin.QUORUM) if isinstance(found, Rows) else found
 
 
 def reach(revision: int, lv: Callable[[], int], now: float, timeout_s: float) -> Course[int]:
@@ -110,12 +110,12 @@ def reach(revision: int, lv: Callable[[], int], now: float, timeout_s: float) ->
                 f"the vault is at revision {there}, and was to be at {revision} within {timeout_s} s: wait longer, "
                 "or look whether its node runs (palisade status)"
             )
-        now = yield Wait(min(pause, until - now), until - now)
+        now = yield PolicyWait(min(pause, until - now), until - now)
         pause = min(pause * 2, PAUSE_S_MAX)
     return there
 
 
-def _settled(reading: Reading, look: Look[T], now: float, wait_s: float) -> Course[T | Unreleased | Down]:
+def _settled(reading: Reading, look: Look[T], now: float, wait_s: float) -> Course[T | Unreleased | Unreachable]:
     """What is found, once it is released; or what it would have been, when the wait is over."""
     until, pause = now + wait_s, PAUSE_S_FIRST
     vault, outcome = reading.which(), look()
@@ -129,13 +129,13 @@ def _settled(reading: Reading, look: Look[T], now: float, wait_s: float) -> Cour
         elif now >= until:
             break
         else:
-            now = yield Wait(min(pause, until - now), until - now)
+            now = yield PolicyWait(min(pause, until - now), until - now)
             pause = min(pause * 2, PAUSE_S_MAX)
     return outcome
 
 
-def _refusal(what: str, outcome: Unreleased | Down, wait_s: float, more: str = "") -> ReadRefused:
-    if isinstance(outcome, Down):
+def _refusal(what: str, outcome: Unreleased | Unreachable, wait_s: float, more: str = "") -> ReadRefused:
+    if isinstance(outcome, Unreachable):
         return Fenced(f"{what} can't be read from the vault now: {outcome.reason}. Try again{more}")
     change = f"a change at revision {outcome.revision} that is not released yet"
     return Pending(f"{what} has {change}, {wait_s} s later: try again{more}")

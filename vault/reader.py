@@ -34,23 +34,23 @@ from palisade.vault.errors import VaultUnusable
 from palisade.vault.fence_file import CLOCK
 from palisade.vault.fence_page import COPY_BYTES, NO_FENCE, SEQUENCE_WORD, Fence, TornPage, unpack_fence
 from palisade.vault.read_drivers import Changed, run, run_async
-from palisade.vault.read_policies import Course, Down, reach, read_one, read_range
-from palisade.vault.reader_source import MAP_BYTES, FileSource, OwnSource, Source, at_fork
+from palisade.vault.read_policies import Course, Unreachable, reach, read_one, read_range
+from palisade.vault.reader_source import MAP_BYTES, FileSource, OwnSource, ReaderSource, at_fork
 from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.regions import Region, Regions, prefix_end
 from palisade.vault.snapshot_reads import (
     Opened,
     Rows,
-    Shown,
-    Snapshot,
+    ShownPage,
     Unreleased,
+    VaultSnapshot,
     collect,
     limited,
     look_up,
     open_range,
     regions_of,
 )
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ COPIES, LOOKS = 1000, 100
 WAIT_S = 1.0
 SLICE_ROWS = 500
 """Of a range that a task reads: then others have a turn."""
-_SEED = CHECKSUMS.seed_of(Table.ENTRY)
+_SEED = CHECKSUMS.seed_of(VaultTable.ENTRY)
 _CONTENT, _CHECKSUM = slice(None, -CHECKSUM_BYTES), slice(-CHECKSUM_BYTES, None)
 
 
@@ -126,8 +126,8 @@ class VaultReader:
         reader._use(OwnSource(vault))
         return reader
 
-    def _use(self, source: Source) -> None:
-        self._source: Source | None = source
+    def _use(self, source: ReaderSource) -> None:
+        self._source: ReaderSource | None = source
         self._turn = threading.RLock()
         self._gone = ""
         self._fence = NO_FENCE
@@ -165,11 +165,11 @@ class VaultReader:
         """As `get`, with the revisions of the key. A safe default has revisions of 0. Raises as `get`."""
         return self.read(key).item
 
-    def read(self, key: bytes) -> Shown:
+    def read(self, key: bytes) -> ShownPage:
         """As `get_item`; says also as of which revision that is, and whose word it is. Raises as `get`."""
         return run(self._one(key), self._ask_one(key), self._now_s, self._sleep)
 
-    def at_once(self, key: bytes) -> Shown | None:
+    def at_once(self, key: bytes) -> ShownPage | None:
         """As `read` where that takes no waiting and no policy, else None: then `read`. Raises VaultDamaged."""
         shown_to = self._shown_to
         sequence, deadline_ns, words, begin, entries, marks, clock_ns = self._hot
@@ -180,15 +180,15 @@ class VaultReader:
                 pending = marks is not None and snapshot.get(key, None, marks) is not None
                 if not pending and words[SEQUENCE_WORD] == sequence and clock_ns() < deadline_ns:
                     if sealed is None:
-                        return Shown(None, shown_to)
+                        return ShownPage(None, shown_to)
                     entry: bytes = sealed[_CONTENT]
                     if xxh3_64_digest(entry, crc32(key, _SEED)) == sealed[_CHECKSUM]:
-                        return Shown(item_of(entry), shown_to)
+                        return ShownPage(item_of(entry), shown_to)
             except self._errors:
                 pass
             snapshot = None
         found = self._look_one(key)
-        return found if isinstance(found, Shown) else None
+        return found if isinstance(found, ShownPage) else None
 
     def state(self) -> object | None:
         """While it is the same object, `at_once` shows the same rows; None: look at `fence` first, or it is fenced."""
@@ -240,7 +240,7 @@ class VaultReader:
         """As `get_item`."""
         return (await self.read_async(key)).item
 
-    async def read_async(self, key: bytes) -> Shown:
+    async def read_async(self, key: bytes) -> ShownPage:
         """As `read`."""
         return await run_async(self._one(key), self._ask_one(key), self._now_s, self._changed)
 
@@ -296,7 +296,7 @@ class VaultReader:
 
     # How
 
-    def _one(self, key: Any) -> Course[Shown]:
+    def _one(self, key: Any) -> Course[ShownPage]:
         if isinstance(key, bytearray | memoryview):
             key = bytes(key)
         if not isinstance(key, bytes):
@@ -305,36 +305,36 @@ class VaultReader:
             raise ValueError("a key has at least one byte")
         return read_one(self, key, partial(self._look_one, key), self._now_s(), self._wait_s)
 
-    def _look_one(self, key: bytes) -> Shown | Unreleased | Down:
-        def read(snapshot: Snapshot, released: int) -> Shown | Unreleased:
+    def _look_one(self, key: bytes) -> ShownPage | Unreleased | Unreachable:
+        def read(snapshot: VaultSnapshot, released: int) -> ShownPage | Unreleased:
             found = look_up(snapshot, key, released)
             if isinstance(found, Unreleased):
-                return Unreleased(found.revision, Shown(found.found, found.revision))
-            return Shown(found, max(released, self._fence.lv))
+                return Unreleased(found.revision, ShownPage(found.found, found.revision))
+            return ShownPage(found, max(released, self._fence.lv))
 
         return self._look(read)
 
     def _many(self, start: bytes, end: bytes | None, limit: int) -> Course[Rows]:
-        def look() -> Rows | Unreleased | Down:
+        def look() -> Rows | Unreleased | Unreachable:
             opened = self._look_range(start, end)
-            if isinstance(opened, Down):
+            if isinstance(opened, Unreachable):
                 return opened
             try:
                 return self._told(opened, collect(opened, limit))
             except self._errors as error:
                 self._require_source().mend(error)
-                return Down(f"reading it failed: {error}")
+                return Unreachable(f"reading it failed: {error}")
 
         return read_range(self, start, end, look, self._now_s(), self._wait_s)
 
     def _opening(self, start: bytes, end: bytes | None) -> Course[Opened | Rows]:
-        def look() -> Opened | Unreleased | Down:
+        def look() -> Opened | Unreleased | Unreachable:
             opened = self._look_range(start, end)
-            return opened if isinstance(opened, Down) else self._told(opened, opened)
+            return opened if isinstance(opened, Unreachable) else self._told(opened, opened)
 
         return read_range(self, start, end, look, self._now_s(), self._wait_s)
 
-    def _look_range(self, start: bytes, end: bytes | None) -> Opened | Down:
+    def _look_range(self, start: bytes, end: bytes | None) -> Opened | Unreachable:
         return self._look(lambda snapshot, released: open_range(snapshot, start, end, released))
 
     def _told(self, opened: Opened, found: T) -> T | Unreleased:
@@ -353,31 +353,31 @@ class VaultReader:
         """The region that all keys of a range are in, as the vault knows it; None: they may be in several."""
         return self._regions().covering(start, end)
 
-    def _look(self, read: Callable[[Snapshot, int], T]) -> T | Down:
+    def _look(self, read: Callable[[VaultSnapshot, int], T]) -> T | Unreachable:
         """What `read` finds in a snapshot of which it is known that it was to be trusted when it was taken."""
         for _ in range(LOOKS):
             with self._turn:
                 fence = self._verified()
-                if isinstance(fence, Down):
+                if isinstance(fence, Unreachable):
                     return fence
                 source = self._require_source()
                 try:
-                    found = read(Snapshot(source.begin(), source.tables), fence.released)
+                    found = read(VaultSnapshot(source.begin(), source.tables), fence.released)
                 except source.errors as error:
                     source.mend(error)
                     continue
                 if source.words[SEQUENCE_WORD] == fence.sequence and self._clock_ns() < fence.deadline_ns:
                     return found
-        return Down("its fence page changes faster than it can be read")
+        return Unreachable("its fence page changes faster than it can be read")
 
-    def _verified(self) -> Fence | Down:
+    def _verified(self) -> Fence | Unreachable:
         """The page as it is now, if it says that the vault may be trusted."""
         source = self._require_source()
         fence = self._fence
         if source.words[SEQUENCE_WORD] != fence.sequence:
             copied = _copy(source)
             if copied is None:
-                return Down("its fence page is torn: the node died while it wrote it")
+                return Unreachable("its fence page is torn: the node died while it wrote it")
             fence = self._fence = copied
             self._trust(fence, source)
         now_ns = self._clock_ns()
@@ -386,12 +386,12 @@ class VaultReader:
         if source.replaced():
             self._fence = NO_FENCE
             return self._verified()
-        return Down(fence.refusal(now_ns, source.boot))
+        return Unreachable(fence.refusal(now_ns, source.boot))
 
-    def _trust(self, fence: Fence, source: Source) -> None:
+    def _trust(self, fence: Fence, source: ReaderSource) -> None:
         """What `get` needs. While nothing is pending it need not look for rows."""
         deadline_ns = fence.deadline_ns if fence.serves(0, source.boot) else 0
-        entries, marks = source.tables[Table.ENTRY], source.tables[Table.PENDING] if fence.pending else None
+        entries, marks = source.tables[VaultTable.ENTRY], source.tables[VaultTable.PENDING] if fence.pending else None
         self._errors = (*source.errors, ValueError)
         self._shown_to = max(fence.released, fence.lv)
         self._hot = (fence.sequence, deadline_ns, source.words, source.begin, entries, marks, self._clock_ns)
@@ -401,14 +401,14 @@ class VaultReader:
         with self._turn:
             source = self._require_source()
             try:
-                return regions_of(Snapshot(source.begin(), source.tables))
+                return regions_of(VaultSnapshot(source.begin(), source.tables))
             except source.errors:
                 return Regions.of(())
 
     def _lv(self) -> int:
         return self.fence.lv
 
-    def _require_source(self) -> Source:
+    def _require_source(self) -> ReaderSource:
         if self._source is None:
             raise VaultUnusable(self._gone)
         return self._source
@@ -429,7 +429,7 @@ class VaultReader:
         self._hot = (self._hot[0], 0, *self._hot[2:])
 
 
-def _copy(source: Source) -> Fence | None:
+def _copy(source: ReaderSource) -> Fence | None:
     """None: no copy is whole. Raises VaultForeign, VaultNewer."""
     for _ in range(COPIES):
         try:

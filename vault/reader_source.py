@@ -21,7 +21,7 @@ from palisade.vault.fence_file import FENCE_FILE, boot_mark, map_fence, which_fi
 from palisade.vault.lmdb_tables import READERS_MAX, LmdbBackend
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.snapshot_reads import Transaction
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
 
 MAP_BYTES = 1 << 40
@@ -30,7 +30,7 @@ OPENINGS = 10
 """The heads of a file that is being written may be looked at in the middle of two commits."""
 
 
-class Source(Protocol):
+class ReaderSource(Protocol):
     """`begin` starts a transaction on the newest snapshot; `page` is the fence page, `words` the same by 8 bytes."""
 
     opened: int
@@ -121,7 +121,7 @@ class OwnSource:
             self.tables: list[Any] = backend.tables
         elif isinstance(backend, MemoryBackend) and isinstance(page.buffer, bytearray):
             self.page = page.buffer
-            self.begin, self.tables = backend.begin, list(Table)
+            self.begin, self.tables = backend.begin, list(VaultTable)
         else:
             raise VaultUnusable("this vault is neither in LMDB nor in memory: its reader can't be made")
         self.words = memoryview(self.page).cast("Q")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from palisade.base.checksums import RowChecksums
 from palisade.vault.errors import RESET, VaultDamaged
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 
 
 def _damaged(table: int, key: bytes) -> VaultDamaged:
     return VaultDamaged(
-        f"the vault's value of {key[:64]!r} in table {Table(table).name} is not what was written: {RESET}"
+        f"the vault's value of {key[:64]!r} in table {VaultTable(table).name} is not what was written: {RESET}"
     )
 
 
-CHECKSUMS = RowChecksums(b"vault", Table, _damaged)
+CHECKSUMS = RowChecksums(b"vault", VaultTable, _damaged)

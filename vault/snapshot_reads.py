@@ -23,7 +23,7 @@ from palisade.vault.pending import body_of, revision_of
 from palisade.vault.position import unpack_position
 from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.regions import REGIONS_END, REGIONS_PREFIX, Regions
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 
 POSITION = b"position"
 
@@ -36,7 +36,7 @@ class Transaction(Protocol):
     def cursor(self, db: Any) -> Any: ...
 
 
-class Origin(enum.StrEnum):
+class ReadOrigin(enum.StrEnum):
     """Who says what a read shows."""
 
     VAULT = "vault"
@@ -47,12 +47,12 @@ class Origin(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownPage:
     """What a key is (None: there is no such key). Every strict change up to `revision` is shown; 0: nobody knows."""
 
     item: Item | None
     revision: int
-    origin: Origin = Origin.VAULT
+    origin: ReadOrigin = ReadOrigin.VAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Rows:
     revision: int
     items: tuple[Item, ...]
     more: bool = False
-    origin: Origin = Origin.VAULT
+    origin: ReadOrigin = ReadOrigin.VAULT
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self.items)
@@ -79,19 +79,19 @@ class Rows:
         return len(self.items)
 
 
-class Snapshot:
+class VaultSnapshot:
     """One read transaction. `tables`: handles by number, None for a table that is not there. Raises VaultDamaged."""
 
     def __init__(self, transaction: Transaction, tables: list[Any]) -> None:
         self._transaction = transaction
         self._tables = tables
 
-    def get(self, table: Table, key: bytes) -> bytes | None:
+    def get(self, table: VaultTable, key: bytes) -> bytes | None:
         handle = self._tables[table]
         sealed = None if handle is None else self._transaction.get(key, None, handle)
         return None if sealed is None else CHECKSUMS.unseal(table, key, sealed)
 
-    def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, table: VaultTable, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         handle = self._tables[table]
         if handle is None:
             return
@@ -103,13 +103,13 @@ class Snapshot:
 
     @property
     def lv(self) -> int:
-        return unpack_position(self.get(Table.META, POSITION)).revision
+        return unpack_position(self.get(VaultTable.META, POSITION)).revision
 
 
-def look_up(snapshot: Snapshot, key: bytes, released: int) -> Item | Unreleased | None:
+def look_up(snapshot: VaultSnapshot, key: bytes, released: int) -> Item | Unreleased | None:
     """None: there is no such key."""
     stored = stored_key(key)
-    row = snapshot.get(Table.PENDING, stored)
+    row = snapshot.get(VaultTable.PENDING, stored)
     if row is not None:
         revision, body = revision_of(row), body_of(row)
         staged = None if body is None else item_of(body)
@@ -117,7 +117,7 @@ def look_up(snapshot: Snapshot, key: bytes, released: int) -> Item | Unreleased 
             return Unreleased(revision, staged)
         if revision > snapshot.lv:
             return staged
-    entry = snapshot.get(Table.ENTRY, stored)
+    entry = snapshot.get(VaultTable.ENTRY, stored)
     if entry is None:
         return None
     item = item_of(entry)
@@ -133,18 +133,18 @@ class Opened:
     needs: int
 
 
-def open_range(snapshot: Snapshot, start: bytes, end: bytes | None, released: int) -> Opened:
+def open_range(snapshot: VaultSnapshot, start: bytes, end: bytes | None, released: int) -> Opened:
     first, behind = stored_start(start), stored_end(end)
     lv = snapshot.lv
     changed: dict[bytes, bytes | None] = {}
     needs = 0
-    for stored, row in snapshot.scan(Table.PENDING, first, behind):
+    for stored, row in snapshot.scan(VaultTable.PENDING, first, behind):
         revision = revision_of(row)
         if revision > lv:
             changed[stored] = body_of(row)
         if revision > released:
             needs = max(needs, revision)
-    rows = merged(snapshot.scan(Table.ENTRY, first, behind), changed)
+    rows = merged(snapshot.scan(VaultTable.ENTRY, first, behind), changed)
     items = (item_of(entry) for _, entry in in_order(rows, start, end, opened=with_key))
     shown = max(released, needs)
     if shown > lv and regions_of(snapshot).has_strict(start, end):
@@ -184,10 +184,10 @@ def _present(row: tuple[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]:
         yield stored, body
 
 
-def regions_of(snapshot: Snapshot) -> Regions:
+def regions_of(snapshot: VaultSnapshot) -> Regions:
     """As the vault has them: those of LV, and the staged ones in their place."""
-    rows = dict(snapshot.scan(Table.ENTRY, REGIONS_PREFIX, REGIONS_END))
-    for stored, row in snapshot.scan(Table.PENDING, REGIONS_PREFIX, REGIONS_END):
+    rows = dict(snapshot.scan(VaultTable.ENTRY, REGIONS_PREFIX, REGIONS_END))
+    for stored, row in snapshot.scan(VaultTable.PENDING, REGIONS_PREFIX, REGIONS_END):
         body = body_of(row)
         if body is None:
             rows.pop(stored, None)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from palisade.vault.change import item_of
 from palisade.vault.errors import VaultUngated
 from palisade.vault.fence_page import FencePage, FenceState
-from palisade.vault.pending import Pending, Row, check_staged, pack_all, revision_of
+from palisade.vault.pending import PendingKeys, Row, check_staged, pack_all, revision_of
 from palisade.vault.regions import REGIONS_END, REGIONS_PREFIX, Regions, either
-from palisade.vault.tables import Backend, Table
+from palisade.vault.tables import Backend, VaultTable
 
 
-class Staging:
+class VaultStaging:
     """Of one vault, at revision `lv`; `whole`: not between two revisions."""
 
     def __init__(self, backend: Backend, page: FencePage | None, lv: int, *, whole: bool) -> None:
@@ -26,8 +26,8 @@ class Staging:
         self._lv = lv
         self.released = 0
         """RR as known here: a fact once true."""
-        rows = list(backend.scan(Table.PENDING, b"", None))
-        self.pending = Pending((stored, revision_of(packed)) for stored, packed in rows)
+        rows = list(backend.scan(VaultTable.PENDING, b"", None))
+        self.pending = PendingKeys((stored, revision_of(packed)) for stored, packed in rows)
         self._region_changes: list[Row] = []
         self._region_rows: dict[bytes, bytes] | None = None
         self._regions = Regions.of(())
@@ -49,10 +49,10 @@ class Staging:
         if self._leaping:
             raise RuntimeError("a leap is under way, and LMDB has one writer: stage after it (after_leap)")
         check_staged(rows)
-        known = Pending() if anew else self.pending
+        known = PendingKeys() if anew else self.pending
         new = known.newer(rows, min(self._lv, self.released))
         if new or (anew and self.pending):
-            self._backend.commit({Table.PENDING: pack_all(new)}, cleared=(Table.PENDING,) if anew else ())
+            self._backend.commit({VaultTable.PENDING: pack_all(new)}, cleared=(VaultTable.PENDING,) if anew else ())
         known.add(new)
         self.pending = known
         changes = [row for row in rows if row[1].startswith(REGIONS_PREFIX)]
@@ -133,7 +133,7 @@ class Staging:
         if not self._regions_known:
             rows = {
                 (item := item_of(entry)).key: item.value
-                for _, entry in self._backend.scan(Table.ENTRY, REGIONS_PREFIX, REGIONS_END)
+                for _, entry in self._backend.scan(VaultTable.ENTRY, REGIONS_PREFIX, REGIONS_END)
             }
             if rows != self._region_rows:
                 self._region_rows, self._regions = rows, Regions.of(rows.items())

@@ -17,7 +17,7 @@ from typing import Protocol
 KEY_BYTES_MAX = 511
 
 
-class Table(enum.IntEnum):
+class VaultTable(enum.IntEnum):
     """The numbers and names are part of the file format: only ever extended."""
 
     META = 0
@@ -34,7 +34,7 @@ class Table(enum.IntEnum):
     """stored key -> a change that is staged and not applied (`pending.py`)."""
 
 
-Changes = Mapping[Table, Mapping[bytes, bytes | None]]
+Changes = Mapping[VaultTable, Mapping[bytes, bytes | None]]
 """None removes the key."""
 
 
@@ -42,21 +42,21 @@ Pause = Callable[[], Awaitable[None]]
 
 
 class Backend(Protocol):
-    def get(self, table: Table, key: bytes) -> bytes | None: ...
+    def get(self, table: VaultTable, key: bytes) -> bytes | None: ...
 
-    def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    def get_many(self, table: VaultTable, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Those of the keys that are there."""
         ...
 
-    def scan(self, table: Table, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, table: VaultTable, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """(key, value) with start <= key < end, in the order of the keys, of one moment."""
         ...
 
-    def key_pages(self, table: Table, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
+    def key_pages(self, table: VaultTable, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
         """As `scan`, quicker, without the values, so nothing of it is verified; up to `size` of them at a time."""
         ...
 
-    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+    def commit(self, changes: Changes, cleared: Sequence[VaultTable] = ()) -> None:
         """Empty the tables of `cleared`, then make the changes. Raises VaultUnusable, with nothing changed."""
         ...
 

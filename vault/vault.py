@@ -17,13 +17,13 @@ from itertools import chain, islice
 from palisade.base.digest import BUCKETS, Sums, content_of, pack_sums
 from palisade.base.long_keys import LONG_BYTES, in_order, stored_end, stored_key, stored_start
 from palisade.vault.bucket_pages import load_sums, pages_of
-from palisade.vault.change import Event, Item, Revision, item_of, key_of, with_key
+from palisade.vault.change import Item, Revision, VaultEvent, item_of, key_of, with_key
 from palisade.vault.errors import RESET, VaultDiverged, VaultForeign, VaultGap, VaultRecovering
 from palisade.vault.fence_page import FencePage
 from palisade.vault.position import (
-    Lineage,
-    Position,
     Recovering,
+    VaultLineage,
+    VaultPosition,
     pack_lineage,
     pack_position,
     unpack_lineage,
@@ -31,14 +31,14 @@ from palisade.vault.position import (
     unpack_recovering,
 )
 from palisade.vault.projection import Old, Projection, old_of, project
-from palisade.vault.staging import Staging
-from palisade.vault.tables import Backend, Changes, Pause, Table
+from palisade.vault.staging import VaultStaging
+from palisade.vault.tables import Backend, Changes, Pause, VaultTable
 
 POSITION, LINEAGE, RECOVERING = b"position", b"lineage", b"recovering"
 PLAN, PLAN_DONE = b"plan", b"plan-done"
 PLAN_DUE = b""
 """Stands for a plan that has still to be made."""
-META = Table.META
+META = VaultTable.META
 FIND_PIECE = 128
 """So many old entries are in memory at once."""
 DIFFERENCE_BYTES, DIFFERENCE_PIECE = 4 << 20, 16
@@ -54,11 +54,11 @@ class Vault:
     def __init__(self, backend: Backend, page: FencePage | None = None) -> None:
         self.backend = backend
         self.page = page
-        self.lineage: Lineage | None = unpack_lineage(backend.get(META, LINEAGE))
-        self.position: Position = unpack_position(backend.get(META, POSITION))
+        self.lineage: VaultLineage | None = unpack_lineage(backend.get(META, LINEAGE))
+        self.position: VaultPosition = unpack_position(backend.get(META, POSITION))
         self.recovering: Recovering | None = unpack_recovering(backend.get(META, RECOVERING))
         self.sums: Sums = load_sums(backend)
-        self.staging = Staging(backend, page, self.revision, whole=self.recovering is None)
+        self.staging = VaultStaging(backend, page, self.revision, whole=self.recovering is None)
 
     @property
     def revision(self) -> int:
@@ -101,38 +101,38 @@ class Vault:
     def entry(self, key: bytes) -> bytes | None:
         """As it is kept, also while a snapshot is in the works."""
         stored = stored_key(key)
-        entry = self.backend.get(Table.ENTRY, stored)
+        entry = self.backend.get(VaultTable.ENTRY, stored)
         if entry is not None and stored is not key and item_of(entry).key != key:
             return None
         return entry
 
     def entries(self, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """(key, entry) as they are kept, also while a snapshot is in the works."""
-        entries = self.backend.scan(Table.ENTRY, stored_start(start), stored_end(end))
+        entries = self.backend.scan(VaultTable.ENTRY, stored_start(start), stored_end(end))
         return in_order(entries, start, end, opened=with_key)
 
     def key_pages(self, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
         """Every key with start <= key < end, nearly in order, unverified, also while a snapshot is in the works."""
-        for page in self.backend.key_pages(Table.ENTRY, stored_start(start), stored_end(end), size):
+        for page in self.backend.key_pages(VaultTable.ENTRY, stored_start(start), stored_end(end), size):
             keys = page if LONG_BYTES not in map(len, page) else [self._whole_key(stored) for stored in page]
             if stored_start(start) != start or stored_end(end) != end:
                 keys = [key for key in keys if key >= start and (end is None or key < end)]
             yield keys
 
     def _whole_key(self, stored: bytes) -> bytes:
-        return stored if len(stored) != LONG_BYTES else key_of(self.backend.get(Table.ENTRY, stored) or b"")
+        return stored if len(stored) != LONG_BYTES else key_of(self.backend.get(VaultTable.ENTRY, stored) or b"")
 
     # What the node keeps of its own
 
     def config(self) -> dict[str, bytes]:
         """The local configuration. Nothing of the cluster's is in it, and no snapshot changes it."""
-        return {name.decode(): value for name, value in self.backend.scan(Table.CONFIG, b"", None)}
+        return {name.decode(): value for name, value in self.backend.scan(VaultTable.CONFIG, b"", None)}
 
     def set_config(self, values: dict[str, bytes | None]) -> None:
         """All of them in one commit; None forgets one."""
-        self.backend.commit({Table.CONFIG: {name.encode(): value for name, value in values.items()}})
+        self.backend.commit({VaultTable.CONFIG: {name.encode(): value for name, value in values.items()}})
 
-    def claim(self, lineage: Lineage) -> None:
+    def claim(self, lineage: VaultLineage) -> None:
         """Whose vault it is, said once. Raises VaultForeign if it is somebody else's."""
         if self.lineage == lineage:
             return
@@ -178,9 +178,9 @@ class Vault:
         superseded = self.staging.superseded(done.position.revision)
         self.backend.commit(
             {
-                Table.ENTRY: done.entries,
-                Table.BUCKET: pages_of(done.sums, done.buckets),
-                Table.PENDING: superseded,
+                VaultTable.ENTRY: done.entries,
+                VaultTable.BUCKET: pages_of(done.sums, done.buckets),
+                VaultTable.PENDING: superseded,
                 META: {POSITION: pack_position(done.position)},
             }
         )
@@ -191,14 +191,14 @@ class Vault:
         found: dict[bytes, Old] = {}
         ordered = sorted(stored)
         for begin in range(0, len(ordered), FIND_PIECE):
-            entries = self.backend.get_many(Table.ENTRY, ordered[begin : begin + FIND_PIECE])
+            entries = self.backend.get_many(VaultTable.ENTRY, ordered[begin : begin + FIND_PIECE])
             found |= {key: old_of(entry) for key, entry in entries.items()}
         return found
 
     async def leap(
         self,
         entries: Callable[[], Iterator[Mapping[bytes, bytes | None]]],
-        position: Position,
+        position: VaultPosition,
         sums: Sums,
         pause: Pause,
     ) -> None:
@@ -216,10 +216,10 @@ class Vault:
 
         def slices() -> Iterator[Changes]:
             for rows in entries():
-                yield {Table.ENTRY: rows}
+                yield {VaultTable.ENTRY: rows}
             yield {
-                Table.BUCKET: pages_of(sums, range(BUCKETS)),
-                Table.PENDING: superseded,
+                VaultTable.BUCKET: pages_of(sums, range(BUCKETS)),
+                VaultTable.PENDING: superseded,
                 META: {POSITION: pack_position(position)},
             }
 
@@ -231,25 +231,25 @@ class Vault:
         finally:
             self.staging.leap_ends()
 
-    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+    def commit(self, changes: Changes, cleared: Sequence[VaultTable] = ()) -> None:
         """For the writers of this package; whoever calls it brings the attributes up to date afterwards."""
         self.backend.commit(changes, cleared)
 
     # What a difference has changed, for the listeners of a node that runs
 
-    def difference(self, limit: int = 1000) -> tuple[list[Event], bytes | None]:
+    def difference(self, limit: int = 1000) -> tuple[list[VaultEvent], bytes | None]:
         """Up to `limit` keys that a difference has changed, as events, and how far that is; None: it is all there is.
 
         Fewer where they are large. A key that came back to what it was is no event. `forget_difference` lets the next
         ones come.
         """
-        rows = self.backend.scan(Table.DIFFERENCE, b"", None)
-        events, seen, size, until = list[Event](), 0, 0, b""
+        rows = self.backend.scan(VaultTable.DIFFERENCE, b"", None)
+        events, seen, size, until = list[VaultEvent](), 0, 0, b""
         while seen < limit and size < DIFFERENCE_BYTES:
             piece = list(islice(rows, min(DIFFERENCE_PIECE, limit - seen)))
             if not piece:
                 return events, None
-            now = self.backend.get_many(Table.ENTRY, [stored for stored, _ in piece])
+            now = self.backend.get_many(VaultTable.ENTRY, [stored for stored, _ in piece])
             for until, old in piece:
                 new = now.get(until, b"")
                 size += len(old) + len(new)
@@ -258,26 +258,26 @@ class Vault:
             seen += len(piece)
         return events, until
 
-    def _event(self, old: bytes, new: bytes) -> Event:
+    def _event(self, old: bytes, new: bytes) -> VaultEvent:
         before = item_of(old) if old else None
         after = item_of(new) if new else None
         known = after or before
         if known is None:
             raise VaultDiverged(f"the difference of the vault has a key that never was: {RESET}")
-        return Event(known.key, after.mod_revision if after else self.revision, after, before)
+        return VaultEvent(known.key, after.mod_revision if after else self.revision, after, before)
 
     @property
     def has_difference(self) -> bool:
         """Whether listeners have still to be told of one."""
-        return any(self.backend.key_pages(Table.DIFFERENCE, b"", None, 1))
+        return any(self.backend.key_pages(VaultTable.DIFFERENCE, b"", None, 1))
 
     def forget_difference(self, until: bytes | None = None) -> None:
         """The listeners have been told so far, as `difference` said; None: of all of it."""
         if until is not None:
-            told = self.backend.key_pages(Table.DIFFERENCE, b"", until + b"\0", 1_000)
-            self.commit({Table.DIFFERENCE: dict.fromkeys(chain.from_iterable(told))})
+            told = self.backend.key_pages(VaultTable.DIFFERENCE, b"", until + b"\0", 1_000)
+            self.commit({VaultTable.DIFFERENCE: dict.fromkeys(chain.from_iterable(told))})
         elif self.has_difference:
-            self.commit({}, cleared=(Table.DIFFERENCE,))
+            self.commit({}, cleared=(VaultTable.DIFFERENCE,))
 
     def close(self) -> None:
         """Everything is on the disk afterwards."""

@@ -20,7 +20,7 @@ from palisade.vault.directory import check_head
 from palisade.vault.errors import RESET, VaultDamaged
 from palisade.vault.lmdb_tables import LmdbBackend
 from palisade.vault.pending import check_pending
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
 
 SLICE_ROWS = 500
@@ -35,7 +35,7 @@ def verify(vault: Vault) -> Iterator[int]:
     highest = vault.revision if vault.recovering is None else vault.recovering.highest
     sums: Sums = [0] * BUCKETS
     keys = 0
-    for stored, entry in vault.backend.scan(Table.ENTRY, b"", None):
+    for stored, entry in vault.backend.scan(VaultTable.ENTRY, b"", None):
         check_entry(stored, entry, highest)
         replace_leaf(sums, item_of(entry).key, 0, leaf_of(entry))
         keys += 1
@@ -54,7 +54,7 @@ def verify(vault: Vault) -> Iterator[int]:
         )
     if keys != said:
         raise VaultDamaged(f"the vault has {keys} keys and says {said}: {RESET}")
-    for stored, packed in vault.backend.scan(Table.PENDING, b"", None):
+    for stored, packed in vault.backend.scan(VaultTable.PENDING, b"", None):
         check_pending(stored, packed)
     yield keys
 
@@ -80,7 +80,7 @@ def check_structure(path: Path) -> None:
 
 def check_lookups(backend: LmdbBackend) -> None:
     """A scan follows the leaves of a table; a look-up follows the separators above them."""
-    for table in Table:
+    for table in VaultTable:
         keys: list[bytes] = []
         for key, _ in backend.scan(table, b"", None):
             keys.append(key)
@@ -90,7 +90,7 @@ def check_lookups(backend: LmdbBackend) -> None:
         _find_all(backend, table, keys)
 
 
-def _find_all(backend: LmdbBackend, table: Table, keys: list[bytes]) -> None:
+def _find_all(backend: LmdbBackend, table: VaultTable, keys: list[bytes]) -> None:
     if backend.finds(table, keys) != len(keys):
         raise VaultDamaged(f"a key at or behind {keys[0][:64]!r} in table {table.name} can't be found: {RESET}")
 

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from palisade.fencing.holder_state import Holder
-from palisade.fencing.timing import Timing
-from palisade.node.fencing.leader_connection import Link, Route
-from palisade.node.fencing.lease_client import VaultHolder
-from palisade.node.fencing.lease_server import Grantor
+from palisade.fencing.timing import FenceTiming
+from palisade.node.fencing.leader_connection import LeaderLink, LeaderRoute
+from palisade.node.fencing.lease_client import LeaseClient
+from palisade.node.fencing.lease_server import LeaseServer
 from palisade.node.fencing.vault_gate import VaultGate
 from palisade.raftgroup.ports import Clock
 from palisade.recovery.lifecycle import Component
@@ -32,7 +32,7 @@ Listener = Callable[[], Awaitable[None]]
 """Brings what a component caches up to date before the node serves again; raising keeps it fenced (F2)."""
 
 
-class HolderPart(Component):
+class FencingComponent(Component):
     """The fence of the node's vault (`recovery.vault_component.Fence`): made before the keeper, which calls it.
 
     `vault_id`: which fence page the open vault has. `incarnation`: of this node in the logical topology; 0 while it is
@@ -44,13 +44,13 @@ class HolderPart(Component):
         self,
         node: str,
         vault_id: Callable[[], str],
-        route: Route,
+        route: LeaderRoute,
         clock: Clock,
-        timing: Timing,
+        timing: FenceTiming,
         incarnation: Callable[[], int],
         *,
         on_released: Callable[[int], None] = lambda _: None,
-        grantor: Grantor | None = None,
+        grantor: LeaseServer | None = None,
         strict_log: StrictLog | None = None,
         ask: Ask | None = None,
         lease: OwnLease | None = None,
@@ -59,10 +59,10 @@ class HolderPart(Component):
         self._clock, self.timing, self._incarnation = clock, timing, incarnation
         self._on_released, self._grantor, self._log = on_released, grantor, strict_log
         self.listeners: dict[str, Listener] = {}
-        self.holder: VaultHolder | None = None
+        self.holder: LeaseClient | None = None
         self._lease = lease or OwnLease()
         self.reads = FencedReads(ask)
-        self.link: Link | None = None
+        self.link: LeaderLink | None = None
         self.shown: NodeProof | None = None
         """By which the leader knows that this is a node."""
         self._linked: asyncio.Task[None] | None = None
@@ -71,7 +71,7 @@ class HolderPart(Component):
     # What the keeper of the vault calls
 
     def opened(self, vault: Vault) -> VaultGate:
-        self.holder = VaultHolder(self.node, self._vault_id(), vault, self.timing, self._clock.now, self._on_released)
+        self.holder = LeaseClient(self.node, self._vault_id(), vault, self.timing, self._clock.now, self._on_released)
         self._lease.holder = self.holder
         self.reads.open(vault, self.holder.changed, self._clock.now)
         gate = VaultGate(self.holder, self._log)
@@ -90,7 +90,7 @@ class HolderPart(Component):
     async def start(self) -> None:
         if self.holder is None:
             raise RuntimeError("the vault is not open: the vault part starts first")
-        self.link = Link(self.holder, self._route, self.node, self._grantor, self.shown)
+        self.link = LeaderLink(self.holder, self._route, self.node, self._grantor, self.shown)
         self._linked = asyncio.get_running_loop().create_task(self.link.run(), name="fence link")
 
     async def run(self) -> None:
@@ -105,14 +105,14 @@ class HolderPart(Component):
             await asyncio.sleep(LOOK_S if holder.serves else TICK_S)
         linked.result()
 
-    def _recover(self, holder: VaultHolder) -> None:
+    def _recover(self, holder: LeaseClient) -> None:
         core = holder.begin_recovery()
         if not self.listeners and holder.vault.revision >= core.released:
             holder.recovered(core)
             return
         self._recovering = asyncio.get_running_loop().create_task(self._listen(holder, core), name="fence recovery")
 
-    async def _listen(self, holder: VaultHolder, core: Holder) -> None:
+    async def _listen(self, holder: LeaseClient, core: Holder) -> None:
         """First the vault: the components of the node hear of a revision before it is there, so they are up to date
         with it (F2)."""
         released = core.released
@@ -151,11 +151,11 @@ class HolderPart(Component):
                 self.holder.stop()
 
 
-class Hearing(Component):
+class ReleaseComponent(Component):
     """Stops behind the servers, which need it. Without it a strict write that was under way when its node was stopped
     would be committed and never answered, and the stop would wait for that answer as long as it may."""
 
-    def __init__(self, part: HolderPart) -> None:
+    def __init__(self, part: FencingComponent) -> None:
         self._part = part
 
     async def stop(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from palisade.topology.physical import PhysicalTopology
-from palisade.topology.records import Role
+from palisade.topology.records import NodeRole
 
 
 class FollowerRoute:
@@ -20,5 +20,5 @@ class FollowerRoute:
         return None
 
     def candidates(self) -> Sequence[str]:
-        live = [each for each in self._physical.records() if each.is_live and each.tag("role") == Role.VOTER.value]
+        live = [each for each in self._physical.records() if each.is_live and each.tag("role") == NodeRole.VOTER.value]
         return sorted(address for each in live if (address := each.tag("stream")))

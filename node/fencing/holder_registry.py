@@ -16,17 +16,17 @@ from typing import Any
 import msgpack
 
 from palisade.fencing.messages import Hello
+from palisade.fencing.registry import HolderStanding
 from palisade.fencing.registry import registration_of as registration_of_hello
-from palisade.fencing.release import Registration, Releases, Standing
+from palisade.fencing.release import Registration, Releases
 from palisade.metastore.command_codec import decode_result, encode_command
 from palisade.metastore.errors import StoreCorrupt, SystemConflict
 from palisade.metastore.requests import SystemWrite
 from palisade.metastore.system_records import TERM, SystemRecords
-from palisade.node.fencing.lease_server import Grantor
+from palisade.node.fencing.lease_server import LeaseServer
 from palisade.raftgroup.errors import NodeFailed, RaftError
 from palisade.service.ports import GroupFace
-from palisade.topology.records import NodeRecord
-from palisade.topology.records import Standing as NodeStanding
+from palisade.topology.records import NodeRecord, NodeStanding
 from palisade.topology.view import node_of
 
 log = logging.getLogger(__name__)
@@ -88,11 +88,16 @@ class ActiveNodes:
         return found is None or found.standing is NodeStanding.GONE
 
 
-class Registry:
+class HolderRegistry:
     """Carries out what the grantor wants registered, and takes out who is gone and safe."""
 
     def __init__(
-        self, group: GroupFace, records: SystemRecords, active: ActiveNodes, grantor: Grantor, now: Callable[[], float]
+        self,
+        group: GroupFace,
+        records: SystemRecords,
+        active: ActiveNodes,
+        grantor: LeaseServer,
+        now: Callable[[], float],
     ) -> None:
         self._group, self._records, self._active, self._grantor, self._now = group, records, active, grantor, now
         self._tidy_at = 0.0
@@ -121,11 +126,11 @@ class Registry:
             self._tidy_at = self._now() + TIDY_S
             await self._tidy(core, term)
 
-    async def _register(self, core: Releases, term: int, hello: Hello, standing: Standing) -> None:
+    async def _register(self, core: Releases, term: int, hello: Hello, standing: HolderStanding) -> None:
         who = hello.holder
         if not self._active.is_active(who.node, who.incarnation):
             return
-        if standing is Standing.OTHER and not core.registry.leave(who.node, self._now()).now:
+        if standing is HolderStanding.OTHER and not core.registry.leave(who.node, self._now()).now:
             return
         registration = registration_of_hello(hello)
         if await self._write(who.node, value_of(registration), term) and _leads(core, term):

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from palisade.fencing.release import Registration
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 from palisade.metastore.requests import SystemWrite
 from palisade.metastore.system_records import SystemRecords
 from palisade.node.fencing.holder_registry import PREFIX, registrations, value_of
@@ -34,7 +34,7 @@ def waiting_for_former(records: SystemRecords, generation: int) -> SystemWrite:
     """What makes the first leader of `generation` wait, no shorter than for any lease that `records` know of.
 
     Raises StoreCorrupt."""
-    known = [*registrations(records), Registration("", "", Timing().fence_s)]
+    known = [*registrations(records), Registration("", "", FenceTiming().fence_s)]
     name = record_name(generation)
     former = Registration(
         name.removeprefix(PREFIX),
@@ -46,7 +46,7 @@ def waiting_for_former(records: SystemRecords, generation: int) -> SystemWrite:
     return SystemWrite((), ((name, value_of(former)),))
 
 
-def counted_by(timing: Timing, registered: Iterable[Registration]) -> list[Registration]:
+def counted_by(timing: FenceTiming, registered: Iterable[Registration]) -> list[Registration]:
     """Leases that nobody knows count no shorter than those of the leader itself."""
     return [
         replace(each, lease_s=max(each.lease_s, timing.fence_s)) if each.node.startswith(FORMER) else each

@@ -13,13 +13,13 @@ from typing import Any, Protocol, cast
 
 from palisade.base.address import Address
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
-from palisade.fencing.messages import Elsewhere, Refused
-from palisade.node.fencing.lease_client import VaultHolder
-from palisade.node.fencing.lease_server import Connection, Grantor
+from palisade.fencing.messages import Elsewhere, RefusedMessage
+from palisade.node.fencing.lease_client import LeaseClient
+from palisade.node.fencing.lease_server import HolderConnection, LeaseServer
 from palisade.vault.errors import VaultError
 from palisade.wire.credentials import NodeProof, to_hello
 from palisade.wire.fence_messages import FROM_LEADER, BadMessage, FromHolder, FromLeader, pack, unpack
-from palisade.wire.stream_frames import PROTOCOL, Kind
+from palisade.wire.stream_frames import PROTOCOL, FrameKind
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ SILENT_S = 1.5
 """A leader from which a holder that asks for leases hears nothing for so long is asked for elsewhere."""
 
 
-class Route(Protocol):
+class LeaderRoute(Protocol):
     """Where the leader is to be found."""
 
     def leads_here(self) -> bool: ...
@@ -47,15 +47,15 @@ class Route(Protocol):
         ...
 
 
-class Link:
+class LeaderLink:
     """Runs until it is cancelled. `grantor`: of a member of the group, for when it leads itself."""
 
     def __init__(
         self,
-        holder: VaultHolder,
-        route: Route,
+        holder: LeaseClient,
+        route: LeaderRoute,
         node: str,
-        grantor: Grantor | None,
+        grantor: LeaseServer | None,
         shown: NodeProof | None = None,
     ) -> None:
         self._shown = shown
@@ -101,11 +101,11 @@ class Link:
 
     # In this process
 
-    async def _stay_here(self, grantor: Grantor) -> None:
+    async def _stay_here(self, grantor: LeaseServer) -> None:
         loop, closed = asyncio.get_running_loop(), asyncio.Event()
 
         def deliver(message: FromLeader) -> None:
-            if not closed.is_set() and not isinstance(message, Elsewhere | Refused):
+            if not closed.is_set() and not isinstance(message, Elsewhere | RefusedMessage):
                 try:
                     self._holder.deliver(message)
                 except VaultError as error:
@@ -115,7 +115,7 @@ class Link:
         def send(message: FromLeader) -> None:
             loop.call_soon(deliver, message)
 
-        connection = Connection(send, closed.set)
+        connection = HolderConnection(send, closed.set)
         self._begin("", lambda message: grantor.receive(connection, message), lambda: grantor.drop(connection))
         try:
             while not closed.is_set() and self._route.leads_here():
@@ -178,7 +178,7 @@ class Link:
 class LeaderConnection(asyncio.Protocol):
     """A connection to the stream port of a member, for FENCE frames alone."""
 
-    def __init__(self, node: str, holder: VaultHolder, shown: NodeProof | None = None) -> None:
+    def __init__(self, node: str, holder: LeaseClient, shown: NodeProof | None = None) -> None:
         self._shown = shown
         loop = asyncio.get_running_loop()
         self._node, self._holder, self._loop = node, holder, loop
@@ -195,7 +195,7 @@ class LeaderConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         hello = {"protocol": PROTOCOL, "client": f"fence-{self._node}", "follows": False}
-        self._write(Kind.HELLO, hello | to_hello(self._shown))
+        self._write(FrameKind.HELLO, hello | to_hello(self._shown))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -217,11 +217,11 @@ class LeaderConnection(asyncio.Protocol):
             self.close()
 
     def _on_frame(self, kind: int, body: Any) -> None:
-        if kind == Kind.FENCE:
+        if kind == FrameKind.FENCE:
             self._on_message(unpack(body))
-        elif kind == Kind.WELCOME and not self.greeted.done():
+        elif kind == FrameKind.WELCOME and not self.greeted.done():
             self.greeted.set_result(None)
-        elif kind == Kind.REFUSED:
+        elif kind == FrameKind.REFUSED:
             self.trouble = str(body.get("reason")) if isinstance(body, dict) else "refused"
             self.close()
 
@@ -231,7 +231,7 @@ class LeaderConnection(asyncio.Protocol):
         if isinstance(message, Elsewhere):
             self.elsewhere, self.trouble = message.leader, "it does not lead"
             self.close()
-        elif isinstance(message, Refused):
+        elif isinstance(message, RefusedMessage):
             self.trouble = message.reason
             log.warning("%s is refused as a holder: %s", self._node, message.reason)
             self.close()
@@ -243,9 +243,9 @@ class LeaderConnection(asyncio.Protocol):
                 self.close()
 
     def send(self, message: FromHolder) -> None:
-        self._write(Kind.FENCE, pack(message))
+        self._write(FrameKind.FENCE, pack(message))
 
-    def _write(self, kind: Kind, body: Any) -> None:
+    def _write(self, kind: FrameKind, body: Any) -> None:
         if self._transport is not None:
             self._transport.write(self._encode(kind, body))
 

@@ -21,9 +21,20 @@ from typing import Protocol
 
 from palisade.fencing.holder_state import Holder
 from palisade.fencing.lease import GrantVerdict
-from palisade.fencing.messages import UNKNOWN, Behind, Grant, Hello, HolderId, Release, Stage, Staged, State, Welcome
+from palisade.fencing.messages import (
+    UNKNOWN,
+    Behind,
+    GrantMessage,
+    Hello,
+    HolderId,
+    HolderPhase,
+    Release,
+    StagedMessage,
+    StageMessage,
+    WelcomeMessage,
+)
 from palisade.fencing.stage_chain import Mark, Odd
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 from palisade.service.strict_commands import Prefixes
 from palisade.vault.fence_page import FenceState
 from palisade.vault.vault import Vault
@@ -47,7 +58,7 @@ class GateFace(Protocol):
     def wake(self) -> None: ...
 
 
-class VaultHolder:
+class LeaseClient:
     """`node` and `vault_id` name it. `on_released`: called with RR, each time that it has grown."""
 
     def __init__(
@@ -55,7 +66,7 @@ class VaultHolder:
         node: str,
         vault_id: str,
         vault: Vault,
-        timing: Timing,
+        timing: FenceTiming,
         now: Callable[[], float],
         on_released: Callable[[int], None],
     ) -> None:
@@ -79,7 +90,7 @@ class VaultHolder:
         self._changed: dict[asyncio.Future[None], None] = {}
         self._told_lv = 0
         self._join_at = 0.0
-        self._stages: deque[Stage] = deque()
+        self._stages: deque[StageMessage] = deque()
         self._marking: tuple[Mark, list[int]] | None = None
         self.verdicts: dict[str, int] = {}
         self.fenced_s = 0.0
@@ -114,7 +125,7 @@ class VaultHolder:
         self._stages.clear()
         self._marking = None
         promise = self.core.unmarked(now)
-        if self.core.state is State.RECOVERING:
+        if self.core.state is HolderPhase.RECOVERING:
             self.core.recovery_failed(now, why)
         self._open_gate()
         self._tell(promise)
@@ -180,17 +191,17 @@ class VaultHolder:
 
     def deliver(self, message: FromLeader) -> None:
         now = self._now()
-        if isinstance(message, Stage):
+        if isinstance(message, StageMessage):
             self._stages.append(message)
             self._take_stages()
-        elif isinstance(message, Grant):
+        elif isinstance(message, GrantMessage):
             verdict = self.core.on_grant(message, now)
             self.verdicts[verdict.name.lower()] = self.verdicts.get(verdict.name.lower(), 0) + 1
             if verdict not in (GrantVerdict.ACCEPTED, GrantVerdict.KEPT):
                 log.debug("%s does not take a grant: %s", self._node, verdict.name)
         elif isinstance(message, Release):
             self.core.on_release(message, now)
-        elif isinstance(message, Welcome):
+        elif isinstance(message, WelcomeMessage):
             self._tell(self.core.on_welcome(message, now))
             self.welcomed = True
         elif isinstance(message, Behind):
@@ -243,7 +254,7 @@ class VaultHolder:
         self._take_stages()
         self.settle()
 
-    def _take(self, stage: Stage) -> None:
+    def _take(self, stage: StageMessage) -> None:
         now = self._now()
         found = self.core.on_stage(stage, now)
         if found is Odd.GAP:
@@ -251,7 +262,7 @@ class VaultHolder:
             self._tell(self._hello(now))
         elif isinstance(found, Mark):
             self._mark(found)
-        elif isinstance(found, Staged):
+        elif isinstance(found, StagedMessage):
             self._tell(found)
 
     def _mark(self, mark: Mark) -> None:
@@ -293,16 +304,16 @@ class VaultHolder:
             self._told_lv = self.vault.revision
             self._tell_readers()
         self.core.tick(now)
-        if self.core.state is not State.ACTIVE and self._page_serves():
+        if self.core.state is not HolderPhase.ACTIVE and self._page_serves():
             self._refuse("its lease has run out")
             self._open_gate()
             self._tell(self.core.promise(now))
         if self._marking is not None:
             self._marked_if_whole()
             self._take_stages()
-        if self.core.state is State.ACTIVE:
+        if self.core.state is HolderPhase.ACTIVE:
             self._serve()
-        elif self.core.state is State.RECOVERING:
+        elif self.core.state is HolderPhase.RECOVERING:
             self._activate(now)
         if self._wants_join():
             self._tell(self.core.join(now, self.vault.revision))

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from palisade.node.fencing.lease_server import Connection, Grantor
+from palisade.node.fencing.lease_server import HolderConnection, LeaseServer
 from palisade.wire.fence_messages import FROM_HOLDER, BadMessage, Frames, FromLeader, unpack
-from palisade.wire.stream_frames import Kind
+from palisade.wire.stream_frames import FrameKind
 
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 """A holder that does not read is let go of: its lease runs out by itself."""
 
 
-class Door:
+class LeaseEndpoint:
     """`open` for each connection that begins to speak of fencing."""
 
-    def __init__(self, grantor: Grantor) -> None:
+    def __init__(self, grantor: LeaseServer) -> None:
         self.grantor = grantor
-        self._frames = Frames(Kind.FENCE)
+        self._frames = Frames(FrameKind.FENCE)
 
     def open(
         self,
@@ -26,7 +26,7 @@ class Door:
         unsent: Callable[[], int],
         close: Callable[[], None],
         abort: Callable[[], None],
-    ) -> Visit:
+    ) -> LeaseVisit:
         """`close` lets what is unsent leave before, which to one that does not read it never would."""
 
         def send(message: FromLeader) -> None:
@@ -34,11 +34,11 @@ class Door:
             if unsent() > UNSENT_BYTES_MAX:
                 abort()
 
-        return Visit(self.grantor, Connection(send, close))
+        return LeaseVisit(self.grantor, HolderConnection(send, close))
 
 
-class Visit:
-    def __init__(self, grantor: Grantor, connection: Connection) -> None:
+class LeaseVisit:
+    def __init__(self, grantor: LeaseServer, connection: HolderConnection) -> None:
         self._grantor, self._connection = grantor, connection
 
     def receive(self, body: Any) -> None:

@@ -19,22 +19,23 @@ from palisade.base.histogram import Histogram
 from palisade.fencing.messages import (
     UNKNOWN,
     Elsewhere,
-    Fenced,
-    Grant,
+    FencedMessage,
+    GrantMessage,
     Hello,
     HolderId,
-    Join,
-    Refused,
+    JoinMessage,
+    RefusedMessage,
     Release,
     Renew,
     Row,
-    Staged,
-    Welcome,
+    StagedMessage,
+    WelcomeMessage,
 )
-from palisade.fencing.release import NotGranted, Registration, Releases, Standing
-from palisade.fencing.session import Session
-from palisade.fencing.timing import Timing
-from palisade.service.strict_changes import Batch, StrictLog
+from palisade.fencing.registry import HolderStanding
+from palisade.fencing.release import NotGranted, Registration, Releases
+from palisade.fencing.session import HolderSession
+from palisade.fencing.timing import FenceTiming
+from palisade.service.strict_changes import StrictBatch, StrictLog
 from palisade.wire.fence_messages import FromHolder, FromLeader
 
 log = logging.getLogger(__name__)
@@ -51,12 +52,12 @@ SOON = (NotGranted.NO_QUORUM_LEASE, NotGranted.NOT_REGISTERED, NotGranted.OTHER_
 
 
 @dataclass(eq=False, slots=True)
-class Connection:
+class HolderConnection:
     """One holder, as the leader sees it. `send` puts a message on its way; `close` ends the connection."""
 
     send: Callable[[FromLeader], None]
     close: Callable[[], None]
-    session: Session | None = None
+    session: HolderSession | None = None
     owed: tuple[Renew, float] | None = None
     renewed: bool = False
     """It has just been heard of, and hears how far things are also where nothing strict has changed."""
@@ -68,7 +69,7 @@ class Connection:
         return self.session.holder if self.session is not None else None
 
 
-class Grantor:
+class LeaseServer:
     """`lease_holds`: the quorum lease of the group. `leader_address`: where whoever is not here should go.
 
     `is_active`: whether a node, in this incarnation, is in the logical topology. `on_released`: RR has moved.
@@ -78,7 +79,7 @@ class Grantor:
     def __init__(
         self,
         log_: StrictLog,
-        timing: Timing,
+        timing: FenceTiming,
         now: Callable[[], float],
         *,
         lease_holds: Callable[[], bool],
@@ -95,8 +96,8 @@ class Grantor:
         self._now, self._lease_holds, self._leader_address = now, lease_holds, leader_address
         self._is_active, self._on_released = is_active, on_released
         self._generation = generation
-        self.connections: dict[Connection, None] = {}
-        self.wanted: dict[str, tuple[Hello, Standing]] = {}
+        self.connections: dict[HolderConnection, None] = {}
+        self.wanted: dict[str, tuple[Hello, HolderStanding]] = {}
         """Holders that have to be registered, or registered anew, before they are granted anything."""
         self.not_granted: dict[str, int] = {}
         self.granted = 0
@@ -131,7 +132,7 @@ class Grantor:
 
     # What holders say
 
-    def receive(self, connection: Connection, message: FromHolder) -> None:
+    def receive(self, connection: HolderConnection, message: FromHolder) -> None:
         """From one connection, in order. Raises ValueError where that makes no sense."""
         if isinstance(message, Hello):
             self._on_hello(connection, message)
@@ -140,21 +141,21 @@ class Grantor:
         if session is None:
             return
         holder, now = session.holder, self._now()
-        if isinstance(message, Staged):
+        if isinstance(message, StagedMessage):
             self.core.staged(holder, message.upto, now)
             if not self.core.moves(now):
                 return
         elif isinstance(message, Renew):
             connection.owed, connection.renewed = (message, now), True
-        elif isinstance(message, Fenced):
+        elif isinstance(message, FencedMessage):
             connection.owed = None
             self.core.fenced(holder, message, now)
-        elif isinstance(message, Join):
+        elif isinstance(message, JoinMessage):
             session.on_join(message)
             connection.told = -1
         self._soon()
 
-    def _on_hello(self, connection: Connection, hello: Hello) -> None:
+    def _on_hello(self, connection: HolderConnection, hello: Hello) -> None:
         now = self._now()
         if not self.core.leads:
             connection.send(Elsewhere(self._leader_address()))
@@ -166,22 +167,22 @@ class Grantor:
             if other is not connection and other.holder is not None and other.holder.node == hello.holder.node:
                 self._replace(other, hello.holder)
         connection.owed, connection.told = None, -1
-        connection.session = Session(hello)
+        connection.session = HolderSession(hello)
         self.connections[connection] = None
         if hello.holder.incarnation:
             standing = self.core.hello(hello, now)
-            if standing is Standing.OLD_INCARNATION:
-                connection.send(Refused(f"a later start of {hello.holder.node} has been here"))
+            if standing is HolderStanding.OLD_INCARNATION:
+                connection.send(RefusedMessage(f"a later start of {hello.holder.node} has been here"))
                 self.drop(connection)
                 return
-            if standing in (Standing.NEW, Standing.OTHER):
+            if standing in (HolderStanding.NEW, HolderStanding.OTHER):
                 self.wanted[hello.holder.node] = (hello, standing)
             else:
                 self.wanted.pop(hello.holder.node, None)
-        connection.send(Welcome(self.core.term, self.core.lm, self.core.rr))
+        connection.send(WelcomeMessage(self.core.term, self.core.lm, self.core.rr))
         self._soon()
 
-    def _is_of_another_history(self, connection: Connection, its: int) -> bool:
+    def _is_of_another_history(self, connection: HolderConnection, its: int) -> bool:
         """A backup was restored, or a new cluster forced, and that vault holds what came before: where it stands says
         nothing here, and a lease would let it show what may never have happened (R7)."""
         own = self._generation()
@@ -189,7 +190,7 @@ class Grantor:
             return False
         history = "no generation yet" if its == UNKNOWN else f"generation {its}"
         connection.send(
-            Refused(
+            RefusedMessage(
                 f"its vault is of {history}, and this cluster of generation {own}: restart the node, with the release "
                 "that the members run; if it refuses its vault then, put that aside (palisade vault reset)"
             )
@@ -197,24 +198,24 @@ class Grantor:
         self.drop(connection)
         return True
 
-    def _replace(self, other: Connection, holder: HolderId) -> None:
+    def _replace(self, other: HolderConnection, holder: HolderId) -> None:
         """A node has one connection; the newer one counts."""
         if other.holder is not None and other.holder.incarnation <= holder.incarnation:
             self.drop(other)
 
-    def drop(self, connection: Connection) -> None:
+    def drop(self, connection: HolderConnection) -> None:
         self.connections.pop(connection, None)
         connection.session = None
         connection.close()
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: HolderConnection) -> None:
         """It has broken. Nothing follows from that: leases run out by time."""
         self.connections.pop(connection, None)
         connection.session = None
 
     # What is applied
 
-    def applied(self, batch: Batch) -> None:
+    def applied(self, batch: StrictBatch) -> None:
         """Before anything that knows of it leaves this node."""
         if not self.core.leads:
             return
@@ -301,7 +302,7 @@ class Grantor:
             if not self._is_active(holder.node, holder.incarnation):
                 renew = replace(renew, asks=False)
             answer = self.core.renew(holder, renew, now, quorum_lease=self._lease_holds())
-            if isinstance(answer, Grant):
+            if isinstance(answer, GrantMessage):
                 connection.owed = None
                 self.granted += 1
                 connection.send(answer)

@@ -8,15 +8,15 @@ import logging
 from collections.abc import Callable, Sequence
 
 from palisade.catalog.ports import ReleaseRefused
-from palisade.fencing.timing import Timing
-from palisade.fencing.verdict import Outcome
+from palisade.fencing.timing import FenceTiming
+from palisade.fencing.verdict import VerdictOutcome
 from palisade.metastore.changes import AppliedEntry, StoreListener
 from palisade.metastore.state_machine import MetaStore
-from palisade.node.fencing.fencing_component import FAREWELL_S, HolderPart
-from palisade.node.fencing.holder_registry import ActiveNodes, Registry, registrations
+from palisade.node.fencing.fencing_component import FAREWELL_S, FencingComponent
+from palisade.node.fencing.holder_registry import ActiveNodes, HolderRegistry, registrations
 from palisade.node.fencing.inherited_leases import counted_by
-from palisade.node.fencing.lease_endpoint import Door
-from palisade.node.fencing.lease_server import Grantor
+from palisade.node.fencing.lease_endpoint import LeaseEndpoint
+from palisade.node.fencing.lease_server import LeaseServer
 from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.ports import Clock
@@ -24,7 +24,7 @@ from palisade.service.cluster_fallback import asks_own_cluster
 from palisade.service.key_values import KeyValues
 from palisade.service.own_lease import OwnLease
 from palisade.service.regions import regions_of
-from palisade.service.release_waiters import Released
+from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictLog
 from palisade.service.strict_responses import OWN_KEYS, StrictResponses
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class GroupRoute:
     """Who leads, as the group knows it."""
 
-    def __init__(self, group: Group, grantor: Grantor, member: str) -> None:
+    def __init__(self, group: Group, grantor: LeaseServer, member: str) -> None:
         self._group, self._grantor, self._member = group, grantor, member
 
     def leads_here(self) -> bool:
@@ -56,7 +56,7 @@ def strict_answers(store: MetaStore, now: Callable[[], float], fencing: Callable
     """Over a new strict log. `fencing`: asked when an answer is late; it may be made later."""
     log = StrictLog(store.bodies, lambda: regions_of(store), store.revision)
     return StrictResponses(
-        Released(log, now),
+        ReleaseWaiters(log, now),
         lambda: fencing().waits_for(),
         lambda: bool(store.range(OWN_KEYS).kvs),
         OwnLease(),
@@ -74,7 +74,7 @@ class MemberFencing(StoreListener):
         group: Group,
         vault_id: Callable[[], str],
         clock: Clock,
-        timing: Timing,
+        timing: FenceTiming,
         incarnation: Callable[[], int],
     ) -> None:
         """`strict`: of `service`. `incarnation`: of this node in the logical topology; 0 while it is not in it."""
@@ -90,7 +90,7 @@ class MemberFencing(StoreListener):
             )
         self.released, self.log = strict.released, strict.released.log
         self.active = ActiveNodes(store.system)
-        self.grantor = Grantor(
+        self.grantor = LeaseServer(
             self.log,
             timing,
             clock.now,
@@ -101,9 +101,9 @@ class MemberFencing(StoreListener):
             on_failed=group.fail,
             generation=lambda: store.lineage.generation,
         )
-        self.door = Door(self.grantor)
-        self.registry = Registry(group, store.system, self.active, self.grantor, clock.now)
-        self.part = MemberPart(
+        self.door = LeaseEndpoint(self.grantor)
+        self.registry = HolderRegistry(group, store.system, self.active, self.grantor, clock.now)
+        self.part = MemberFencingComponent(
             node, vault_id, GroupRoute(group, self.grantor, node), clock, timing, incarnation,
             on_released=self._on_released, grantor=self.grantor, strict_log=self.log,
             ask=asks_own_cluster(service.range), lease=strict.lease,
@@ -142,7 +142,7 @@ class MemberFencing(StoreListener):
         while not await self.released.until(revision, LOOK_S):
             core = self.grantor.core
             verdict = core.verdict(self._clock.now(), revision) if core.leads else None
-            if verdict is not None and verdict.outcome is Outcome.FAIL:
+            if verdict is not None and verdict.outcome is VerdictOutcome.FAIL:
                 raise ReleaseRefused("; ".join(verdict.reasons))
 
     def waiting_for(self, revision: int) -> list[str]:
@@ -160,7 +160,7 @@ class MemberFencing(StoreListener):
         return f": it waits for {', '.join(verdict.reasons)}" if verdict is not None and verdict.reasons else ""
 
 
-class MemberPart(HolderPart):
+class MemberFencingComponent(FencingComponent):
     group: Group
 
     async def hand_over(self) -> None:

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from palisade.api.http.metric_families import counter, counters, gauge, gauges, histogram, histograms
-from palisade.fencing.messages import State
-from palisade.node.fencing.fencing_component import HolderPart
+from palisade.fencing.messages import HolderPhase
+from palisade.node.fencing.fencing_component import FencingComponent
 from palisade.node.fencing.member_fencing import MemberFencing
 from palisade.node.fencing.view import lease_view
 
 
-def fencing_families(part: HolderPart, now: float, member: MemberFencing | None = None) -> Iterator[Metric]:
+def fencing_families(part: FencingComponent, now: float, member: MemberFencing | None = None) -> Iterator[Metric]:
     holder = part.holder
     if holder is not None:
         lease = lease_view(holder, now)
-        states = ((state.value, state.value == lease["state"]) for state in State)
+        states = ((state.value, state.value == lease["state"]) for state in HolderPhase)
         yield gauges("palisade_fence_state", "1 for the state of the fence.", "state", states)
         age_ms = lease["lease_age_ms"]
         yield gauge("palisade_lease_age_seconds", "Since the lease was asked for; -1: none.", age_of(age_ms))

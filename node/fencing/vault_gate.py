@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from palisade.node.fencing.lease_client import VaultHolder
+from palisade.node.fencing.lease_client import LeaseClient
 from palisade.service.strict_changes import StrictLog
 from palisade.vault.change import Revision, key_of
 
@@ -16,7 +16,7 @@ from palisade.vault.change import Revision, key_of
 class VaultGate:
     """A `recovery.apply_gate.Gate`. `log`: of a member of the group; None on a follower."""
 
-    def __init__(self, holder: VaultHolder, log: StrictLog | None) -> None:
+    def __init__(self, holder: LeaseClient, log: StrictLog | None) -> None:
         self._holder, self._log = holder, log
         self._opened = asyncio.Event()
         self.busy = False

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from palisade.fencing.grants import Holding
-from palisade.fencing.release import Releases, Wait
-from palisade.node.fencing.fencing_component import HolderPart
-from palisade.node.fencing.leader_connection import Link
-from palisade.node.fencing.lease_client import VaultHolder
+from palisade.fencing.release import Releases, ReleaseWait
+from palisade.node.fencing.fencing_component import FencingComponent
+from palisade.node.fencing.leader_connection import LeaderLink
+from palisade.node.fencing.lease_client import LeaseClient
 from palisade.node.fencing.member_fencing import MemberFencing
 
 
-def fencing_view(part: HolderPart, now: float, member: MemberFencing | None = None) -> dict[str, Any]:
+def fencing_view(part: FencingComponent, now: float, member: MemberFencing | None = None) -> dict[str, Any]:
     """Shape `Fencing` of the API. `leader`: null on a node that does not lead, which knows nothing of the others."""
     holder = part.holder
     return {
@@ -32,7 +32,7 @@ def fencing_view(part: HolderPart, now: float, member: MemberFencing | None = No
     }
 
 
-def lease_view(holder: VaultHolder, now: float) -> dict[str, Any]:
+def lease_view(holder: LeaseClient, now: float) -> dict[str, Any]:
     """Its own lease. `why_not`: why it serves nothing, in words."""
     core, vault = holder.core, holder.vault
     age, serves = core.lease_age(now), core.serves(now)
@@ -54,7 +54,7 @@ def lease_view(holder: VaultHolder, now: float) -> dict[str, Any]:
     }
 
 
-def link_view(link: Link | None) -> dict[str, Any]:
+def link_view(link: LeaderLink | None) -> dict[str, Any]:
     """`to`: the stream address of the leader; empty where it is this node; null while there is none."""
     at = link.at if link is not None else None
     return {"to": at, "trouble": None if at is not None or link is None else link.trouble}
@@ -103,7 +103,7 @@ def holder_view(held: Holding, strict_latest: int, now: float) -> dict[str, Any]
     }
 
 
-def wait_view(wait: Wait, now: float) -> dict[str, Any]:
+def wait_view(wait: ReleaseWait, now: float) -> dict[str, Any]:
     verdict = wait.verdict
     return {
         "first": wait.first,

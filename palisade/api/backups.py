@@ -12,13 +12,13 @@ from palisade.api.services import NodeServices
 from palisade.base.version import VERSION
 from palisade.metastore.backup import BackupHeader, frames_of, header_of
 from palisade.metastore.errors import InvalidRequest
-from palisade.metastore.snapshot import SnapshotReader
+from palisade.metastore.snapshot import StoreSnapshotReader
 
 
 class OpenBackup:
     """`frames`: its bytes, read piece by piece as they are asked for; raises as `frames_of`. To be closed."""
 
-    def __init__(self, reader: SnapshotReader, cluster: str, now_ms: int) -> None:
+    def __init__(self, reader: StoreSnapshotReader, cluster: str, now_ms: int) -> None:
         self._reader = reader
         self.header: BackupHeader = header_of(reader, cluster=cluster, created_by=VERSION, created_ms=now_ms)
         self.frames: Iterator[bytes] = frames_of(reader, self.header)

@@ -11,7 +11,7 @@ from palisade.api.fencing_status_line import short_view
 from palisade.api.services import NodeServices
 from palisade.base.version import VERSION
 from palisade.raftgroup.founding import words_of
-from palisade.raftgroup.role import Role
+from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.status import GroupStatus, MemberStatus
 from palisade.recovery.report_json import progress_view
 from palisade.service.key_values import KeyValues
@@ -98,7 +98,7 @@ def not_ready(service: KeyValues) -> list[str]:
     it may be one of another generation that somebody has started again."""
     status = service.group.status()
     reasons = []
-    if status.role is Role.REMOVED:
+    if status.role is RaftRole.REMOVED:
         reasons.append(f"{status.member} was removed from the group")
     elif status.member not in {each.member.id for each in status.members}:
         reasons.append(f"{status.member} is not a member of the group yet")

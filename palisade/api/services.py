@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from palisade.metastore.snapshot import SnapshotReader
+from palisade.metastore.snapshot import StoreSnapshotReader
 from palisade.recovery.status import RecoveryFace
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.catalog import Catalog
@@ -19,7 +19,7 @@ from palisade.service.key_values import KeyValues
 from palisade.topology.initialization import Participant
 from palisade.topology.topology import Topology
 
-OpenSnapshot = Callable[[], Awaitable[SnapshotReader]]
+OpenSnapshot = Callable[[], Awaitable[StoreSnapshotReader]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Bell:
         os.close(self._rings)
 
 
-class Commit:
+class CommitTask:
     """One piece of work of the thread. `error` is what it raised, and `took_s` how long it took, once `wait` has said
     True."""
 
@@ -112,15 +112,15 @@ class DiskThread:
     """Runs what it is given, in order."""
 
     def __init__(self, name: str) -> None:
-        self._queue: SimpleQueue[Commit | None] = SimpleQueue()
+        self._queue: SimpleQueue[CommitTask | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, work: Callable[[], object]) -> Commit:
+    def submit(self, work: Callable[[], object]) -> CommitTask:
         if self._closed:
             raise RuntimeError(f"the thread {self._thread.name} is closed")
-        commit = Commit(work)
+        commit = CommitTask(work)
         self._queue.put(commit)
         return commit
 

@@ -23,7 +23,7 @@ LEAVING_MAX = 8
 LOG_PERIOD_S = 60.0
 
 
-class Welcome(enum.Enum):
+class Admittance(enum.Enum):
     """What becomes of a connection that has just been accepted."""
 
     STAYS = "stays"
@@ -31,7 +31,7 @@ class Welcome(enum.Enum):
     IS_CLOSED = "is closed at once"
 
 
-class ConnectionRoom:
+class ConnectionLimit:
     """Shared by the ports for clients, whose connections `metrics` counts.
 
     `files_max`: of the process; None where nothing is known of a limit.
@@ -46,16 +46,16 @@ class ConnectionRoom:
             "ask another node, or close connections that are not needed, or raise the limit (ulimit -n, LimitNOFILE=)"
         )
 
-    def receive(self, now: float) -> Welcome:
+    def receive(self, now: float) -> Admittance:
         """Of a connection that is counted already."""
         taken = self._metrics.http_connections + self._metrics.stream_connections
         if self.connections_max is None or taken <= self.connections_max:
-            return Welcome.STAYS
+            return Admittance.STAYS
         self._metrics.connections_refused += 1
         line = self._log_limit.admit(self.reason, now)
         if line is not None:
             log.warning("a client is refused: %s", line)
-        return Welcome.IS_TOLD if taken <= self.connections_max + LEAVING_MAX else Welcome.IS_CLOSED
+        return Admittance.IS_TOLD if taken <= self.connections_max + LEAVING_MAX else Admittance.IS_CLOSED
 
 
 def connections_for(files_max: int) -> int:

@@ -12,10 +12,10 @@ from palisade.catalog.database import Database
 from palisade.catalog.device import Device
 from palisade.catalog.errors import DamagedRow, NotThere
 from palisade.catalog.permissions import Subject
-from palisade.catalog.table import Table
+from palisade.catalog.table import CatalogTable
 from palisade.catalog.template import Template, TemplatePath
 from palisade.catalog.ttl import TtlRule
-from palisade.catalog.view import View
+from palisade.catalog.view import CatalogView
 from palisade.metastore.results import KeyValue
 
 
@@ -51,13 +51,13 @@ COLLECTIONS = {
         Collection(
             "databases", keys.DATABASES, Database.from_bytes, "database", "create-database", "drop-database", False
         ),
-        Collection("tables", keys.TABLES, Table.from_bytes, "table", "create-table", "drop-table"),
+        Collection("tables", keys.TABLES, CatalogTable.from_bytes, "table", "create-table", "drop-table"),
         Collection("devices", keys.DEVICES, Device.from_bytes, "device", "create-device", "delete-device"),
         Collection(
             "templates", keys.TEMPLATES, Template.from_bytes, "template", "create-template", "drop-template", False
         ),
         Collection("template-paths", keys.TEMPLATE_PATHS, TemplatePath.from_bytes, "path"),
-        Collection("views", keys.VIEWS, View.from_bytes, "view", "create-view", "delete-view"),
+        Collection("views", keys.VIEWS, CatalogView.from_bytes, "view", "create-view", "delete-view"),
         Collection("ttl", keys.TTL, TtlRule.from_bytes, "path", "set-ttl", "unset-ttl"),
         Collection("users", keys.USERS, Subject.from_bytes, "user", "create-user", "drop-user", False),
         Collection("roles", keys.ROLES, Subject.from_bytes, "role", "create-role", "drop-role", False),

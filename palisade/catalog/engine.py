@@ -20,14 +20,14 @@ from palisade.catalog.errors import (
     ProcedureDiffers,
     RolledBack,
 )
-from palisade.catalog.kinds.kind import Drawn, Kind
-from palisade.catalog.plan import READ_MAX, Changes, NeedsRange, NeedsRow, Plan, Rows
+from palisade.catalog.kinds.kind import Drawn, OperationKind
+from palisade.catalog.plan import READ_MAX, CatalogPlan, CatalogRows, Changes, NeedsRange, NeedsRow
 from palisade.catalog.ports import CatalogStore, ReleaseRefused
 from palisade.catalog.procedure_record import from_bytes, to_bytes
 from palisade.catalog.procedures import (
-    Actor,
     Procedure,
-    State,
+    ProcedureActor,
+    ProcedureState,
     check_cancellable,
     destroyed,
     failed,
@@ -51,7 +51,7 @@ ROUNDS_MAX = 1000
 """Reads for one plan."""
 
 
-class Pending(Exception):
+class ProcedurePending(Exception):
     """PROCEED was refused for a change that is never rolled back (F8). It stays pending; retry later."""
 
 
@@ -59,7 +59,7 @@ class InUse(NotCancellable):
     """The object that the procedure created already has data, so the procedure can only go forward."""
 
 
-class Engine:
+class ProcedureEngine:
     """`node` is written into the history. Any number of nodes can run engines concurrently."""
 
     def __init__(self, store: CatalogStore, node: str) -> None:
@@ -68,7 +68,7 @@ class Engine:
 
     # Submitting.
 
-    async def submit(self, id_: str, kind: Kind, request: Mapping[str, Any], object_id: str) -> Procedure:
+    async def submit(self, id_: str, kind: OperationKind, request: Mapping[str, Any], object_id: str) -> Procedure:
         """Record the procedure and acquire its locks. Repeating the same request returns the existing procedure.
 
         Raises Busy (naming the procedure that holds a lock), ProcedureDiffers.
@@ -176,7 +176,7 @@ class Engine:
         while True:
             procedure = await self.read(id_)
             check_cancellable(procedure)
-            if procedure.state is State.SUBMITTED:
+            if procedure.state is ProcedureState.SUBMITTED:
                 done = await self._end(procedure, failed(procedure, why, self._actor()), {})
             else:
                 done = await self._roll_back(procedure, why)
@@ -185,14 +185,14 @@ class Engine:
 
     async def _advance(self, procedure: Procedure) -> bool:
         """Execute one step. Whether it was written; False if the record has changed meanwhile."""
-        if procedure.state is State.SUBMITTED:
+        if procedure.state is ProcedureState.SUBMITTED:
             return await self._prepare(procedure)
-        if procedure.state is State.PREPARED:
+        if procedure.state is ProcedureState.PREPARED:
             return await self._release(procedure)
         return await self._destroy(procedure)
 
     async def _prepare(self, procedure: Procedure) -> bool:
-        rows = Rows()
+        rows = CatalogRows()
         try:
             plan = await self._plan(procedure, rows)
             before = await self._rows_before(plan, rows)
@@ -203,7 +203,7 @@ class Engine:
         unchanged = [is_at(key, row.mod_revision if row else 0) for key, row in rows.found.items()]
         return await self._write(procedure, [*writes(plan.prepare), Put(procedure.key, record)], unchanged)
 
-    async def _plan(self, procedure: Procedure, rows: Rows) -> Plan:
+    async def _plan(self, procedure: Procedure, rows: CatalogRows) -> CatalogPlan:
         """Raises CatalogError."""
         kind, drawn = procedure.operation, Drawn(procedure.id, procedure.object_id)
         for _ in range(ROUNDS_MAX):
@@ -221,7 +221,7 @@ class Engine:
             raise CatalogError(f"there are more than {READ_MAX} rows below {prefix.decode()}: name a smaller part")
         return found.kvs
 
-    async def _rows_before(self, plan: Plan, rows: Rows) -> Changes:
+    async def _rows_before(self, plan: CatalogPlan, rows: CatalogRows) -> Changes:
         """The rows that the plan changes. Those read in a range are also compared by the transaction from now on."""
         ranged = {row.key: row for found in rows.ranges.values() for row in found}
         for key in plan.prepare:
@@ -234,11 +234,11 @@ class Engine:
             await self._store.released(procedure.revision)
         except ReleaseRefused as refused:
             if procedure.operation.keeps:
-                raise Pending(f"procedure {procedure.id} is waiting for its release: {refused}") from refused
+                raise ProcedurePending(f"procedure {procedure.id} is waiting for its release: {refused}") from refused
             try:
                 return await self._roll_back(procedure, RolledBack(f"not released: {refused}"))
             except InUse as used:
-                raise Pending(f"{used}; waiting for its release: {refused}") from used
+                raise ProcedurePending(f"{used}; waiting for its release: {refused}") from used
         after = released(procedure, self._actor())
         if after.ended:
             return await self._end(procedure, after, procedure.finish)
@@ -287,8 +287,8 @@ class Engine:
         request = Txn((is_at(seen.key, seen.revision), *compare), tuple(operations))
         return (await self._store.txn(request)).succeeded
 
-    def _actor(self) -> Actor:
-        return Actor(self._node, self._store.now_ms())
+    def _actor(self) -> ProcedureActor:
+        return ProcedureActor(self._node, self._store.now_ms())
 
 
 def is_at(key: bytes, revision: int) -> Compare:

@@ -6,8 +6,8 @@ from typing import Any
 
 from palisade.catalog.collections import COLLECTIONS
 from palisade.catalog.kinds.all import KINDS
-from palisade.catalog.kinds.kind import Kind
-from palisade.catalog.procedures import Procedure, State
+from palisade.catalog.kinds.kind import OperationKind
+from palisade.catalog.procedures import Procedure, ProcedureState
 
 
 def procedure_view(procedure: Procedure, waiting_for: list[str], *, released: bool = False) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def procedure_view(procedure: Procedure, waiting_for: list[str], *, released: bo
 
 def waiting_view(procedure: Procedure, waiting_for: list[str]) -> dict[str, Any] | None:
     """What it waits for now: the release of a revision, and the nodes that have not said yet that they have it."""
-    if procedure.state is not State.PREPARED:
+    if procedure.state is not ProcedureState.PREPARED:
         return None
     return {"revision": procedure.revision, "for": waiting_for}
 
@@ -54,7 +54,7 @@ def operations_view() -> dict[str, Any]:
     }
 
 
-def operation_view(kind: Kind) -> dict[str, Any]:
+def operation_view(kind: OperationKind) -> dict[str, Any]:
     return {
         "name": kind.name,
         "help": kind.help,

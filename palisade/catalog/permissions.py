@@ -42,7 +42,7 @@ stored_grant = object_of({"privilege": a_privilege, "prefix": a_prefix}, {})
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Grant:
+class PermissionGrant:
     """`prefix`: "" for every key."""
 
     privilege: str
@@ -70,7 +70,7 @@ class Subject:
 
     kind: str
     name: str
-    grants: tuple[Grant, ...] = ()
+    grants: tuple[PermissionGrant, ...] = ()
     roles: tuple[str, ...] = ()
 
     @property
@@ -81,14 +81,14 @@ class Subject:
     def key(self) -> bytes:
         return subject_key(self.text)
 
-    def with_grant(self, grant: Grant) -> Subject:
+    def with_grant(self, grant: PermissionGrant) -> Subject:
         if grant in self.grants:
             raise AlreadyThere(f"subject: {self.text} already has {grant.privilege} on {grant.prefix!r}")
         if len(self.grants) >= GRANTS_MAX:
             raise BadField(f"subject: {self.text} has {GRANTS_MAX} grants, which is the limit: grant shorter prefixes")
         return replace(self, grants=tuple(sorted((*self.grants, grant))))
 
-    def without_grant(self, grant: Grant) -> Subject:
+    def without_grant(self, grant: PermissionGrant) -> Subject:
         if grant not in self.grants:
             raise NotThere(f"subject: {self.text} has no {grant.privilege} on {grant.prefix!r}")
         return replace(self, grants=tuple(each for each in self.grants if each != grant))
@@ -117,7 +117,9 @@ class Subject:
             return Subject(
                 "user" if key.startswith(keys.USERS) else "role",
                 a_name(value["name"], "name"),
-                tuple(Grant(**each) for each in list_of(stored_grant, GRANTS_MAX, 0)(value["grants"], "grants")),
+                tuple(
+                    PermissionGrant(**each) for each in list_of(stored_grant, GRANTS_MAX, 0)(value["grants"], "grants")
+                ),
                 tuple(list_of(a_name, ROLES_MAX, 0)(value.get("roles", []), "roles")),
             )
 

@@ -1,7 +1,7 @@
 """The changes of a catalog operation, computed from rows that were read. Pure.
 
-A plan requests rows as it needs them: `Rows` raises `NeedsRow` or `NeedsRange` for a row that was not read yet; the
-engine reads it and plans again from the start. So the plan depends exactly on the rows it has requested. The
+A plan requests rows as it needs them: `CatalogRows` raises `NeedsRow` or `NeedsRange` for a row that was not read yet;
+the engine reads it and plans again from the start. So the plan depends exactly on the rows it has requested. The
 transaction that begins the change compares them, so a plan made from outdated rows is never executed.
 """
 
@@ -31,7 +31,7 @@ class NeedsRange(Exception):
 
 
 @dataclass(slots=True)
-class Rows:
+class CatalogRows:
     """The rows read. The transaction compares that single rows are unchanged. Ranges are guarded by the procedure's
     locks, so a plan reads ranges only below its locks."""
 
@@ -60,7 +60,7 @@ Changes = Mapping[bytes, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CatalogPlan:
     """`prepare` is written in one transaction and released to all nodes. After PROCEED everything below the prefixes of
     `destroy` is removed permanently, and `finish` is written in the transaction that ends the procedure.
 

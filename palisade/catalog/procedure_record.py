@@ -9,7 +9,7 @@ from typing import Any
 from palisade.catalog import keys
 from palisade.catalog.errors import CatalogError, NotAllowed
 from palisade.catalog.plan import Changes
-from palisade.catalog.procedures import RECORD_BYTES_MAX, Done, Failed, Procedure, State, damaged
+from palisade.catalog.procedures import RECORD_BYTES_MAX, Failed, Procedure, ProcedureDone, ProcedureState, damaged
 
 
 def to_bytes(procedure: Procedure) -> bytes:
@@ -48,7 +48,7 @@ def from_bytes(key: bytes, packed: bytes, revision: int) -> Procedure:
             text(value["kind"]),
             an_object(value["request"]),
             text(value["object_id"]),
-            State(value["state"]),
+            ProcedureState(value["state"]),
             tuple(map(text, value["locks"])),
             tuple(a_step(*each) for each in value["done"]),
             as_bytes(value["undo"]),
@@ -68,8 +68,8 @@ def from_bytes(key: bytes, packed: bytes, revision: int) -> Procedure:
         raise damaged(key, str(error)) from None
 
 
-def a_step(step: Any, node: Any, at_ms: Any, what: Any, revision: Any) -> Done:
-    return Done(text(step), text(node), number(at_ms), text(what), number(revision))
+def a_step(step: Any, node: Any, at_ms: Any, what: Any, revision: Any) -> ProcedureDone:
+    return ProcedureDone(text(step), text(node), number(at_ms), text(what), number(revision))
 
 
 def as_text(changes: Changes) -> dict[str, str | None]:

@@ -22,8 +22,8 @@ from typing import Any
 from palisade.catalog import keys
 from palisade.catalog.errors import CatalogError, DamagedRow, NotAllowed, NotCancellable
 from palisade.catalog.kinds.all import kind_named
-from palisade.catalog.kinds.kind import Kind
-from palisade.catalog.plan import Changes, Plan
+from palisade.catalog.kinds.kind import OperationKind
+from palisade.catalog.plan import CatalogPlan, Changes
 from palisade.catalog.row_format import SHOWN
 
 RECORD_BYTES_MAX = 768 * 1024
@@ -31,7 +31,7 @@ DESTROY_MAX = 500
 ID_MAX = 64
 
 
-class State(enum.Enum):
+class ProcedureState(enum.Enum):
     SUBMITTED = "submitted"
     PREPARED = "prepared"
     DESTROYING = "destroying"
@@ -40,14 +40,14 @@ class State(enum.Enum):
     ROLLED_BACK = "rolled-back"
 
 
-ENDED = frozenset({State.DONE, State.FAILED, State.ROLLED_BACK})
-NEXT: Mapping[State, frozenset[State]] = {
-    State.SUBMITTED: frozenset({State.PREPARED, State.FAILED}),
-    State.PREPARED: frozenset({State.DESTROYING, State.DONE, State.ROLLED_BACK}),
-    State.DESTROYING: frozenset({State.DESTROYING, State.DONE}),
-    State.DONE: frozenset(),
-    State.FAILED: frozenset(),
-    State.ROLLED_BACK: frozenset(),
+ENDED = frozenset({ProcedureState.DONE, ProcedureState.FAILED, ProcedureState.ROLLED_BACK})
+NEXT: Mapping[ProcedureState, frozenset[ProcedureState]] = {
+    ProcedureState.SUBMITTED: frozenset({ProcedureState.PREPARED, ProcedureState.FAILED}),
+    ProcedureState.PREPARED: frozenset({ProcedureState.DESTROYING, ProcedureState.DONE, ProcedureState.ROLLED_BACK}),
+    ProcedureState.DESTROYING: frozenset({ProcedureState.DESTROYING, ProcedureState.DONE}),
+    ProcedureState.DONE: frozenset(),
+    ProcedureState.FAILED: frozenset(),
+    ProcedureState.ROLLED_BACK: frozenset(),
 }
 
 
@@ -56,7 +56,7 @@ class IllegalStep(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ProcedureDone:
     """One entry of the history. `revision`: of its write; 0 for the newest entry, whose revision is the record's."""
 
     step: str
@@ -67,7 +67,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class ProcedureActor:
     """The node that executes a step, and its wall clock time. For display only."""
 
     node: str
@@ -95,9 +95,9 @@ class Procedure:
     kind: str
     request: Mapping[str, Any]
     object_id: str
-    state: State
+    state: ProcedureState
     locks: tuple[str, ...]
-    done: tuple[Done, ...]
+    done: tuple[ProcedureDone, ...]
     undo: Changes
     finish: Changes
     destroy: tuple[str, ...] = ()
@@ -116,33 +116,38 @@ class Procedure:
         return self.state in ENDED
 
     @property
-    def operation(self) -> Kind:
+    def operation(self) -> OperationKind:
         return kind_named(self.kind)
 
-    def step(self, state: State, actor: Actor, *texts: tuple[str, str], **changes: Any) -> Procedure:
+    def step(self, state: ProcedureState, actor: ProcedureActor, *texts: tuple[str, str], **changes: Any) -> Procedure:
         """Raises IllegalStep. `texts`: (step, description) for the history."""
-        if state not in NEXT[self.state] or (state is State.ROLLED_BACK and self.operation.keeps):
+        if state not in NEXT[self.state] or (state is ProcedureState.ROLLED_BACK and self.operation.keeps):
             raise IllegalStep(f"procedure {self.id} ({self.kind}): illegal step {self.state.value} -> {state.value}")
         past = tuple(replace(each, revision=each.revision or self.revision) for each in self.done)
-        new = tuple(Done(name, actor.node, actor.now_ms, text) for name, text in texts)
+        new = tuple(ProcedureDone(name, actor.node, actor.now_ms, text) for name, text in texts)
         return replace(self, state=state, done=past + new, **changes)
 
 
 def submitted(
-    id_: str, kind: Kind, request: Mapping[str, Any], object_id: str, locks: tuple[str, ...], actor: Actor
+    id_: str,
+    kind: OperationKind,
+    request: Mapping[str, Any],
+    object_id: str,
+    locks: tuple[str, ...],
+    actor: ProcedureActor,
 ) -> Procedure:
-    first = Done("submitted", actor.node, actor.now_ms, kind.help)
-    return Procedure(id_, kind.name, request, object_id, State.SUBMITTED, locks, (first,), {}, {})
+    first = ProcedureDone("submitted", actor.node, actor.now_ms, kind.help)
+    return Procedure(id_, kind.name, request, object_id, ProcedureState.SUBMITTED, locks, (first,), {}, {})
 
 
-def prepared(procedure: Procedure, plan: Plan, before: Changes, actor: Actor) -> Procedure:
+def prepared(procedure: Procedure, plan: CatalogPlan, before: Changes, actor: ProcedureActor) -> Procedure:
     """`before`: the present rows that the plan changes. Raises NotAllowed for a plan that removes too many objects."""
     if len(plan.destroy) > DESTROY_MAX:
         raise NotAllowed(f"removes {len(plan.destroy)} objects at once, the limit is {DESTROY_MAX}: name fewer")
     undo = {} if procedure.operation.keeps else before
     text = f"{len(plan.prepare)} row(s) written; to be released to every node"
     return procedure.step(
-        State.PREPARED,
+        ProcedureState.PREPARED,
         actor,
         ("prepared", text),
         undo=undo,
@@ -152,36 +157,36 @@ def prepared(procedure: Procedure, plan: Plan, before: Changes, actor: Actor) ->
     )
 
 
-def failed(procedure: Procedure, error: CatalogError, actor: Actor) -> Procedure:
+def failed(procedure: Procedure, error: CatalogError, actor: ProcedureActor) -> Procedure:
     why = Failed.of(error)
-    return ended(procedure.step(State.FAILED, actor, ("failed", why.text), failed=why))
+    return ended(procedure.step(ProcedureState.FAILED, actor, ("failed", why.text), failed=why))
 
 
-def released(procedure: Procedure, actor: Actor) -> Procedure:
+def released(procedure: Procedure, actor: ProcedureActor) -> Procedure:
     """Only after PROCEED for `procedure.revision` (F9)."""
     step = ("released", f"every node has revision {procedure.revision}, or serves nothing")
     if procedure.destroy:
-        return procedure.step(State.DESTROYING, actor, step, undo={})
-    return ended(procedure.step(State.DONE, actor, step, ("done", "")))
+        return procedure.step(ProcedureState.DESTROYING, actor, step, undo={})
+    return ended(procedure.step(ProcedureState.DONE, actor, step, ("done", "")))
 
 
-def destroyed(procedure: Procedure, gone: int, rows: int, actor: Actor) -> Procedure:
+def destroyed(procedure: Procedure, gone: int, rows: int, actor: ProcedureActor) -> Procedure:
     """`rows` more rows were removed, and the first `gone` prefixes are empty. All batches share one history entry."""
     total = procedure.destroyed + rows
     kept = procedure.done if procedure.done[-1].step != "destroyed" else procedure.done[:-1]
     text = f"{total} row(s) removed for ever"
-    stepped = replace(procedure, done=kept).step(State.DESTROYING, actor, ("destroyed", text))
+    stepped = replace(procedure, done=kept).step(ProcedureState.DESTROYING, actor, ("destroyed", text))
     return replace(stepped, gone=gone, destroyed=total)
 
 
-def finished(procedure: Procedure, actor: Actor) -> Procedure:
-    return ended(procedure.step(State.DONE, actor, ("done", f"{procedure.destroyed} row(s) removed for ever")))
+def finished(procedure: Procedure, actor: ProcedureActor) -> Procedure:
+    return ended(procedure.step(ProcedureState.DONE, actor, ("done", f"{procedure.destroyed} row(s) removed for ever")))
 
 
-def rolled_back(procedure: Procedure, why: CatalogError, actor: Actor) -> Procedure:
+def rolled_back(procedure: Procedure, why: CatalogError, actor: ProcedureActor) -> Procedure:
     """Raises IllegalStep in other states than PREPARED, and for operations that keep their writes."""
     text = f"{len(procedure.undo)} row(s) put back: {why}"
-    return ended(procedure.step(State.ROLLED_BACK, actor, ("rolled-back", text), failed=Failed.of(why)))
+    return ended(procedure.step(ProcedureState.ROLLED_BACK, actor, ("rolled-back", text), failed=Failed.of(why)))
 
 
 def ended(procedure: Procedure) -> Procedure:
@@ -195,9 +200,9 @@ def check_cancellable(procedure: Procedure) -> None:
     """Raises NotCancellable."""
     if procedure.ended:
         raise NotCancellable(f"procedure {procedure.id} has ended: {procedure.state.value}")
-    if procedure.state is State.DESTROYING:
+    if procedure.state is ProcedureState.DESTROYING:
         raise NotCancellable(f"procedure {procedure.id} is already removing data and can only go forward")
-    if procedure.operation.keeps and procedure.state is State.PREPARED:
+    if procedure.operation.keeps and procedure.state is ProcedureState.PREPARED:
         raise NotCancellable(
             f"procedure {procedure.id} has already changed permissions and stays pending until every node has them;"
             " to undo it, submit the opposite operation afterwards"

@@ -47,7 +47,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CatalogTable:
     """`data`: the prefix of its rows, `<data><device>/...`. `deleting`: devices whose rows are being removed and must
     not be read or written. `dropping`: the procedure that removes the whole table."""
 
@@ -62,11 +62,13 @@ class Table:
     dropping: str = ""
 
     @staticmethod
-    def of(path: str, id_: str, database: Database, specs: list[dict[str, str]], given: Mapping[str, Any]) -> Table:
+    def of(
+        path: str, id_: str, database: Database, specs: list[dict[str, str]], given: Mapping[str, Any]
+    ) -> CatalogTable:
         found = tuple(Column(number, **spec) for number, spec in enumerate(specs, 1))
         kept = {name: text for name, text in given.items() if text is not None}
         check_columns(path, found)
-        return Table(
+        return CatalogTable(
             keys.database_of(path), path.partition(".")[2], id_, f"{database.data}{id_}/", found, len(found) + 1, kept
         )
 
@@ -85,7 +87,7 @@ class Table:
                 return each
         raise NotThere(f"column: {self.path} has no column {name}; it has {', '.join(c.name for c in self.columns)}")
 
-    def with_column(self, spec: Mapping[str, str]) -> Table:
+    def with_column(self, spec: Mapping[str, str]) -> CatalogTable:
         if any(each.name == spec["name"] for each in self.columns):
             raise AlreadyThere(f"column: {self.path} already has a column {spec['name']}")
         if len(self.columns) >= COLUMNS_MAX:
@@ -93,19 +95,19 @@ class Table:
         added = Column(self.next_column, **spec)
         return replace(self, columns=(*self.columns, added), next_column=self.next_column + 1)
 
-    def renamed_column(self, name: str, to: str) -> Table:
+    def renamed_column(self, name: str, to: str) -> CatalogTable:
         if any(each.name == to for each in self.columns):
             raise AlreadyThere(f"to: {self.path} already has a column {to}")
         return self._changed(replace(self.column(name), name=to))
 
-    def retyped_column(self, name: str, to: str) -> Table:
+    def retyped_column(self, name: str, to: str) -> CatalogTable:
         found = self.column(name)
         if found.category != "field":
             raise NotAllowed(f"column: {name} is a {found.category} of {self.path}: its type is fixed")
         check_widening(found.type, to, "type")
         return self._changed(replace(found, type=to))
 
-    def without_column(self, name: str) -> Table:
+    def without_column(self, name: str) -> CatalogTable:
         found = self.column(name)
         if found.category == "tag":
             raise NotAllowed(f"column: {name} is a tag of {self.path}; tags identify its devices and cannot be dropped")
@@ -113,12 +115,12 @@ class Table:
             raise NotAllowed(f"column: {name} is the last column of {self.path}: drop the table instead")
         return replace(self, columns=tuple(each for each in self.columns if each is not found))
 
-    def with_properties(self, given: Mapping[str, str | None]) -> Table:
+    def with_properties(self, given: Mapping[str, str | None]) -> CatalogTable:
         merged = {**self.properties, **given}
         properties(merged, "properties")
         return replace(self, properties={name: text for name, text in merged.items() if text is not None})
 
-    def _changed(self, column: Column) -> Table:
+    def _changed(self, column: Column) -> CatalogTable:
         return replace(self, columns=tuple(column if each.id == column.id else each for each in self.columns))
 
     def to_bytes(self) -> bytes:
@@ -134,12 +136,12 @@ class Table:
         return to_bytes(fixed | marked(deleting=list(self.deleting), dropping=self.dropping))
 
     @staticmethod
-    def from_bytes(key: bytes, packed: bytes) -> Table:
+    def from_bytes(key: bytes, packed: bytes) -> CatalogTable:
         """Raises DamagedRow."""
 
-        def read(value: Any) -> Table:
+        def read(value: Any) -> CatalogTable:
             found = names_once(list_of(stored_column, COLUMNS_MAX))(value["columns"], "columns")
-            return Table(
+            return CatalogTable(
                 a_name(value["database"], "database"),
                 a_name(value["name"], "name"),
                 a_name(value["id"], "id"),

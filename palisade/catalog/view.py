@@ -9,7 +9,7 @@ from palisade.catalog.row_format import a_path, from_bytes, to_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CatalogView:
     """`source`: the path of a device and the name of a series of it, joined by a dot."""
 
     path: str
@@ -23,8 +23,10 @@ class View:
         return to_bytes({"path": self.path, "source": self.source})
 
     @staticmethod
-    def from_bytes(key: bytes, packed: bytes) -> View:
+    def from_bytes(key: bytes, packed: bytes) -> CatalogView:
         """Raises DamagedRow."""
         return from_bytes(
-            key, packed, lambda value: View(a_path(2)(value["path"], "path"), a_path(3)(value["source"], "source"))
+            key,
+            packed,
+            lambda value: CatalogView(a_path(2)(value["path"], "path"), a_path(3)(value["source"], "source")),
         )

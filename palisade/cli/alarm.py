@@ -6,7 +6,7 @@ import click
 
 from palisade.cli.options import client_options
 from palisade.cli.printing import print_json, print_rows
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 
 
 @click.group()
@@ -16,7 +16,7 @@ def alarm() -> None:
 
 @alarm.command("list")
 @client_options
-def list_(session: Session) -> None:
+def list_(session: CliSession) -> None:
     """Show the alarms that are on. While the store is full only reads, deletes, revokes and compaction are accepted."""
     status = session.call(lambda client: client.status())
     alarms = [{"alarm": each["alarm"], "text": each["text"]} for each in status["alarms"]]
@@ -30,7 +30,7 @@ def list_(session: Session) -> None:
 
 @alarm.command()
 @client_options
-def disarm(session: Session) -> None:
+def disarm(session: CliSession) -> None:
     """Clear the quota alarm, so that writes are accepted again; refused while the store is above its quota.
 
     Make room first: delete keys, then compact. The alarm ends by itself once a twentieth of the quota is free.

@@ -15,7 +15,7 @@ from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import headers
 from palisade.cli.options import client_options
 from palisade.cli.progress_bar import byte_bar
-from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, Failure, Session
+from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, CliSession, Failure
 
 if TYPE_CHECKING:
     from palisade.metastore.backup import BackupEnd, BackupHeader
@@ -37,7 +37,7 @@ class BrokenOff(Exception):
 @click.option("--serializable", is_flag=True, help="Take what the node has, also without a majority.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists, once the new one is whole.")
 @client_options
-def backup(session: Session, file: str, verify: bool, serializable: bool, overwrite: bool) -> None:
+def backup(session: CliSession, file: str, verify: bool, serializable: bool, overwrite: bool) -> None:
     """Back up the whole store, history included, into FILE (- for stdout), while writes go on.
 
     FILE is there once it is whole, checked and on disk. `palisade restore` makes a cluster of it.
@@ -65,7 +65,7 @@ def backup(session: Session, file: str, verify: bool, serializable: bool, overwr
     tell(session, file, header, end)
 
 
-def tell(session: Session, file: str, header: BackupHeader, end: BackupEnd) -> None:
+def tell(session: CliSession, file: str, header: BackupHeader, end: BackupEnd) -> None:
     shape = {"file": file, **asdict(header), "size_bytes": end.size_bytes, "blake2b": end.digest.hex()}
     text = (
         f"{file}: revision {header.revision} of {header.cluster} (generation {header.generation}), {header.keys} keys, "
@@ -77,7 +77,7 @@ def tell(session: Session, file: str, header: BackupHeader, end: BackupEnd) -> N
         session.answer(shape, text)
 
 
-async def take(session: Session, target: BackupFile | None, serializable: bool) -> tuple[BackupHeader, BackupEnd]:
+async def take(session: CliSession, target: BackupFile | None, serializable: bool) -> tuple[BackupHeader, BackupEnd]:
     """From the first node that gives one. Raises BrokenOff, BackupInvalid, BackupFileError."""
     reasons = []
     for url in await urls_of(session):
@@ -96,7 +96,7 @@ async def take(session: Session, target: BackupFile | None, serializable: bool) 
     raise BrokenOff(f"{text}. Nothing was written; 'palisade status' shows which nodes answer")
 
 
-async def urls_of(session: Session) -> list[str]:
+async def urls_of(session: CliSession) -> list[str]:
     """Where the nodes serve HTTP: those first that do not lead, since they have less to do."""
     from palisade.cli.status import ask
     from palisade.wire.auth_errors import AuthorizationError

@@ -16,7 +16,7 @@ from palisade.cli.bench_statistics import Figures, figures
 from palisade.cli.load import progress_bar
 from palisade.cli.options import client_options
 from palisade.cli.printing import print_json, print_rows
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 
 if TYPE_CHECKING:
     from palisade.client import Client
@@ -33,7 +33,7 @@ Request = Callable[["Client", bytes], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BenchPlan:
     """`clients` requests at a time, `total` altogether, over `keys` keys. `connections`: how many clients there are."""
 
     what: str
@@ -75,9 +75,9 @@ def clients(most: int, default: int, what: str) -> Callable[[Command], Command]:
 @clients(CLIENTS_MAX, 64, "Connections, each with one request at a time.")
 @sizes
 @client_options
-def put(session: Session, clients: int, total: int, value_bytes: int, keys: int) -> None:
+def put(session: CliSession, clients: int, total: int, value_bytes: int, keys: int) -> None:
     """Writes, each waiting for its answer."""
-    measure(session, Plan("put", clients, clients, total, keys, value_bytes))
+    measure(session, BenchPlan("put", clients, clients, total, keys, value_bytes))
 
 
 @bench.command()
@@ -85,21 +85,21 @@ def put(session: Session, clients: int, total: int, value_bytes: int, keys: int)
 @click.option("--serializable", is_flag=True, help="Read what the node has, without asking for a majority.")
 @sizes
 @client_options
-def get(session: Session, clients: int, total: int, value_bytes: int, keys: int, serializable: bool) -> None:
+def get(session: CliSession, clients: int, total: int, value_bytes: int, keys: int, serializable: bool) -> None:
     """Linearizable reads of one key each."""
-    measure(session, Plan("get", clients, clients, total, keys, value_bytes, serializable))
+    measure(session, BenchPlan("get", clients, clients, total, keys, value_bytes, serializable))
 
 
 @bench.command()
 @clients(OUTSTANDING_MAX, 1024, "Requests under way at a time.")
 @sizes
 @client_options
-def stream(session: Session, clients: int, total: int, value_bytes: int, keys: int) -> None:
+def stream(session: CliSession, clients: int, total: int, value_bytes: int, keys: int) -> None:
     """Writes over one connection, many at a time."""
-    measure(session, Plan("stream", clients, 1, total, keys, value_bytes))
+    measure(session, BenchPlan("stream", clients, 1, total, keys, value_bytes))
 
 
-def measure(session: Session, plan: Plan) -> None:
+def measure(session: CliSession, plan: BenchPlan) -> None:
     async def run(client: Client) -> Figures:
         await client.status()
         with progress_bar(f"bench {plan.what}") as show:
@@ -116,7 +116,7 @@ def measure(session: Session, plan: Plan) -> None:
     print_rows([f"bench {plan.what}", ""], rows)
 
 
-def shape_of(plan: Plan, found: Figures) -> dict[str, Any]:
+def shape_of(plan: BenchPlan, found: Figures) -> dict[str, Any]:
     return {
         "bench": plan.what,
         "clients": plan.clients,
@@ -131,7 +131,7 @@ def shape_of(plan: Plan, found: Figures) -> dict[str, Any]:
     }
 
 
-async def run_plan(session: Session, plan: Plan, client: Client, show: Callable[[int, int], None]) -> Figures:
+async def run_plan(session: CliSession, plan: BenchPlan, client: Client, show: Callable[[int, int], None]) -> Figures:
     """On connections that are open before the time begins. Raises what a request is refused with."""
     prefix = f"/palisade-bench/{secrets.token_hex(8)}/".encode()
     value = bytes(plan.value_bytes)
@@ -156,7 +156,7 @@ async def clean_up(client: Client, prefix: bytes) -> None:
         click.echo(f"palisade bench: its keys could not be deleted ({error}); do it with: {remedy}", err=True)
 
 
-def reading(plan: Plan) -> Request:
+def reading(plan: BenchPlan) -> Request:
     return lambda client, key: client.get(key, serializable=plan.serializable)
 
 
@@ -165,7 +165,7 @@ def key_of(prefix: bytes, number: int) -> bytes:
 
 
 async def drive(
-    session: Session, plan: Plan, request: Request, prefix: bytes, show: Callable[[int, int], None]
+    session: CliSession, plan: BenchPlan, request: Request, prefix: bytes, show: Callable[[int, int], None]
 ) -> Figures:
     from palisade.client import OutcomeUnknown, Unavailable
     from palisade.wire.error_codes import refusal_of
@@ -200,7 +200,7 @@ async def drive(
 
 
 @contextlib.asynccontextmanager
-async def connected(session: Session, number: int) -> AsyncIterator[list[Client]]:
+async def connected(session: CliSession, number: int) -> AsyncIterator[list[Client]]:
     from palisade.client import Client
 
     async with contextlib.AsyncExitStack() as stack:

@@ -14,10 +14,10 @@ import click
 from palisade.base.errors import by_code
 from palisade.catalog.errors import CatalogError
 from palisade.catalog.kinds.all import KINDS
-from palisade.catalog.kinds.kind import Field, Kind
+from palisade.catalog.kinds.kind import Field, OperationKind
 from palisade.cli.options import client_options
 from palisade.cli.printing import print_json, print_rows
-from palisade.cli.session import INTERRUPTED, REFUSED, UNKNOWN, Failure, Session
+from palisade.cli.session import INTERRUPTED, REFUSED, UNKNOWN, CliSession, Failure
 
 POSITIONAL = ("text", "number", "many")
 COLUMN_PARTS = ("name", "type", "category")
@@ -34,7 +34,7 @@ def catalog() -> None:
 # Operations.
 
 
-def parameters_of(kind: Kind) -> list[click.Parameter]:
+def parameters_of(kind: OperationKind) -> list[click.Parameter]:
     """Required names in order, everything else as options."""
     return [parameter_of(field) for field in kind.fields]
 
@@ -55,7 +55,7 @@ def parameter_of(field: Field) -> click.Parameter:
     return click.Option([option, field.name], help=field.help)
 
 
-def request_of(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
+def request_of(kind: OperationKind, given: dict[str, Any]) -> dict[str, Any]:
     """The fields of the operation, from what was typed."""
     read: dict[str, Callable[[Any], Any]] = {
         "many": list,
@@ -88,7 +88,9 @@ def password_of(file: Any) -> str:
     return str(click.prompt("password", hide_input=True, confirmation_prompt=True, err=True))
 
 
-def begin(session: Session, kind: Kind, wait_s: float, procedure: str | None, given: dict[str, Any]) -> None:
+def begin(
+    session: CliSession, kind: OperationKind, wait_s: float, procedure: str | None, given: dict[str, Any]
+) -> None:
     fields = request_of(kind, given)
     id_ = procedure or secrets.token_hex(8)
     try:
@@ -105,7 +107,7 @@ def begin(session: Session, kind: Kind, wait_s: float, procedure: str | None, gi
     told(session, view, wait_s)
 
 
-def follow(session: Session, id_: str, wait_s: float, first: Callable[[Any, float], Any]) -> dict[str, Any]:
+def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, float], Any]) -> dict[str, Any]:
     """Until it is done and released, or the time is over: in short calls, so that a node may be lost meanwhile.
 
     What got no answer is sent again, since its id makes that safe; it is never said to have done nothing after a call
@@ -145,13 +147,13 @@ def follow(session: Session, id_: str, wait_s: float, first: Callable[[Any, floa
     return view
 
 
-def raise_for(session: Session, error: dict[str, str]) -> NoReturn:
+def raise_for(session: CliSession, error: dict[str, str]) -> NoReturn:
     """As the node would have refused it, if it had been waited for."""
     kind = by_code(CatalogError).get(error["code"], CatalogError)
     session.fail(Failure(REFUSED, error["code"], error["message"], kind.retry))
 
 
-def told(session: Session, view: dict[str, Any], wait_s: float) -> None:
+def told(session: CliSession, view: dict[str, Any], wait_s: float) -> None:
     from palisade.cli.catalog_rows import outcome_line
 
     if (view["ended"] and view["released"]) or wait_s == 0:
@@ -171,8 +173,8 @@ PROCEDURE = click.option(
 )
 
 
-def operation_command(kind: Kind) -> click.Command:
-    def run(session: Session, wait_s: float, procedure: str | None, **given: Any) -> None:
+def operation_command(kind: OperationKind) -> click.Command:
+    def run(session: CliSession, wait_s: float, procedure: str | None, **given: Any) -> None:
         begin(session, kind, wait_s, procedure, given)
 
     command = click.command(kind.name, help=kind.help, short_help=kind.help)(WAIT(PROCEDURE(client_options(run))))
@@ -193,7 +195,7 @@ for each in KINDS.values():
 ))  # fmt: skip
 @click.option("--below", default="", metavar="PATH", help="Only what is at this path and below it.")
 @client_options
-def list_(session: Session, collection: str, below: str) -> None:
+def list_(session: CliSession, collection: str, below: str) -> None:
     """The objects of one COLLECTION, in the order of their names."""
     from palisade.cli.catalog_rows import HEADER, object_row
 
@@ -208,7 +210,7 @@ def list_(session: Session, collection: str, below: str) -> None:
 @click.argument("collection")
 @click.argument("name")
 @client_options
-def show(session: Session, collection: str, name: str) -> None:
+def show(session: CliSession, collection: str, name: str) -> None:
     """One object of a COLLECTION with everything about it, as JSON."""
     import json
 
@@ -220,7 +222,7 @@ def show(session: Session, collection: str, name: str) -> None:
 @click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="How many at most.")
 @client_options
-def procedures(session: Session, open_only: bool, limit: int) -> None:
+def procedures(session: CliSession, open_only: bool, limit: int) -> None:
     """What was begun lately, the newest first: how far it is, and for whom it waits."""
     from palisade.cli.catalog_rows import PROCEDURES_HEADER, procedure_row
 
@@ -234,7 +236,7 @@ def procedures(session: Session, open_only: bool, limit: int) -> None:
 @catalog.command()
 @click.argument("id_", metavar="ID")
 @client_options
-def procedure(session: Session, id_: str) -> None:
+def procedure(session: CliSession, id_: str) -> None:
     """Every step of one procedure."""
     from palisade.cli.catalog_rows import procedure_lines
 
@@ -245,7 +247,7 @@ def procedure(session: Session, id_: str) -> None:
 @catalog.command()
 @click.argument("id_", metavar="ID")
 @client_options
-def cancel(session: Session, id_: str) -> None:
+def cancel(session: CliSession, id_: str) -> None:
     """Take a procedure back, as long as nothing was destroyed and no permission changed."""
     found = session.call(lambda client: client.procedure_cancel(id_))
     session.answer(found, f"procedure {id_} is {found['state']}")

@@ -7,19 +7,19 @@ from typing import Any
 from urllib.parse import quote_from_bytes, urlencode
 
 from palisade.cli.http_request import ask, run_or_fail
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 from palisade.metastore.requests import FROM_KEY, prefix_end
 from palisade.metastore.results import KeyValue
 
 
-def get_at(session: Session, at: str, key: bytes) -> dict[str, Any]:
+def get_at(session: CliSession, at: str, key: bytes) -> dict[str, Any]:
     """Shape `FencedKey` of the API; a key that is not there ends the process with exit code 1."""
     path = f"/v1/fenced/{quote_from_bytes(key, safe='')}"
     found: dict[str, Any] = run_or_fail(session, ask(at, path, timeout_s=session.deadline_s))
     return found
 
 
-def range_at(session: Session, at: str, key: bytes, end: bytes, *, prefix: bool, **options: Any) -> dict[str, Any]:
+def range_at(session: CliSession, at: str, key: bytes, end: bytes, *, prefix: bool, **options: Any) -> dict[str, Any]:
     """Shape `FencedRange` of the API."""
     if prefix:
         key, end = key or FROM_KEY, prefix_end(key)

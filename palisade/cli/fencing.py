@@ -10,13 +10,13 @@ import click
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.options import at_option, client_options
 from palisade.cli.printing import print_json, print_rows
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 
 
 @click.command()
 @at_option
 @client_options
-def fencing(session: Session, at: str | None) -> None:
+def fencing(session: CliSession, at: str | None) -> None:
     """Who may serve reads from its vault, as the leader knows it, and which change waits for whom.
 
     With --at: what that node says of itself, of whatever kind it is.

@@ -9,12 +9,12 @@ from typing import Any
 
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import headers
-from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, Failure, Session
+from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure
 
 TIMEOUT_S = 5.0
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The node has refused it: a problem of the API."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
@@ -31,18 +31,18 @@ async def ask(at: str, path: str, method: str = "GET", body: Any = None, timeout
     if isinstance(found, dict) and answer.status < 400:
         return found
     if isinstance(found, dict) and "code" in found:
-        raise Refused(found)
+        raise RequestRefused(found)
     raise NoAnswer(at, f"HTTP {answer.status}, not from a node")
 
 
-def run_or_fail(session: Session, asking: Coroutine[Any, Any, Any]) -> Any:
+def run_or_fail(session: CliSession, asking: Coroutine[Any, Any, Any]) -> Any:
     """What the coroutine returns. Every end of it that is not a bug of ours ends the process with its exit code."""
     try:
         return asyncio.run(asking)
     except NoAnswer as error:
         hint = "give the HTTP address of a running node, as in its --http"
         session.fail(Failure(UNAVAILABLE, "unreachable", f"{error}; {hint}", True))
-    except Refused as error:
+    except RequestRefused as error:
         session.fail(Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry))
     except BrokenPipeError:
         session.leave_closed_pipe()

@@ -10,7 +10,7 @@ import click
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import headers
 from palisade.cli.printing import print_json
-from palisade.cli.session import REFUSED, UNAVAILABLE, Failure, Session
+from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
 
 TIMEOUT_S = 20.0
 
@@ -40,7 +40,7 @@ def init(members: tuple[str, ...], at: str, cancel: bool, as_json: bool) -> None
         return
     refused = 400 <= code < 500
     failure = Failure(REFUSED if refused else UNAVAILABLE, said["code"], said["detail"], not refused)
-    Session([], 0, as_json).fail(failure)
+    CliSession([], 0, as_json).fail(failure)
 
 
 async def ask(at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:

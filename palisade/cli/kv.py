@@ -9,7 +9,7 @@ import click
 from palisade.cli.fenced import get_at, key_value, range_at
 from palisade.cli.options import at_option, client_options, read_bytes, read_lease
 from palisade.cli.printing import print_bytes, print_json, print_rows, readable
-from palisade.cli.session import REFUSED, Failure, Session
+from palisade.cli.session import REFUSED, CliSession, Failure
 from palisade.metastore.requests import FROM_KEY, SortOrder, SortTarget
 from palisade.metastore.results import KeyValue
 from palisade.wire import json_results as shapes
@@ -26,7 +26,7 @@ TARGETS = {target.name.lower(): target for target in SortTarget}
 @click.option("--lease", type=read_lease, metavar="ID", help="Attach the key to this lease.")
 @click.option("--prev-kv", is_flag=True, help="Show what was there before.")
 @client_options
-def put(session: Session, key: bytes, value: bytes | None, file: Any, lease: int | None, prev_kv: bool) -> None:
+def put(session: CliSession, key: bytes, value: bytes | None, file: Any, lease: int | None, prev_kv: bool) -> None:
     """Write VALUE under KEY.
 
     \b
@@ -50,7 +50,7 @@ def put(session: Session, key: bytes, value: bytes | None, file: Any, lease: int
 @click.option("--serializable", is_flag=True, help="Read what the asked node has, without asking the leader.")
 @at_option
 @client_options
-def get(session: Session, key: bytes, revision: int, serializable: bool, at: str | None) -> None:
+def get(session: CliSession, key: bytes, revision: int, serializable: bool, at: str | None) -> None:
     """Print the value of KEY, byte for byte. Exit code 1 if there is none.
 
     With --at: from the vault of that node, through its fence: linearizable for strict keys, without a hop.
@@ -79,7 +79,7 @@ def get(session: Session, key: bytes, revision: int, serializable: bool, at: str
 @click.option("--prefix", is_flag=True, help="Everything that begins with KEY.")
 @click.option("--prev-kv", is_flag=True, help="Show what was there before.")
 @client_options
-def delete(session: Session, key: bytes, end: bytes, prefix: bool, prev_kv: bool) -> None:
+def delete(session: CliSession, key: bytes, end: bytes, prefix: bool, prev_kv: bool) -> None:
     """Delete KEY, or the keys from KEY up to, not including, END, or with --prefix."""
     range_end = end_of_range(end, prefix)
     result = session.call(lambda client: client.delete(key, range_end, prefix=prefix, prev_kv=prev_kv))
@@ -103,7 +103,7 @@ def delete(session: Session, key: bytes, end: bytes, prefix: bool, prev_kv: bool
 @at_option
 @client_options
 def range_(
-    session: Session, key: bytes, end: bytes, prefix: bool, from_key: bool, at: str | None, **options: Any
+    session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: bool, at: str | None, **options: Any
 ) -> None:
     """Print the keys from KEY up to, not including, END.
 
@@ -136,7 +136,7 @@ def range_(
 @click.command()
 @click.argument("revision", type=click.IntRange(1))
 @client_options
-def compact(session: Session, revision: int) -> None:
+def compact(session: CliSession, revision: int) -> None:
     """Forget history below REVISION. Newest values stay; reads and watches below it are refused from now on."""
     result = session.call(lambda client: client.compact(revision))
     text = f"history before revision {result.minimal_revision} is gone (store at {result.revision})"
@@ -159,7 +159,7 @@ def refuse_with_at(*options: Any) -> None:
         )
 
 
-def show_range_at(session: Session, found: dict[str, Any]) -> None:
+def show_range_at(session: CliSession, found: dict[str, Any]) -> None:
     if session.as_json:
         print_json(found)
         return

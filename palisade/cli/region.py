@@ -8,7 +8,7 @@ import click
 
 from palisade.cli.options import client_options
 from palisade.cli.printing import print_json, print_rows
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 
 MODES = ("strict", "eventual")
 POLICIES = ("fail_closed", "refetch", "deny", "safe_default")
@@ -21,7 +21,7 @@ def region() -> None:
 
 @region.command("list")
 @client_options
-def list_(session: Session) -> None:
+def list_(session: CliSession) -> None:
     """Show every region: its prefix, its mode, and what a reader does that must not answer (its policy)."""
     found = session.call(lambda client: client.regions())
     if session.as_json:
@@ -62,7 +62,7 @@ def text(shape: dict[str, Any], name: str) -> str:
 )
 @click.option("--default", "default", default="", help="Of safe_default: the value that does no harm.")
 @client_options
-def set_(session: Session, name: str, prefix: str, mode: str, policy: str, default: str) -> None:
+def set_(session: CliSession, name: str, prefix: str, mode: str, policy: str, default: str) -> None:
     """Make the region NAME of all keys that begin with PREFIX, or change it. Done when every node treats them so.
 
     Of several regions the one with the longest prefix counts. A strict write is answered once no node can show what it
@@ -84,7 +84,7 @@ def set_(session: Session, name: str, prefix: str, mode: str, policy: str, defau
 @click.option("--policy", type=click.Choice(POLICIES), help="What a read gets while the vault must not be trusted.")
 @click.option("--default", "default", help="Of safe_default: the value that does no harm.")
 @client_options
-def change(session: Session, name: str, **given: str | None) -> None:
+def change(session: CliSession, name: str, **given: str | None) -> None:
     """Change what is given of the region NAME; the rest stays. Done when every node treats its keys so."""
     fields: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if not fields:
@@ -98,7 +98,7 @@ def change(session: Session, name: str, **given: str | None) -> None:
 @region.command()
 @click.argument("name")
 @client_options
-def delete(session: Session, name: str) -> None:
+def delete(session: CliSession, name: str) -> None:
     """Forget the region NAME: its keys belong to the next shorter prefix, or to none, and are eventual then."""
     revision = session.call(lambda client: client.region_delete(name))
     session.answer({"revision": revision, "deleted": 1}, f"region {name} is deleted, revision {revision}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from palisade.cli.progress_bar import byte_bar
-from palisade.cli.session import INTERRUPTED, REFUSED, Failure, Session
+from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
 
 if TYPE_CHECKING:
     from palisade.node.quorum_recovery import QuorumRecovery
@@ -51,7 +51,7 @@ def restore(
     """
     from palisade.node.restore import RestoreRequest
 
-    session = Session([], 0.0, as_json)
+    session = CliSession([], 0.0, as_json)
     if node is not None and (nodes is not None or base_port is not None):
         raise click.UsageError("--id makes the folder of one node, --nodes and --base-port those of a local cluster")
     local = (3 if nodes is None else nodes, 7400 if base_port is None else base_port)
@@ -76,7 +76,7 @@ def restore(
     session.answer(shape, text)
 
 
-def attempt(session: Session, file: str, request: RestoreRequest) -> RestoreReport:
+def attempt(session: CliSession, file: str, request: RestoreRequest) -> RestoreReport:
     from palisade.base.errors import ConfigError
     from palisade.metastore.errors import StoreCorrupt
     from palisade.metastore.store_errors import BackupInvalid, StoreFailed
@@ -122,7 +122,7 @@ def recover_quorum(data_dir: Path, confirm: str | None, as_json: bool) -> None:
     from palisade.raftgroup.errors import RaftError
     from palisade.vault.errors import VaultUnusable
 
-    session = Session([], 0.0, as_json)
+    session = CliSession([], 0.0, as_json)
     try:
         found = asyncio.run(run(data_dir, confirm))
     except VaultUnusable as error:

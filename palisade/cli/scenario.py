@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from palisade.cli.printing import print_json, print_rows
-from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, USAGE, Failure, Session
+from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, USAGE, CliSession, Failure
 
 if TYPE_CHECKING:
     from palisade.cli.scenarios.stage import Stage
-    from palisade.cli.scenarios.story import Event, Outcome, Scenario
+    from palisade.cli.scenarios.story import Scenario, ScenarioEvent, ScenarioOutcome
 
 INDENT = {"scenario": "", "step": "  - ", "check": "    ", "report": "  recovery: ", "end": ""}
 
@@ -50,7 +50,7 @@ def list_scenarios(as_json: bool) -> None:
 @click.option("--parent-pipe", type=int, hidden=True, help="End when the other end of this file descriptor is closed.")
 def run(names: Sequence[str], run_all: bool, as_json: bool, events: bool, keep: bool, parent_pipe: int | None) -> None:
     """Run the scenarios NAMES. Exit code 1 if something that must hold does not."""
-    session = Session([], 0.0, as_json or events)
+    session = CliSession([], 0.0, as_json or events)
     chosen = choose(session, names, run_all)
     if parent_pipe is not None:
         from palisade.node.parent_pipe import watch_parent
@@ -63,7 +63,7 @@ def run(names: Sequence[str], run_all: bool, as_json: bool, events: bool, keep: 
     sys.exit(0 if held else REFUSED)
 
 
-def choose(session: Session, names: Sequence[str], run_all: bool) -> list[Scenario[Stage]]:
+def choose(session: CliSession, names: Sequence[str], run_all: bool) -> list[Scenario[Stage]]:
     from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
 
     unknown = [name for name in names if name not in BY_NAME]
@@ -75,7 +75,7 @@ def choose(session: Session, names: Sequence[str], run_all: bool) -> list[Scenar
     return list(SCENARIOS) if run_all else [BY_NAME[name] for name in names]
 
 
-async def play(session: Session, chosen: Sequence[Scenario[Stage]], teller: Teller, keep: bool) -> bool:
+async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], teller: Teller, keep: bool) -> bool:
     """Whether all of them held. SIGTERM ends it as Ctrl-C does: with everything cleaned up."""
     from palisade.catalog.demo.flights import DataSetError
     from palisade.cli.scenarios.runner import run as run_scenario
@@ -107,19 +107,19 @@ class Teller:
         self._as_json = as_json
         self._events = events
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: ScenarioEvent) -> None:
         if self._events:
             print_json(event.as_dict())
         elif not self._as_json:
             print(f"{INDENT[event.kind]}{event.text}", flush=True)
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: ScenarioOutcome) -> None:
         if self._as_json and not self._events:
             print_json(outcome.as_dict())
         elif not self._events:
             print()
 
-    def summed_up(self, outcomes: Sequence[Outcome]) -> None:
+    def summed_up(self, outcomes: Sequence[ScenarioOutcome]) -> None:
         if not (self._as_json or self._events):
             missed = [outcome.scenario.name for outcome in outcomes if not outcome.held]
             seconds = sum(outcome.seconds for outcome in outcomes)

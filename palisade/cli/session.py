@@ -70,7 +70,7 @@ def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CliSession:
     """How one command reaches the cluster and how it answers. `endpoints` are 'host:port' of streams."""
 
     endpoints: list[str]

@@ -11,11 +11,11 @@ import click
 
 from palisade.base.http_request import NoAnswer
 from palisade.cli.credentials import shown
-from palisade.cli.http_request import Refused, run_or_fail
+from palisade.cli.http_request import RequestRefused, run_or_fail
 from palisade.cli.http_request import ask as ask_http
 from palisade.cli.options import at_option, client_options
 from palisade.cli.printing import print_json
-from palisade.cli.session import NO_STREAM, UNAVAILABLE, Failure, Session, failure_of
+from palisade.cli.session import NO_STREAM, UNAVAILABLE, CliSession, Failure, failure_of
 
 if TYPE_CHECKING:
     from palisade.client import Client
@@ -28,7 +28,7 @@ ASK_S = 2.0
 @click.command()
 @at_option
 @client_options
-def status(session: Session, at: str | None) -> None:
+def status(session: CliSession, at: str | None) -> None:
     """One line per node: role, term, revisions (LM newest, MM oldest readable), commit and applied index, URL.
 
     Nodes that follow the cluster without being members are among them, with the revision of their vault; --at asks one
@@ -57,7 +57,7 @@ def status(session: Session, at: str | None) -> None:
         print(line, file=sys.stderr)
 
 
-def known_or_fail(session: Session, asking: Coroutine[Any, Any, T]) -> T:
+def known_or_fail(session: CliSession, asking: Coroutine[Any, Any, T]) -> T:
     """What the coroutine returns; a node that wants to know who asks ends the process."""
     from palisade.wire.auth_errors import AuthorizationError
 
@@ -113,7 +113,7 @@ async def follower_row(name: str, http: str, timeout_s: float) -> dict[str, Any]
     url = f"http://{http}" if http else None
     try:
         return row_of(await ask_http(http, "/v1/status", timeout_s=timeout_s), url)
-    except (NoAnswer, Refused):
+    except (NoAnswer, RequestRefused):
         return silent_row(name, url)
 
 

@@ -10,13 +10,13 @@ import click
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.options import at_option, client_options
 from palisade.cli.printing import print_json, print_rows
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 
 
 @click.command()
 @at_option
 @client_options
-def topology(session: Session, at: str | None) -> None:
+def topology(session: CliSession, at: str | None) -> None:
     """Which nodes are there (physical), and which may serve (logical), as the node that is asked sees them.
 
     A node is in the physical topology as soon as the others have heard of it, and in the logical one when it was let in

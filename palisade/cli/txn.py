@@ -8,7 +8,7 @@ import click
 
 from palisade.cli.options import client_options
 from palisade.cli.printing import readable
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 from palisade.cli.txn_form import FormError
 from palisade.cli.txn_json import parse_json
 from palisade.cli.txn_text import parse_text
@@ -20,7 +20,7 @@ from palisade.wire import json_results as shapes
 @click.command()
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"), default="-")
 @client_options
-def txn(session: Session, file: Any) -> None:
+def txn(session: CliSession, file: Any) -> None:
     """Run a transaction from FILE, or from standard input: all of `then` if every compare holds, else all of `else`.
 
     \b

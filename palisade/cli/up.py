@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from palisade.cli.credentials import shown
-from palisade.cli.session import REFUSED, Failure, Session
+from palisade.cli.session import REFUSED, CliSession, Failure
 
 
 @click.command()
@@ -53,5 +53,5 @@ def up(
         with screen_for(sys.stdout, as_json) as screen:
             code = asyncio.run(run_up(request, screen))
     except UpRefused as error:
-        Session([], 0, as_json).fail(Failure(REFUSED, "refused", str(error), False))
+        CliSession([], 0, as_json).fail(Failure(REFUSED, "refused", str(error), False))
     sys.exit(code)

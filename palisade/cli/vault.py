@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palisade.base.durable_files import replacing
-from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, Failure, Session
+from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure
 
 if TYPE_CHECKING:
     from palisade.vault.fence_page import Fence
@@ -34,7 +34,7 @@ def vault_options(command: Command) -> Command:
     folder = click.Path(path_type=Path)
 
     def with_session(data_dir: Path, as_json: bool, **options: Any) -> None:
-        command(Session([], 0.0, as_json), data_dir / "vault", **options)
+        command(CliSession([], 0.0, as_json), data_dir / "vault", **options)
 
     with_session.__doc__ = command.__doc__
     shown = click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
@@ -44,7 +44,7 @@ def vault_options(command: Command) -> Command:
 
 @vault.command("inspect")
 @vault_options
-def inspect(session: Session, path: Path) -> None:
+def inspect(session: CliSession, path: Path) -> None:
     """Whose vault it is, and how far: LV, digests, keys. The node may be running."""
     from palisade.vault.fence_file import look_at
     from palisade.vault.inspection import summary_of
@@ -63,7 +63,7 @@ def inspect(session: Session, path: Path) -> None:
 
 @vault.command("verify")
 @vault_options
-def verify(session: Session, path: Path) -> None:
+def verify(session: CliSession, path: Path) -> None:
     """Check every page, checksum and digest. The node must be stopped."""
     from palisade.vault.directory import VaultDirectory
     from palisade.vault.verification import verify_at_rest
@@ -83,7 +83,7 @@ def verify(session: Session, path: Path) -> None:
 @vault.command("export")
 @click.argument("file")
 @vault_options
-def export(session: Session, path: Path, file: str) -> None:
+def export(session: CliSession, path: Path, file: str) -> None:
     """Write every key and value into FILE (- for stdout), one JSON object per line, as `palisade load` takes them."""
     from palisade.vault.inspection import export_rows
     from palisade.vault.opening import read_vault
@@ -104,7 +104,7 @@ def export(session: Session, path: Path, file: str) -> None:
 @vault.command("reset")
 @click.option("--confirm", is_flag=True, help="Do it. Without it, nothing is changed.")
 @vault_options
-def reset(session: Session, path: Path, confirm: bool) -> None:
+def reset(session: CliSession, path: Path, confirm: bool) -> None:
     """Put the vault aside, under another name, so that the next start takes a snapshot. The node must be stopped."""
     from palisade.vault.directory import VaultDirectory
 
@@ -139,7 +139,7 @@ def write_to(write: Callable[[bytes], Any], rows: Iterator[dict[str, object]], s
 
 
 @contextmanager
-def refused_clearly(session: Session) -> Iterator[None]:
+def refused_clearly(session: CliSession) -> Iterator[None]:
     """Every refusal as one line and an exit code."""
     from palisade.vault.errors import VaultError, VaultUnusable
 

@@ -11,7 +11,7 @@ import click
 from palisade.cli.kv import end_of_range
 from palisade.cli.options import client_options, read_bytes
 from palisade.cli.printing import print_json, readable
-from palisade.cli.session import Session
+from palisade.cli.session import CliSession
 from palisade.metastore.results import RevisionEvents
 from palisade.wire import json_results as shapes
 
@@ -27,7 +27,7 @@ TROUBLE_S = 1.0
 @click.option("--revisions", type=click.IntRange(1), help="Leave after changes of so many revisions.")
 @client_options
 def watch(
-    session: Session, key: bytes, end: bytes, prefix: bool, from_revision: int, prev_kv: bool, revisions: int | None
+    session: CliSession, key: bytes, end: bytes, prefix: bool, from_revision: int, prev_kv: bool, revisions: int | None
 ) -> None:
     """Print every change of KEY, of a range, or of a prefix, until Ctrl-C. With --json: one object per revision.
 
@@ -67,7 +67,7 @@ async def tell_trouble(watch: Any) -> None:
         print(f"palisade watch: {what}", file=sys.stderr, flush=True)
 
 
-def show(session: Session, events: RevisionEvents) -> None:
+def show(session: CliSession, events: RevisionEvents) -> None:
     if session.as_json:
         print_json(shapes.events_shape(events))
         return

@@ -20,7 +20,7 @@ from palisade.metastore.results import RangeResult
 Progress = Callable[[int, int], None]
 
 
-class Store(Protocol):
+class BulkStore(Protocol):
     """The part of `client.Client` that loading needs."""
 
     async def range(self, key: bytes, range_end: bytes = b"", *, prefix: bool = False) -> RangeResult: ...
@@ -44,7 +44,7 @@ def read_demo(folder: Path | None = None) -> list[CatalogEntry]:
     return [*entries, done_entry(len(entries), source)]
 
 
-async def load_demo(store: Store, read: Callable[[], list[CatalogEntry]], progress: Progress) -> LoadReport | None:
+async def load_demo(store: BulkStore, read: Callable[[], list[CatalogEntry]], progress: Progress) -> LoadReport | None:
     """Make the demo catalog complete; None when its mark says that it is. Raises what the store and `read` raise."""
     if (await store.range(DONE_KEY)).kvs:
         return None
@@ -53,7 +53,7 @@ async def load_demo(store: Store, read: Callable[[], list[CatalogEntry]], progre
 
 
 async def load_entries(
-    store: Store, entries: Sequence[CatalogEntry], progress: Progress, prefix: bytes | None = None
+    store: BulkStore, entries: Sequence[CatalogEntry], progress: Progress, prefix: bytes | None = None
 ) -> LoadReport:
     """Write those entries that are not in the store with the same value; the last one after all others.
 
@@ -73,6 +73,6 @@ async def load_entries(
     return LoadReport(len(entries), len(missing))
 
 
-async def read_prefix(store: Store, prefix: bytes) -> dict[bytes, bytes]:
+async def read_prefix(store: BulkStore, prefix: bytes) -> dict[bytes, bytes]:
     """Key -> value of everything below the prefix."""
     return {kv.key: kv.value for kv in (await store.range(prefix, prefix=True)).kvs}

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterable, Callable, Iterable
 from typing import Any
 
 from palisade.client.bulk_puts import Many
-from palisade.client.endpoints import Route
+from palisade.client.endpoints import Endpoints
 from palisade.client.operations import Content, as_bytes
-from palisade.client.session import Session
+from palisade.client.session import StreamSession
 from palisade.client.store_api import StoreApi
 from palisade.client.watch import Watch
 from palisade.metastore.command_codec import encode_command, operation_fields
@@ -18,7 +18,7 @@ from palisade.metastore.requests import Command, Range, RequestId, WatchRequest
 from palisade.metastore.result_codec import decode_result
 from palisade.metastore.results import PutResult, RangeResult
 from palisade.wire.credentials import Credentials
-from palisade.wire.stream_frames import Kind
+from palisade.wire.stream_frames import FrameKind
 
 CLIENT_ID_BYTES = 8
 
@@ -45,7 +45,7 @@ class Client(StoreApi):
         follow_leader: bool = True,
         credentials: Credentials | None = None,
     ) -> None:
-        self._session = Session(Route(endpoints, follow_leader=follow_leader), timeout_s, credentials)
+        self._session = StreamSession(Endpoints(endpoints, follow_leader=follow_leader), timeout_s, credentials)
         self._id = client_id or ""
         self._exactly_once = exactly_once
         self._sequence = 0
@@ -74,7 +74,7 @@ class Client(StoreApi):
             await self._session.admit()
         once = self._exactly_once
         content = (self._next_request_id(), key, value)
-        answer = self._session.send(Kind.WRITES, content, 0, timeout_s, repeatable=once, writes=True)
+        answer = self._session.send(FrameKind.WRITES, content, 0, timeout_s, repeatable=once, writes=True)
         result: PutResult = decode_result(await answer)
         return result
 
@@ -87,13 +87,13 @@ class Client(StoreApi):
 
     def _propose(self, command: bytes, timeout_s: float | None) -> asyncio.Future[Any]:
         once = self._exactly_once
-        return self._session.send(Kind.WRITES, command, len(command), timeout_s, repeatable=once, writes=True)
+        return self._session.send(FrameKind.WRITES, command, len(command), timeout_s, repeatable=once, writes=True)
 
     async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
         await self._session.admit()
         fields = operation_fields(request)
         size = len(request.key) + len(request.range_end) + 64
-        answer = self._session.send(Kind.READS, fields, size, timeout_s, repeatable=True, writes=False)
+        answer = self._session.send(FrameKind.READS, fields, size, timeout_s, repeatable=True, writes=False)
         result: RangeResult = decode_result(await answer)
         return result
 
@@ -102,7 +102,7 @@ class Client(StoreApi):
         changes = name.startswith(("member_", "transfer", "procedure_cancel", "region_"))
         writes = changes or name == "catalog_do"  # which has an id of its own, and is found when it is sent again
         content = (name, list(arguments))
-        return await self._session.send(Kind.CALL, content, 64, None, repeatable=not changes, writes=writes)
+        return await self._session.send(FrameKind.CALL, content, 64, None, repeatable=not changes, writes=writes)
 
     def _watch(self, request: WatchRequest, progress_s: float | None) -> Watch:
         return self._session.watch(request, progress_s)
@@ -141,7 +141,7 @@ class Client(StoreApi):
         """Whether there is room for another one."""
         session, once = self._session, self._exactly_once
         content = (self._next_request_id(), as_bytes(key), as_bytes(value))
-        session.send_for(many, Kind.WRITES, content, 0, None, repeatable=once, writes=True)
+        session.send_for(many, FrameKind.WRITES, content, 0, None, repeatable=once, writes=True)
         return many.begin() and not session.is_full()
 
     async def _room_for(self, many: Many) -> None:

@@ -13,7 +13,7 @@ from palisade.metastore.put_series import SERIES_PUTS_MAX, encode_series
 from palisade.raftgroup.errors import Unavailable
 from palisade.wire.credentials import Credentials, to_hello
 from palisade.wire.error_codes import error_of
-from palisade.wire.stream_frames import ITEMS_MAX, PROTOCOL, Kind
+from palisade.wire.stream_frames import ITEMS_MAX, PROTOCOL, FrameKind
 
 GATHERED_BYTES_MAX = 256 * 1024
 GATHERED_ITEMS_MAX = min(1024, ITEMS_MAX)
@@ -42,7 +42,7 @@ def refusal_in(body: Any) -> tuple[str, Exception | None]:
     return f"the node refused: {reason}", error_of(code, reason) if type(code) is str else None
 
 
-class Link(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """`closed` is done when the connection has ended, with the reason as its result."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_frame: OnFrame) -> None:
@@ -52,7 +52,7 @@ class Link(asyncio.Protocol):
         self._encode = Encoder().encode
         self._transport: asyncio.Transport | None = None
         self._welcome: asyncio.Future[dict[str, Any]] = loop.create_future()
-        self._gathered: dict[Kind, list[Any]] = {Kind.WRITES: [], Kind.READS: []}
+        self._gathered: dict[FrameKind, list[Any]] = {FrameKind.WRITES: [], FrameKind.READS: []}
         self._gathered_bytes = 0
         self._contents: list[bytes] = []
         self._series_number, self._series_id = 0, _NO_ID
@@ -71,7 +71,7 @@ class Link(asyncio.Protocol):
             "timeout_ms": int(timeout_s * 1000),
         }
         hello |= {"follows": True, **to_hello(shown)}
-        self.send(Kind.HELLO, hello)
+        self.send(FrameKind.HELLO, hello)
         return await self._welcome
 
     # What the transport tells.
@@ -93,10 +93,10 @@ class Link(asyncio.Protocol):
         self.last_heard = self._loop.time()
         try:
             for kind, body in self._parser.feed(data):
-                if kind == Kind.WELCOME:
+                if kind == FrameKind.WELCOME:
                     if not self._welcome.done():  # else nobody waits for it any more
                         self._welcome.set_result(body)
-                elif kind == Kind.REFUSED:
+                elif kind == FrameKind.REFUSED:
                     self._end(*refusal_in(body))
                     self.abort()
                 else:
@@ -107,9 +107,9 @@ class Link(asyncio.Protocol):
 
     # Sending.
 
-    def gather(self, kind: Kind, number: int, content: Any, size: int) -> None:
+    def gather(self, kind: FrameKind, number: int, content: Any, size: int) -> None:
         """Send one of many (WRITES, READS) with the others of this turn of the loop."""
-        if kind is Kind.WRITES:
+        if kind is FrameKind.WRITES:
             self._close_series()
         items = self._gathered[kind]
         if self._gathered_bytes + size > GATHERED_BYTES_MAX or len(items) >= 2 * GATHERED_ITEMS_MAX:
@@ -142,12 +142,12 @@ class Link(asyncio.Protocol):
         contents, self._contents = self._contents, []
         self._next_number = -1
         if len(contents) == 2:
-            self._gathered[Kind.WRITES] += (
+            self._gathered[FrameKind.WRITES] += (
                 self._series_number,
                 encode_plain_put(contents[0], contents[1], self._series_id),
             )
         elif contents:
-            self._gathered[Kind.WRITES] += (self._series_number, encode_series(self._series_id, contents))
+            self._gathered[FrameKind.WRITES] += (self._series_number, encode_series(self._series_id, contents))
 
     def _flush(self) -> None:
         """What a node does not read waits in the transport; the session bounds how much that can be."""
@@ -159,7 +159,7 @@ class Link(asyncio.Protocol):
                 self._gathered[kind] = []
                 self.send(kind, items)
 
-    def send(self, kind: Kind, body: Any) -> None:
+    def send(self, kind: FrameKind, body: Any) -> None:
         if self._transport is not None:
             self._transport.write(self._encode(kind, body))
 

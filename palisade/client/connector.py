@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from palisade.client.connection import Link
-from palisade.client.endpoints import Route
+from palisade.client.connection import ClientConnection
+from palisade.client.endpoints import Endpoints
 from palisade.raftgroup.errors import RaftError
 from palisade.wire.auth_errors import AuthorizationError
 from palisade.wire.credentials import Credentials
@@ -34,7 +34,7 @@ class Connector:
 
     def __init__(
         self,
-        route: Route,
+        route: Endpoints,
         on_frame: Callable[[int, Any], None],
         timeout_s: float,
         shown: Credentials | None = None,
@@ -44,7 +44,7 @@ class Connector:
         self._on_frame = on_frame
         self._timeout_s = timeout_s
 
-    async def connect(self) -> tuple[Link, Whereabouts]:
+    async def connect(self) -> tuple[ClientConnection, Whereabouts]:
         """To the leader, if the current address of the route names one. Raises what that address comes to."""
         link, found = await self._greet(self._route.current())
         try:
@@ -63,7 +63,7 @@ class Connector:
             return bool(self._route.others(now.address))
         return self._route.follows_leader and now.leader != now.member
 
-    async def better(self, now: Whereabouts) -> tuple[Link, Whereabouts] | None:
+    async def better(self, now: Whereabouts) -> tuple[ClientConnection, Whereabouts] | None:
         """A connection with the leader; or, from a node that knows none, with one that does."""
         for address in self._better_addresses(now):
             try:
@@ -82,11 +82,13 @@ class Connector:
         leader = self._route.better(now.member, now.leader, now.streams, self._now())
         return [] if leader is None else [leader]
 
-    async def _greet(self, address: str) -> tuple[Link, Whereabouts]:
+    async def _greet(self, address: str) -> tuple[ClientConnection, Whereabouts]:
         loop = asyncio.get_running_loop()
         host, _, port = address.rpartition(":")
         async with asyncio.timeout(CONNECT_S):
-            _, link = await loop.create_connection(lambda: Link(loop, self._on_frame), host.strip("[]"), int(port))
+            _, link = await loop.create_connection(
+                lambda: ClientConnection(loop, self._on_frame), host.strip("[]"), int(port)
+            )
             try:
                 welcome = await link.greet(self._timeout_s, self._shown)
             except BaseException:

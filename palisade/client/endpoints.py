@@ -11,7 +11,7 @@ AVOID_S = 10.0
 """How long a leader is not tried again that could not be reached."""
 
 
-class Route:
+class Endpoints:
     """Goes round the known addresses. Times are the caller's clock, in seconds."""
 
     def __init__(self, endpoints: str | Iterable[str], *, follow_leader: bool = True) -> None:

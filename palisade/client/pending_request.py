@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from palisade.wire.stream_frames import Kind
+from palisade.wire.stream_frames import FrameKind
 
 
 class Slot(Protocol):
@@ -27,7 +27,7 @@ class Operation:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: FrameKind,
         number: int,
         content: Any,
         deadline: float,

@@ -13,9 +13,9 @@ import random
 from collections import deque
 from typing import Any
 
-from palisade.client.connection import Link
+from palisade.client.connection import ClientConnection
 from palisade.client.connector import FAILURES, Connector, Whereabouts, whereabouts
-from palisade.client.endpoints import Route
+from palisade.client.endpoints import Endpoints
 from palisade.client.pending_request import Operation, Slot
 from palisade.client.watch import Watch
 from palisade.metastore.errors import MetastoreError
@@ -26,7 +26,7 @@ from palisade.wire.auth_errors import PermissionsUnknown, Unauthenticated
 from palisade.wire.credentials import Credentials
 from palisade.wire.error_codes import error_of
 from palisade.wire.fencing_errors import ReleasePending
-from palisade.wire.stream_frames import Kind
+from palisade.wire.stream_frames import FrameKind
 
 PENDING_MAX = 2048
 NUMBERS_MAX = 3500
@@ -47,10 +47,10 @@ CALM_S = 0.3
 CALM_LOOK_S = 0.005
 
 
-class Session:
+class StreamSession:
     """One logical connection to the cluster. `open` it before use, `close` it after."""
 
-    def __init__(self, route: Route, timeout_s: float, shown: Credentials | None = None) -> None:
+    def __init__(self, route: Endpoints, timeout_s: float, shown: Credentials | None = None) -> None:
         """`shown`: who asks, to nodes that want to know."""
         self._route = route
         self._connector = Connector(route, self._on_frame, timeout_s, shown)
@@ -60,8 +60,8 @@ class Session:
         self._numbers = 0
         self._oldest = 1
         self._admission: deque[asyncio.Future[None]] = deque()
-        self._link: Link | None = None
-        self._leaving: Link | None = None
+        self._link: ClientConnection | None = None
+        self._leaving: ClientConnection | None = None
         self._found: Whereabouts | None = None
         self._found_anew = asyncio.Event()
         self._hearsay: dict[object, tuple[object, object]] = {}
@@ -115,7 +115,7 @@ class Session:
         return self._numbers - self._oldest >= NUMBERS_MAX
 
     def send(
-        self, kind: Kind, content: Any, size: int, timeout_s: float | None, *, repeatable: bool, writes: bool
+        self, kind: FrameKind, content: Any, size: int, timeout_s: float | None, *, repeatable: bool, writes: bool
     ) -> asyncio.Future[Any]:
         """The answer, in its wire form. Call `admit` before."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -125,7 +125,7 @@ class Session:
     def send_for(
         self,
         slot: Slot,
-        kind: Kind,
+        kind: FrameKind,
         content: Any,
         size: int,
         timeout_s: float | None,
@@ -143,11 +143,11 @@ class Session:
         if self._link is not None:
             self._transmit(operation, self._link, size)
 
-    def _transmit(self, operation: Operation, link: Link, size: int = 0) -> None:
+    def _transmit(self, operation: Operation, link: ClientConnection, size: int = 0) -> None:
         operation.leaves()
-        if operation.kind is Kind.CALL:
-            link.send(Kind.CALL, [operation.number, *operation.content])
-        elif operation.kind is Kind.WRITES and type(operation.content) is tuple:
+        if operation.kind is FrameKind.CALL:
+            link.send(FrameKind.CALL, [operation.number, *operation.content])
+        elif operation.kind is FrameKind.WRITES and type(operation.content) is tuple:
             link.gather_put(operation.number, *operation.content)
         else:
             content = operation.content
@@ -156,7 +156,7 @@ class Session:
     # Answers.
 
     def _on_frame(self, kind: int, body: Any) -> None:
-        if kind == Kind.RESULTS:
+        if kind == FrameKind.RESULTS:
             for number, wire in zip(body[::2], body[1::2], strict=True):
                 of_series = results_in(wire)
                 if of_series is None:
@@ -165,16 +165,16 @@ class Session:
                     for place, each in enumerate(of_series, number):
                         self._succeeded(place, each)
             self._admit_more()
-        elif kind == Kind.FAILURES:
+        elif kind == FrameKind.FAILURES:
             for number, failure in zip(body[::2], body[1::2], strict=True):
                 self._failed(number, error_of(*failure))
             self._admit_more()
-        elif kind == Kind.ANSWER:
+        elif kind == FrameKind.ANSWER:
             operation = self._pending.pop(body[0], None)
             if operation is not None:
                 operation.succeed(body[1])
             self._admit_more()
-        elif kind == Kind.LEADER:
+        elif kind == FrameKind.LEADER:
             self._told_of_leader(*body)
         else:
             watch = self._watches.get(body[0])
@@ -262,7 +262,7 @@ class Session:
             link.abort()
         elif not self._pinged:
             self._pinged = True
-            link.send(Kind.CALL, [0, "ping", []])
+            link.send(FrameKind.CALL, [0, "ping", []])
 
     # Connections.
 
@@ -309,7 +309,7 @@ class Session:
             watch.end(error)
         self._admit_more()
 
-    async def _news(self, link: Link) -> None:
+    async def _news(self, link: ClientConnection) -> None:
         """Wait for the end of this connection, for word of another leader, or until it is time to look again."""
         told = asyncio.ensure_future(self._found_anew.wait())
         look_again = self._found is not None and self._connector.wants_better(self._found)
@@ -333,7 +333,7 @@ class Session:
         told = self._hearsay.get(found.member)
         return found if told is None else whereabouts(found.address, found.member, *told)
 
-    async def _move(self, link: Link, found: Whereabouts) -> Link:
+    async def _move(self, link: ClientConnection, found: Whereabouts) -> ClientConnection:
         """To a better node, if there is one: returns the connection that is used from now on.
 
         What is under way may come to its end first. What has not after a moment is sent again over the new connection
@@ -363,7 +363,7 @@ class Session:
         self._begin(link)
         return link
 
-    async def _calm(self, link: Link) -> bool:
+    async def _calm(self, link: ClientConnection) -> bool:
         """Wait a moment for what is under way; False when something is left that must not be sent twice."""
         end = self._loop.time() + CALM_S
         while not link.closed.done() and any(operation.sent for operation in self._pending.values()):
@@ -372,7 +372,7 @@ class Session:
             await asyncio.sleep(CALM_LOOK_S)
         return True
 
-    def _resume(self, link: Link) -> None:
+    def _resume(self, link: ClientConnection) -> None:
         """Go on over the connection that was about to be left."""
         self._link = link
         for operation in self._pending.values():
@@ -381,7 +381,7 @@ class Session:
         for watch in self._watches.values():
             watch.begin_where_none(link)
 
-    def _begin(self, link: Link) -> None:
+    def _begin(self, link: ClientConnection) -> None:
         self._link = link
         self._pinged = False
         for operation in self._pending.values():
@@ -423,4 +423,4 @@ class Session:
         self._watches.pop(number, None)
         link = self._link or self._leaving
         if link is not None:
-            link.send(Kind.UNWATCH, [number])
+            link.send(FrameKind.UNWATCH, [number])

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from palisade.client.catalog_api import CatalogApi
 from palisade.client.operations import Content, Operation, as_bytes, interval, plain_txn
-from palisade.metastore.digest import Digest
+from palisade.metastore.digest import StoreDigest
 from palisade.metastore.requests import (
     Command,
     Compact,
@@ -289,10 +289,10 @@ class StoreApi(CatalogApi):
         leader: str = await self._call("transfer", target)
         return leader
 
-    async def digest(self) -> Digest:
+    async def digest(self) -> StoreDigest:
         """Of the replica that is asked."""
         revision, chain, buckets = await self._call("digest")
-        return Digest(revision, chain, buckets)
+        return StoreDigest(revision, chain, buckets)
 
     async def disarm_alarm(self) -> DoneResult:
         result: DoneResult = await self._write(DisarmAlarm())

@@ -14,10 +14,10 @@ from palisade.metastore.errors import Compacted
 from palisade.metastore.requests import WatchRequest
 from palisade.metastore.results import Event, KeyValue, RevisionEvents
 from palisade.wire.error_codes import error_of
-from palisade.wire.stream_frames import WATCH_CREDIT, Kind
+from palisade.wire.stream_frames import WATCH_CREDIT, FrameKind
 
 if TYPE_CHECKING:
-    from palisade.client.connection import Link
+    from palisade.client.connection import ClientConnection
 
 
 class HistoryBroken(Compacted):
@@ -49,7 +49,7 @@ class Watch:
         self._batches: deque[deque[RevisionEvents]] = deque()
         self._news = asyncio.Event()
         self._error: Exception | None = None
-        self._link: Link | None = None
+        self._link: ClientConnection | None = None
         self._closed = False
         self._history: object = None
         """Cluster id and generation, as the first node said that knew."""
@@ -67,7 +67,7 @@ class Watch:
 
     # What the session tells.
 
-    def begin(self, link: Link) -> None:
+    def begin(self, link: ClientConnection) -> None:
         """Start, or go on, over this connection."""
         if self._error is not None:
             return
@@ -76,7 +76,7 @@ class Watch:
         progress_ms = max(1, int(self._progress_s * 1000)) if self._progress_s else 0
         credit = max(0, WATCH_CREDIT - len(self._batches))
         link.send(
-            Kind.WATCH,
+            FrameKind.WATCH,
             [
                 self._number,
                 request.key,
@@ -89,7 +89,7 @@ class Watch:
             ],
         )
 
-    def begin_where_none(self, link: Link) -> None:
+    def begin_where_none(self, link: ClientConnection) -> None:
         """Unless it has begun already, over the connection that is used again."""
         if self._link is None:
             self.begin(link)
@@ -97,22 +97,22 @@ class Watch:
     def on_frame(self, kind: int, body: Any) -> None:
         if self._error is not None:
             return
-        if kind == Kind.EVENTS:
+        if kind == FrameKind.EVENTS:
             batch = deque(events_from(*each) for each in body[1])
             self._arriving = batch[-1].revision + 1
             self._batches.append(batch)
-        elif kind == Kind.WATCHING:
+        elif kind == FrameKind.WATCHING:
             self._arriving = max(self._arriving, body[1])
             if not self._ends_with_its_history(body[2] if len(body) > 2 else None):
                 return
-        elif kind == Kind.PROGRESS:
+        elif kind == FrameKind.PROGRESS:
             if body[1] + 1 < self._arriving:
                 return  # Of a node that is behind what another one has sent.
             self._arriving = max(self._arriving, body[1] + 1)
             if self._batches:
                 return
             self._batches.append(deque((RevisionEvents(body[1], ()),)))
-        elif kind == Kind.WATCH_ENDED:
+        elif kind == FrameKind.WATCH_ENDED:
             self._error = error_of(*body[1:])
         self._news.set()
 
@@ -158,7 +158,7 @@ class Watch:
         if not batch:
             self._batches.popleft()
             if events.events and self._link is not None:
-                self._link.send(Kind.MORE, [self._number, 1])
+                self._link.send(FrameKind.MORE, [self._number, 1])
         self._delivered = events.revision + 1
         return events
 

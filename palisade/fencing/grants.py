@@ -15,8 +15,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from palisade.fencing.lease import NEVER
-from palisade.fencing.messages import Fenced, Renew, State
-from palisade.fencing.timing import Timing
+from palisade.fencing.messages import FencedMessage, HolderPhase, Renew
+from palisade.fencing.timing import FenceTiming
 from palisade.fencing.verdict import Facts
 
 
@@ -44,7 +44,7 @@ class Holding:
         "reported_state", "staged",
     )  # fmt: skip
 
-    def __init__(self, registration: Registration, timing: Timing) -> None:
+    def __init__(self, registration: Registration, timing: FenceTiming) -> None:
         self.registration = registration
         self.proceed_s = max(timing.proceed_s(registration.lease_s), registration.proceed_s)
         self.leases: deque[tuple[int, float]] = deque()
@@ -56,7 +56,7 @@ class Holding:
         self.leaving = False
         self.granted_at: float | None = None
         self.heard_at: float | None = None
-        self.reported_state: State | None = None
+        self.reported_state: HolderPhase | None = None
         """The state in its last message. For display only: no verdict depends on it."""
         self.fenced_at: float | None = None
 
@@ -85,7 +85,7 @@ class Holding:
     def acknowledge(self, upto: int) -> None:
         self.staged = max(self.staged, upto)
 
-    def promise(self, fenced: Fenced, now: float) -> bool:
+    def promise(self, fenced: FencedMessage, now: float) -> bool:
         """The holder serves nothing and rejects every grant requested up to `fenced.at`. Whether that voids all leases.
 
         The promise follows a message of this leader, and so every grant of an earlier one. If this leader has granted
@@ -95,7 +95,7 @@ class Holding:
             return False
         self.leases.clear()
         self.fenced_at = now
-        self.reported_state = State.FENCED if self.reported_state is State.ACTIVE else self.reported_state
+        self.reported_state = HolderPhase.FENCED if self.reported_state is HolderPhase.ACTIVE else self.reported_state
         return True
 
     def safe_up_to(self, now: float, latest: int) -> int:

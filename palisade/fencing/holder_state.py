@@ -25,20 +25,20 @@ from palisade.fencing.lease import NEVER, GrantVerdict, Lease
 from palisade.fencing.messages import (
     UNKNOWN,
     Behind,
-    Fenced,
-    Grant,
+    FencedMessage,
+    GrantMessage,
     Hello,
     HolderId,
-    Join,
+    HolderPhase,
+    JoinMessage,
     Release,
     Renew,
-    Stage,
-    Staged,
-    State,
-    Welcome,
+    StagedMessage,
+    StageMessage,
+    WelcomeMessage,
 )
-from palisade.fencing.stage_chain import Mark, Odd, Staging
-from palisade.fencing.timing import Timing
+from palisade.fencing.stage_chain import Mark, Odd, StageChain
+from palisade.fencing.timing import FenceTiming
 
 
 class Lacks(enum.Enum):
@@ -60,12 +60,12 @@ class Holder:
         "_staging", "_state", "_timing", "_unreported", "_welcomed",
     )  # fmt: skip
 
-    def __init__(self, me: HolderId, timing: Timing, now: float, *, term: int = 0) -> None:
+    def __init__(self, me: HolderId, timing: FenceTiming, now: float, *, term: int = 0) -> None:
         self._me = me
         self._timing = timing
         self._lease = Lease(timing.fence_s, me.incarnation, now, term)
-        self._staging = Staging(me.incarnation, now)
-        self._state = State.FENCED
+        self._staging = StageChain(me.incarnation, now)
+        self._state = HolderPhase.FENCED
         self._unreported = False
         self._released = 0
         self._welcomed: int | None = None
@@ -82,7 +82,7 @@ class Holder:
         return self._me
 
     @property
-    def state(self) -> State:
+    def state(self) -> HolderPhase:
         """As of the last call with `now`. Use `serves` to decide about a read."""
         return self._state
 
@@ -111,7 +111,7 @@ class Holder:
     @property
     def gated(self) -> bool:
         """Whether the vault must not apply strict events beyond `released`. The gate opens after the page is FENCED."""
-        return self._state is State.ACTIVE
+        return self._state is HolderPhase.ACTIVE
 
     @property
     def retry_at(self) -> float:
@@ -123,7 +123,7 @@ class Holder:
         return self._last_failure
 
     def serves(self, now: float) -> bool:
-        return self._state is State.ACTIVE and self._lease.holds(now)
+        return self._state is HolderPhase.ACTIVE and self._lease.holds(now)
 
     def lease_age(self, now: float) -> float | None:
         """Seconds since t0 of the lease; None without one."""
@@ -140,7 +140,7 @@ class Holder:
         lease_s, proceed_s = self._timing.fence_s, self._timing.proceed_s()
         return Hello(self._me, True, lease_s, self._state, chain, self.joined, self.staged, lv, proceed_s, generation)
 
-    def on_welcome(self, welcome: Welcome, now: float) -> Fenced | None:
+    def on_welcome(self, welcome: WelcomeMessage, now: float) -> FencedMessage | None:
         """Returns the promise to answer with, unless the holder serves."""
         self._check_lease(now)
         if not self._lease.see_term(welcome.term):
@@ -152,16 +152,16 @@ class Holder:
     @property
     def wants_join(self) -> bool:
         """Whether to call `join` as soon as the vault has nearly caught up."""
-        connected = self._welcomed is not None and self._state is not State.STOPPED
+        connected = self._welcomed is not None and self._state is not HolderPhase.STOPPED
         return connected and not self._staging.joined and not self._staging.joining
 
-    def join(self, now: float, lv: int) -> Join:
+    def join(self, now: float, lv: int) -> JoinMessage:
         """Request stages; the vault has everything up to `lv`. Only while `wants_join`."""
         self._check_lease(now)
         check(not self._staging.joined, "join of a joined holder, which would lose its marks")
-        return Join(self._staging.begin_join(lv), lv)
+        return JoinMessage(self._staging.begin_join(lv), lv)
 
-    def on_behind(self, behind: Behind, now: float) -> Fenced | None:
+    def on_behind(self, behind: Behind, now: float) -> FencedMessage | None:
         """The leader cannot stage from this holder's position. It would lose its lease anyway, so it fences itself now
         and returns the promise."""
         self._check_lease(now)
@@ -169,7 +169,7 @@ class Holder:
             return None
         return self.unmarked(now)
 
-    def unmarked(self, now: float) -> Fenced | None:
+    def unmarked(self, now: float) -> FencedMessage | None:
         """The marks in the vault become incomplete (a snapshot is being loaded). The holder is fenced and joins
         again."""
         self._check_lease(now)
@@ -180,7 +180,7 @@ class Holder:
 
     # Stages and releases
 
-    def on_stage(self, stage: Stage, now: float) -> Mark | Staged | Odd:
+    def on_stage(self, stage: StageMessage, now: float) -> Mark | StagedMessage | Odd:
         """Returns the rows to mark. What is already staged is acknowledged again, because the answer may have been
         lost."""
         self._check_lease(now)
@@ -188,10 +188,10 @@ class Holder:
             return Odd.OTHER_CHAIN
         taken = self._staging.take(stage)
         if taken is Odd.HAD and self._staging.staged >= stage.upto:
-            return Staged(self._staging.staged)
+            return StagedMessage(self._staging.staged)
         return taken
 
-    def marked(self, mark: Mark, now: float) -> Staged | None:
+    def marked(self, mark: Mark, now: float) -> StagedMessage | None:
         """The marks are committed and visible to readers. None: they belong to an earlier chain."""
         self._check_lease(now)
         joined = self._staging.joined
@@ -200,7 +200,7 @@ class Holder:
         self._lease.staged(now, self._staging.staged)
         if not joined:
             self._renew_at = now
-        return Staged(self._staging.staged)
+        return StagedMessage(self._staging.staged)
 
     def mark_failed(self, now: float) -> None:
         """The vault could not commit the marks: send Hello (and Join) again. The lease may expire meanwhile."""
@@ -213,7 +213,7 @@ class Holder:
     def on_release(self, release: Release, now: float) -> bool:
         """Whether `released` has grown. A release is valid from any sender and of any term."""
         self._check_lease(now)
-        if self._state is State.ACTIVE and release.released > self._staging.staged:
+        if self._state is HolderPhase.ACTIVE and release.released > self._staging.staged:
             # The leader counted this lease as expired while it is still alive: a clock exceeds the drift bound.
             self._fence()
             self._unreported = True
@@ -235,25 +235,25 @@ class Holder:
         """In every state, so that the leader can distinguish a fenced node from a dead one."""
         self._check_lease(now)
         self._renew_at = now + self._timing.renew_every_s
-        asks = self._staging.joined and self._state is not State.STOPPED
+        asks = self._staging.joined and self._state is not HolderPhase.STOPPED
         t0 = self._lease.ask(now) if asks else now
         return Renew(t0, self.staged, self._state, asks, self._timing.fence_s, self._timing.proceed_s())
 
-    def on_grant(self, grant: Grant, now: float) -> GrantVerdict:
+    def on_grant(self, grant: GrantMessage, now: float) -> GrantVerdict:
         """The deadline may move if this is ACCEPTED. A holder whose lease has expired stays fenced even then."""
         self._check_lease(now)
-        if self._state is State.STOPPED:
+        if self._state is HolderPhase.STOPPED:
             return GrantVerdict.STOPPED
         return self._lease.offer(grant, now, self._staging.staged)
 
-    def promise(self, now: float) -> Fenced | None:
+    def promise(self, now: float) -> FencedMessage | None:
         """The promise for the leader of the last Welcome, so that no release waits for a node that serves nothing.
         None: the holder serves, or is not connected."""
         self._check_lease(now)
-        if self._state is State.ACTIVE or self._welcomed is None:
+        if self._state is HolderPhase.ACTIVE or self._welcomed is None:
             return None
         self._renew_at = now
-        return Fenced(self._welcomed, self._lease.void(now))
+        return FencedMessage(self._welcomed, self._lease.void(now))
 
     # States
 
@@ -268,31 +268,31 @@ class Holder:
         return unreported
 
     def _check_lease(self, now: float) -> None:
-        if self._state is State.ACTIVE and not self._lease.holds(now):
+        if self._state is HolderPhase.ACTIVE and not self._lease.holds(now):
             self._fence()
             self._unreported = True
 
     def _fence(self) -> None:
-        if self._state is State.ACTIVE:
-            self._state = State.FENCED
+        if self._state is HolderPhase.ACTIVE:
+            self._state = HolderPhase.FENCED
             self._listeners_done = False
             self._staging.leave()
 
     def wants_recovery(self, now: float) -> bool:
         """Whether to begin recovery: a leader has answered, and the retry delay is over."""
-        return self._state is State.FENCED and self._welcomed is not None and now >= self._retry_at
+        return self._state is HolderPhase.FENCED and self._welcomed is not None and now >= self._retry_at
 
     def begin_recovery(self, now: float) -> None:
         """Call when the recovery listeners begin to run."""
         self._check_lease(now)
-        if self._state is State.FENCED:
-            self._state = State.RECOVERING
+        if self._state is HolderPhase.FENCED:
+            self._state = HolderPhase.RECOVERING
             self._listeners_done = False
 
     def recovered(self, now: float) -> None:
         """Call when every recovery listener has succeeded."""
         self._check_lease(now)
-        if self._state is State.RECOVERING:
+        if self._state is HolderPhase.RECOVERING:
             self._listeners_done = True
             self._attempts = 0
             self._last_failure = None
@@ -300,8 +300,8 @@ class Holder:
     def recovery_failed(self, now: float, why: str) -> float:
         """Call when a listener has failed. The holder stays fenced. Returns when to retry."""
         self._check_lease(now)
-        if self._state is State.RECOVERING:
-            self._state = State.FENCED
+        if self._state is HolderPhase.RECOVERING:
+            self._state = HolderPhase.FENCED
             wait_s = self._timing.recovery_retry_min_s * 2**self._attempts
             self._attempts = min(self._attempts + 1, 30)
             self._retry_at = now + min(wait_s, self._timing.recovery_retry_max_s)
@@ -314,22 +314,24 @@ class Holder:
         self._check_lease(now)
         lacks = self._lacks(now, lv)
         if lacks is None:
-            self._state = State.ACTIVE
+            self._state = HolderPhase.ACTIVE
         return lacks
 
     def _lacks(self, now: float, lv: int) -> Lacks | None:
-        if self._state is not State.RECOVERING:
-            return {State.ACTIVE: Lacks.ALREADY, State.STOPPED: Lacks.STOPPED}.get(self._state, Lacks.RECOVERY)
+        if self._state is not HolderPhase.RECOVERING:
+            return {HolderPhase.ACTIVE: Lacks.ALREADY, HolderPhase.STOPPED: Lacks.STOPPED}.get(
+                self._state, Lacks.RECOVERY
+            )
         if not self._listeners_done:
             return Lacks.LISTENERS
         if not self._staging.joined or self._staging.staged < lv:
             return Lacks.STAGING
         return None if self._lease.holds(now) else Lacks.LEASE
 
-    def stop(self, now: float) -> Fenced | None:
+    def stop(self, now: float) -> FencedMessage | None:
         """Stop serving. Returns the promise, so that no release waits for this node. Publish FENCED before sending."""
         self._check_lease(now)
         self._fence()
         self._unreported = False
-        self._state = State.STOPPED
+        self._state = HolderPhase.STOPPED
         return self.promise(now)

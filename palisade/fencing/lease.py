@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import math
 
-from palisade.fencing.messages import Grant
+from palisade.fencing.messages import GrantMessage
 
 NEVER = -math.inf
 KEPT_MAX = 8
@@ -47,7 +47,7 @@ class Lease:
         self._not_before = now
         self._asked = NEVER
         self._t0 = NEVER
-        self._kept: tuple[Grant, ...] = ()
+        self._kept: tuple[GrantMessage, ...] = ()
 
     @property
     def term(self) -> int:
@@ -85,7 +85,7 @@ class Lease:
         self._kept = ()
         return self._not_before
 
-    def offer(self, grant: Grant, now: float, staged: int) -> GrantVerdict:
+    def offer(self, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
         """Process a grant that has arrived."""
         verdict = self._judge(grant, now, staged)
         if verdict is GrantVerdict.ACCEPTED:
@@ -100,7 +100,7 @@ class Lease:
         for grant in kept:
             self.offer(grant, now, staged)
 
-    def _judge(self, grant: Grant, now: float, staged: int) -> GrantVerdict:
+    def _judge(self, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
         if grant.incarnation != self._incarnation:
             return GrantVerdict.OTHER_INCARNATION
         if not self.see_term(grant.term):

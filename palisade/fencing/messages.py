@@ -14,7 +14,7 @@ UNKNOWN = 0
 """The generation of a vault that does not belong to a cluster yet."""
 
 
-class State(enum.StrEnum):
+class HolderPhase(enum.StrEnum):
     """State of a holder. Only ACTIVE serves, and only before the deadline of its lease."""
 
     FENCED = "fenced"
@@ -64,7 +64,7 @@ class Hello:
     holder: HolderId
     fences: bool
     lease_s: float
-    state: State
+    state: HolderPhase
     chain: int
     joined: bool
     staged: int
@@ -78,7 +78,7 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JoinMessage:
     """The holder's vault has everything up to `lv`. Requests the stages that it needs to serve."""
 
     chain: int
@@ -97,7 +97,7 @@ class Renew:
 
     t0: float
     staged: int
-    state: State
+    state: HolderPhase
     asks: bool
     lease_s: float
     proceed_s: float
@@ -109,7 +109,7 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedMessage:
     """The holder has staged every strict event up to `upto`, and serves a value that one of them replaced only until
     its release."""
 
@@ -120,7 +120,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
+class FencedMessage:
     """A promise to the leader of `term`, made after a message from that leader: the holder serves nothing, and ignores
     every grant that it requested at or before `at`."""
 
@@ -132,7 +132,7 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True)
-class Welcome:
+class WelcomeMessage:
     """The leader's answer to a Hello. `released`: RR; None while the leader does not know it."""
 
     term: int
@@ -151,7 +151,7 @@ class Elsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedMessage:
     """The leader rejects this holder. `reason` is for display."""
 
     reason: str
@@ -162,7 +162,7 @@ Row = tuple[int, bytes, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageMessage:
     """All strict events of after < r <= upto, possibly none, as a link of the chain begun by the holder's last Hello or
     Join. The first link of a Join begins at RR or below. Rows are sorted by revision."""
 
@@ -193,7 +193,7 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class GrantMessage:
     """A lease from `t0` on, requested by that incarnation. The holder must have staged everything up to `required`."""
 
     term: int

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from palisade.fencing.grants import Holding, Registration
 from palisade.fencing.messages import Hello, HolderId
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 
 
-class Standing(enum.Enum):
+class HolderStanding(enum.Enum):
     """Registration status of a holder that sends Hello."""
 
     REGISTERED = "registered"
@@ -41,7 +41,7 @@ class Registry:
 
     __slots__ = ("_by_node", "_gone", "_order", "_proven", "_timing")
 
-    def __init__(self, timing: Timing) -> None:
+    def __init__(self, timing: FenceTiming) -> None:
         self._timing = timing
         self._by_node: dict[str, Holding] = {}
         self._gone: list[Holding] = []
@@ -77,11 +77,11 @@ class Registry:
     def of(self, node: str) -> Holding | None:
         return self._by_node.get(node)
 
-    def standing(self, hello: Hello) -> Standing:
+    def standing(self, hello: Hello) -> HolderStanding:
         held = self._by_node.get(hello.holder.node)
         if held is None:
-            return Standing.NEW
-        return Standing.REGISTERED if held.registration == registration_of(hello) else Standing.OTHER
+            return HolderStanding.NEW
+        return HolderStanding.REGISTERED if held.registration == registration_of(hello) else HolderStanding.OTHER
 
     def leave(self, node: str, now: float) -> MayLeave:
         """Prepare to remove or replace the holder: it gets no more grants. Call again until the removal is allowed."""

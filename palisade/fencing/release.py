@@ -22,12 +22,12 @@ from dataclasses import dataclass
 
 from palisade.fencing.errors import NotLeading, check
 from palisade.fencing.grants import Registration
-from palisade.fencing.messages import Fenced, Grant, Hello, HolderId, Renew
-from palisade.fencing.registry import Registry, Standing
-from palisade.fencing.timing import Timing
-from palisade.fencing.verdict import Outcome, Verdict, judge, overall
+from palisade.fencing.messages import FencedMessage, GrantMessage, Hello, HolderId, Renew
+from palisade.fencing.registry import HolderStanding, Registry
+from palisade.fencing.timing import FenceTiming
+from palisade.fencing.verdict import Verdict, VerdictOutcome, judge, overall
 
-__all__ = ["NotGranted", "Registration", "Released", "Releases", "Standing", "Wait"]
+__all__ = ["NotGranted", "Registration", "ReleaseWait", "ReleasedState", "Releases"]
 
 
 FINISHED_MAX = 10_000
@@ -46,7 +46,7 @@ class NotGranted(enum.Enum):
 
 
 @dataclass(slots=True)
-class Batch:
+class ReleaseBatch:
     """Revisions that were committed together. `first` and `last` are strict; those between need not be."""
 
     first: int
@@ -55,7 +55,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class ReleaseWait:
     """A batch that is committed and not released."""
 
     first: int
@@ -65,7 +65,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class ReleasedState:
     """A batch that was released, after `waited_s`. `by_fence`: not all holders had acknowledged it."""
 
     first: int
@@ -89,11 +89,11 @@ class Releases:
         "_waiting",
     )
 
-    def __init__(self, timing: Timing) -> None:
+    def __init__(self, timing: FenceTiming) -> None:
         self._timing = timing
         self._registry = Registry(timing)
-        self._waiting: deque[Batch] = deque()
-        self._finished: deque[Released] = deque(maxlen=FINISHED_MAX)
+        self._waiting: deque[ReleaseBatch] = deque()
+        self._finished: deque[ReleasedState] = deque(maxlen=FINISHED_MAX)
         self._term: int | None = None
         self._rr: int | None = None
         self._lm = 0
@@ -109,7 +109,7 @@ class Releases:
         self._registry.begin(registered, now)
         self._lm = self._strict_latest = lm
         if lm:
-            self._waiting.append(Batch(1, lm, now))
+            self._waiting.append(ReleaseBatch(1, lm, now))
         else:
             self._rr = 0
 
@@ -161,7 +161,7 @@ class Releases:
 
     # Messages of holders
 
-    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> Grant | NotGranted:
+    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> GrantMessage | NotGranted:
         """`quorum_lease`: whether this leader holds it now. The grant is recorded here, so the caller may send it late
         or not at all."""
         if self._term is None:
@@ -182,17 +182,17 @@ class Releases:
         if not quorum_lease:
             return NotGranted.NO_QUORUM_LEASE
         held.grant(renew.t0, now, self._strict_latest)
-        return Grant(self._term, holder.incarnation, renew.t0, self._strict_latest)
+        return GrantMessage(self._term, holder.incarnation, renew.t0, self._strict_latest)
 
-    def hello(self, hello: Hello, now: float) -> Standing:
+    def hello(self, hello: Hello, now: float) -> HolderStanding:
         """A holder connects. It gets grants only if it is REGISTERED."""
         if self._term is None:
-            return Standing.NOT_LEADING
+            return HolderStanding.NOT_LEADING
         standing = self._registry.standing(hello)
         held = self._registry.find(hello.holder)
         if held is not None:
             if not held.record_heartbeat(hello.holder.incarnation, now):
-                return Standing.OLD_INCARNATION
+                return HolderStanding.OLD_INCARNATION
             held.reported_state = hello.state
         return standing
 
@@ -202,7 +202,7 @@ class Releases:
         if held is not None and held.record_heartbeat(holder.incarnation, now):
             held.acknowledge(min(upto, self._lm))
 
-    def fenced(self, holder: HolderId, fenced: Fenced, now: float) -> bool:
+    def fenced(self, holder: HolderId, fenced: FencedMessage, now: float) -> bool:
         """The holder serves nothing and has voided its leases. False: this message does not prove that."""
         held = self._registry.find(holder)
         if held is None or fenced.term != self._term or not held.record_heartbeat(holder.incarnation, now):
@@ -222,7 +222,7 @@ class Releases:
         if strict is not None:
             first, last = strict
             check(self._lm < first <= last <= latest, f"strict revisions {strict} outside ({self._lm}, {latest}]")
-            self._waiting.append(Batch(first, last, now))
+            self._waiting.append(ReleaseBatch(first, last, now))
             self._strict_latest = last
         self._lm = latest
         self._skip_eventual()
@@ -251,10 +251,10 @@ class Releases:
         batch = self._waiting[0]
         return batch.last if self._rr is None else batch.first
 
-    def _finish(self, batch: Batch, now: float) -> None:
+    def _finish(self, batch: ReleaseBatch, now: float) -> None:
         self._rr = self._strict_released = batch.last
         by_fence = self._registry.least_staged() < batch.last
-        self._finished.append(Released(batch.first, batch.last, now - batch.at, by_fence))
+        self._finished.append(ReleasedState(batch.first, batch.last, now - batch.at, by_fence))
 
     def _skip_eventual(self) -> None:
         """Move RR over eventual revisions, which never wait."""
@@ -279,7 +279,7 @@ class Releases:
             return None
         batch = next((each for each in self._waiting if revision <= each.last), None)
         if batch is None or (self._rr is not None and revision < batch.first):
-            return Verdict(revision, Outcome.PROCEED, None, ())
+            return Verdict(revision, VerdictOutcome.PROCEED, None, ())
         return self._verdict(revision, now, batch.at)
 
     def _verdict(self, revision: int, now: float, committed_at: float) -> Verdict:
@@ -291,12 +291,12 @@ class Releases:
         """Number of waiting batches."""
         return len(self._waiting)
 
-    def waits(self, now: float, most: int = 20) -> tuple[Wait, ...]:
+    def waits(self, now: float, most: int = 20) -> tuple[ReleaseWait, ...]:
         """The oldest waiting batches, at most `most`."""
         oldest = (self._waiting[number] for number in range(min(most, len(self._waiting))))
-        return tuple(Wait(b.first, b.last, b.at, self._verdict(b.last, now, b.at)) for b in oldest)
+        return tuple(ReleaseWait(b.first, b.last, b.at, self._verdict(b.last, now, b.at)) for b in oldest)
 
-    def take_released(self) -> tuple[Released, ...]:
+    def take_released(self) -> tuple[ReleasedState, ...]:
         """The batches released since the last call, at most the latest FINISHED_MAX. For metrics."""
         finished = tuple(self._finished)
         self._finished.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from palisade.fencing.messages import Behind, Hello, HolderId, Join, Row, Stage
+from palisade.fencing.messages import Behind, Hello, HolderId, JoinMessage, Row, StageMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class StageRange:
     after: int
     upto: int
 
-    def stage(self, term: int, rows: tuple[Row, ...]) -> Stage:
-        return Stage(term, self.chain, self.after, self.upto, rows)
+    def stage(self, term: int, rows: tuple[Row, ...]) -> StageMessage:
+        return StageMessage(term, self.chain, self.after, self.upto, rows)
 
     def behind(self, term: int) -> Behind:
         return Behind(term, self.chain, self.upto)
 
 
-class Session:
+class HolderSession:
     """Begins with the holder's Hello."""
 
     __slots__ = ("_chain", "_holder", "_join_lv", "_released", "_sent")
@@ -48,7 +48,7 @@ class Session:
         """Whether the holder takes stages, or has requested them."""
         return self._sent is not None or self._join_lv is not None
 
-    def on_join(self, join: Join) -> None:
+    def on_join(self, join: JoinMessage) -> None:
         if join.chain > self._chain:
             self._chain, self._join_lv, self._sent = join.chain, join.lv, None
 

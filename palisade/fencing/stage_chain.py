@@ -13,7 +13,7 @@ import enum
 from dataclasses import dataclass
 from operator import itemgetter
 
-from palisade.fencing.messages import Row, Stage
+from palisade.fencing.messages import Row, StageMessage
 
 _REVISION = itemgetter(0)
 STEP = 1 << 12
@@ -39,7 +39,7 @@ class Odd(enum.Enum):
     HAD = "already staged"
 
 
-class Staging:
+class StageChain:
     """`received`: handed out for marking. `staged`: marked and committed. The caller commits marks in the order of
     `take`."""
 
@@ -90,7 +90,7 @@ class Staging:
         self._staged = 0
         self.begin_chain()
 
-    def take(self, stage: Stage) -> Mark | Odd:
+    def take(self, stage: StageMessage) -> Mark | Odd:
         """The rows of this stage to mark, or why there are none."""
         if stage.chain != self._chain:
             return Odd.OTHER_CHAIN

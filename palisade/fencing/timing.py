@@ -17,7 +17,7 @@ def remainder_s(lease_s: float, drift: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class FenceTiming:
     """`fence_s`: T_fence, the length of a lease. `drift`: rho, the maximum relative error of a clock.
     `recovery_retry_*`: the delay before a failed recovery listener runs again, doubling from min to max."""
 

@@ -22,7 +22,7 @@ class Judgement(enum.StrEnum):
     PENDING = "pending"
 
 
-class Outcome(enum.StrEnum):
+class VerdictOutcome(enum.StrEnum):
     PROCEED = "proceed"
     WAIT = "wait"
     FAIL = "fail"
@@ -56,7 +56,7 @@ class Verdict:
     """`until`: when the outcome becomes PROCEED by time alone; None: never."""
 
     revision: int
-    outcome: Outcome
+    outcome: VerdictOutcome
     until: float | None
     judged: tuple[Judged, ...]
 
@@ -96,8 +96,8 @@ def overall(judged: Iterable[Judged], revision: int, now: float, overdue_at: flo
     each = tuple(judged)
     pending = [one for one in each if one.judgement is Judgement.PENDING]
     if not pending:
-        return Verdict(revision, Outcome.PROCEED, None, each)
+        return Verdict(revision, VerdictOutcome.PROCEED, None, each)
     ends = [one.until for one in pending if one.until is not None]
     if len(ends) == len(pending):
-        return Verdict(revision, Outcome.WAIT, max(ends), each)
-    return Verdict(revision, Outcome.FAIL if now >= overdue_at else Outcome.WAIT, None, each)
+        return Verdict(revision, VerdictOutcome.WAIT, max(ends), each)
+    return Verdict(revision, VerdictOutcome.FAIL if now >= overdue_at else VerdictOutcome.WAIT, None, each)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put
 from palisade.metastore.results import RangeResult, TxnResult
-from palisade.segments.assignment import Changes, assign, changes, last_assignment
+from palisade.segments.assignment import AssignmentChanges, assign, changes, last_assignment
 from palisade.segments.names import (
     ASSIGNMENTS,
     LAST_ASSIGNMENT,
@@ -37,7 +37,7 @@ class AssignmentOvertaken(PartitionError):
     retry = True
 
 
-class Store(Protocol):
+class AssignmentStore(Protocol):
     """The methods of `client.Client` that an assignment uses."""
 
     async def range(self, key: bytes, *, prefix: bool = False, revision: int = 0) -> RangeResult: ...
@@ -65,7 +65,7 @@ class Assigned:
 
 
 async def assign_partitions(
-    store: Store, nodes: Sequence[str], replicas: int, prefix: str, progress: Progress
+    store: AssignmentStore, nodes: Sequence[str], replicas: int, prefix: str, progress: Progress
 ) -> Assigned:
     """Assign the partitions whose <table>/<day> begins with `prefix`. Raises PartitionError and the store's errors."""
     if replicas > len(nodes):
@@ -93,7 +93,9 @@ def is_of(key: bytes, prefix: str) -> bool:
     return name.startswith(prefix.encode())
 
 
-async def _write(store: Store, last: int, todo: Changes, head: tuple[bytes, bytes], progress: Progress) -> None:
+async def _write(
+    store: AssignmentStore, last: int, todo: AssignmentChanges, head: tuple[bytes, bytes], progress: Progress
+) -> None:
     operations: list[Put | DeleteRange] = [Put(key, value) for key, value in todo.puts]
     operations += [DeleteRange(key) for key in todo.deletes]
     progress(0, len(operations))
@@ -103,7 +105,7 @@ async def _write(store: Store, last: int, todo: Changes, head: tuple[bytes, byte
         progress(min(start + OPERATIONS, len(operations)), len(operations))
 
 
-async def _hold(store: Store, last: int, operations: Sequence[Put | DeleteRange]) -> int:
+async def _hold(store: AssignmentStore, last: int, operations: Sequence[Put | DeleteRange]) -> int:
     """Write, if no other assignment has begun. Returns the revision. Raises AssignmentOvertaken."""
     unchanged = Compare(LAST_ASSIGNMENT, CompareTarget.MOD, CompareResult.EQUAL, last)
     result = await store.txn([unchanged], operations)

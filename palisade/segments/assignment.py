@@ -16,7 +16,7 @@ from palisade.segments.names import LAST_ASSIGNMENT, Wanted, assignment_key
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class AssignmentChanges:
     """Writes to keys below ASSIGNMENTS."""
 
     puts: tuple[tuple[bytes, bytes], ...]
@@ -44,10 +44,10 @@ def assign(partitions: Mapping[str, Wanted], nodes: Sequence[str], replicas: int
     }
 
 
-def changes(present: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> Changes:
+def changes(present: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> AssignmentChanges:
     """The writes that turn `present` into `wanted`. Puts come first, so new copies are made before old ones go."""
     puts = tuple((key, value) for key, value in sorted(wanted.items()) if present.get(key) != value)
-    return Changes(puts, tuple(sorted(present.keys() - wanted.keys())))
+    return AssignmentChanges(puts, tuple(sorted(present.keys() - wanted.keys())))
 
 
 def last_assignment(nodes: Sequence[str], replicas: int, prefix: str) -> tuple[bytes, bytes]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from palisade.catalog.demo.entries import contents_by_day
 from palisade.catalog.demo.flights import DataSetError, find_data, read_rows, state_of_file
-from palisade.catalog.demo.tables import TABLES, Table
+from palisade.catalog.demo.tables import TABLES, DemoTable
 from palisade.segments.names import Wanted, table_and_day
 from palisade.segments.sources import SourceFailed
 
@@ -22,7 +22,7 @@ PARTITIONED = {table.name: table for table in TABLES if table.key is None}
 Days = Mapping[str, bytes]
 
 
-class Origin:
+class DatasetSource:
     """A `sources.Source`. `folder` None: the installed package. A file that has changed is read again."""
 
     name = "the data set"
@@ -44,7 +44,7 @@ class Origin:
             raise SourceFailed(f"no data of table {table} for {day}")
         return days[day]
 
-    def _days(self, table: Table) -> Days:
+    def _days(self, table: DemoTable) -> Days:
         """Raises SourceFailed."""
         try:
             folder = find_data(self._folder)

@@ -23,12 +23,12 @@ from typing import Any, Protocol
 
 from palisade.recovery.errors import ResourceMissing
 from palisade.recovery.eviction import plan_eviction
-from palisade.recovery.eviction_plan import Action, Step
+from palisade.recovery.eviction_plan import EvictionAction, Step
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Told
 from palisade.segments.names import Wanted, name_below, own_prefix, wanted_of
 from palisade.segments.partition_store import Shelf
-from palisade.segments.sources import Source, fetch
+from palisade.segments.sources import PartitionSource, fetch
 from palisade.vault.change import Item
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import BadPartition, FolderUnreadable, NoSuchPartition, PartitionError
@@ -45,7 +45,7 @@ TOLD_S = 5.0
 class Places(Protocol):
     """Finds the sources of a partition: `sources.Everywhere`."""
 
-    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[Source]: ...
+    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[PartitionSource]: ...
 
 
 NO_RETENTION = {"works": False, "why": "retention is off on this node", "passes": 0, "refused": 0}
@@ -146,11 +146,11 @@ class PartitionHolder(Component):
         if not plan.steps:
             self._forget_what_is_over()
             return not self.tally.trouble
-        fetches = deque(step for step in plan.steps if step.action is Action.FETCH)
+        fetches = deque(step for step in plan.steps if step.action is EvictionAction.FETCH)
         for step in plan.steps:
-            if step.action is Action.EVICT:
+            if step.action is EvictionAction.EVICT:
                 await self._try(step)
-        progress = Progress(len(fetches), asyncio.get_running_loop().time)
+        progress = HolderProgress(len(fetches), asyncio.get_running_loop().time)
         async with asyncio.TaskGroup() as group:
             for _ in range(FETCHES):
                 group.create_task(self._fetch_some(fetches, progress))
@@ -169,7 +169,7 @@ class PartitionHolder(Component):
             except PartitionError as error:
                 self._note_trouble(name, error)
 
-    async def _fetch_some(self, fetches: deque[Step], progress: Progress) -> None:
+    async def _fetch_some(self, fetches: deque[Step], progress: HolderProgress) -> None:
         while fetches:
             await self._try(fetches.popleft())
             progress.one_done()
@@ -178,9 +178,9 @@ class PartitionHolder(Component):
         """Execute a step if the current assignment still requires it."""
         wanted = self.wanted.get(step.name)
         try:
-            if step.action is Action.EVICT and not self._belongs(step.name):
+            if step.action is EvictionAction.EVICT and not self._belongs(step.name):
                 await self.evict(step.name)
-            elif step.action is Action.FETCH and wanted is not None and not self.is_expired(step.name):
+            elif step.action is EvictionAction.FETCH and wanted is not None and not self.is_expired(step.name):
                 await self._bring(step.name, wanted)
         except PartitionError as error:
             self._note_trouble(step.name, error)
@@ -306,7 +306,7 @@ class PartitionHolder(Component):
             raise
 
 
-class Progress:
+class HolderProgress:
     """Logs the progress of a long pass."""
 
     def __init__(self, total: int, now: Callable[[], float]) -> None:

@@ -16,7 +16,7 @@ COOLING_S = 10.0
 """How long a node that did not answer is skipped, to avoid a timeout for each partition."""
 
 
-class Peers:
+class PartitionPeers:
     """`peer` creates the source for a node; all share one connection pool."""
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
@@ -60,7 +60,7 @@ class Peers:
 class Peer:
     """A `sources.Source`."""
 
-    def __init__(self, peers: Peers, node: str, address: str) -> None:
+    def __init__(self, peers: PartitionPeers, node: str, address: str) -> None:
         self._peers, self._node, self._address = peers, node, address
 
     @property

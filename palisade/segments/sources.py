@@ -30,7 +30,7 @@ class SourceFailed(PalisadeError):
     code = "source-failed"
 
 
-class Source(Protocol):
+class PartitionSource(Protocol):
     """A place to fetch partitions from."""
 
     @property
@@ -40,7 +40,7 @@ class Source(Protocol):
         ...
 
 
-async def fetch(name: str, wanted: Wanted, sources: Iterable[Source]) -> bytes:
+async def fetch(name: str, wanted: Wanted, sources: Iterable[PartitionSource]) -> bytes:
     """From the first source that has it. Raises NotFetched with the reason of each source."""
     reasons = []
     for source in sources:
@@ -93,12 +93,12 @@ class Everywhere:
     def __init__(
         self,
         addresses: Callable[[], Mapping[str, str]],
-        peer: Callable[[str, str], Source],
-        origin: Source,
+        peer: Callable[[str, str], PartitionSource],
+        origin: PartitionSource,
     ) -> None:
         self._addresses, self._peer, self._origin = addresses, peer, origin
 
-    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[Source]:
+    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[PartitionSource]:
         addresses = self._addresses()
         for node in peers_for(name, wanted, vault, list(addresses)):
             yield self._peer(node, addresses[node])

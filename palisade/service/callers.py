@@ -22,7 +22,7 @@ class Caller:
         """Raises the refusal of a caller that lacks one of these rights."""
 
 
-class OwnNode(Caller):
+class ThisNodeCaller(Caller):
     """The node itself."""
 
     __slots__ = ()
@@ -30,4 +30,4 @@ class OwnNode(Caller):
 
 
 EVERYBODY = Caller()
-THIS_NODE = OwnNode()
+THIS_NODE = ThisNodeCaller()

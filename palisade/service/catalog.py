@@ -20,18 +20,18 @@ from typing import Any
 from palisade.base.errors import by_code
 from palisade.catalog import keys
 from palisade.catalog.collections import Collection, collection_named, dropped_databases, is_hidden
-from palisade.catalog.engine import Engine
+from palisade.catalog.engine import ProcedureEngine
 from palisade.catalog.errors import BadField, Busy, CatalogError, NotThere
 from palisade.catalog.json import procedure_view
 from palisade.catalog.kinds.all import kind_named
 from palisade.catalog.passwords import SALT_BYTES, sealed
 from palisade.catalog.ports import ReleaseRefused
-from palisade.catalog.procedures import ID_MAX, Procedure, State
+from palisade.catalog.procedures import ID_MAX, Procedure, ProcedureState
 from palisade.catalog.row_format import shown
 from palisade.metastore.requests import Range, WatchRequest, prefix_end
 from palisade.metastore.results import KeyValue
 from palisade.raftgroup.errors import OutcomeUnknown, RaftError
-from palisade.service.catalog_store import NodeStore, Releases
+from palisade.service.catalog_store import CatalogReleases, NodeStore
 from palisade.service.key_values import KeyValues
 from palisade.service.procedure_runner import Runner
 
@@ -47,7 +47,7 @@ UNKNOWN = "Whether procedure {0} was begun shows in the list of procedures; with
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CatalogOutcome:
     """A procedure, and whether its end is released to every node."""
 
     procedure: Procedure
@@ -63,15 +63,17 @@ class Catalog:
 
     def __init__(self, service: KeyValues, node: str) -> None:
         self._service = service
-        self.releases = Releases()
+        self.releases = CatalogReleases()
         self._store = NodeStore(service, self.releases)
-        self._engine = Engine(self._store, node)
+        self._engine = ProcedureEngine(self._store, node)
         self.runner = Runner(service, self._engine)
         self._sealing = asyncio.Semaphore(SEALING_MAX)
 
     # Operations.
 
-    async def do(self, kind_name: object, given: Any, id_: object = None, wait_s: float | None = None) -> Outcome:
+    async def do(
+        self, kind_name: object, given: Any, id_: object = None, wait_s: float | None = None
+    ) -> CatalogOutcome:
         """Begin an operation, and wait for its end at most `wait_s` (0: not at all).
 
         Raises BadField; what the operation failed with; Busy when another one works on the object for longer than that.
@@ -98,7 +100,7 @@ class Catalog:
             return await self.wait(own_id, max(0.0, until - loop.time()))
         except RaftError as error:
             log.info("procedure %s is begun, how far it is can't be seen now: %s", own_id, error)
-            return Outcome(begun, False)
+            return CatalogOutcome(begun, False)
 
     def _checked_id(self, id_: object) -> str:
         if id_ is None or id_ == "":
@@ -121,13 +123,13 @@ class Catalog:
             raise BadField(f"wait_s: {wait_s} is not between 0 and {WAIT_MAX_S:g} seconds")
         return wait_s
 
-    async def wait(self, id_: str, wait_s: float | None = None) -> Outcome:
+    async def wait(self, id_: str, wait_s: float | None = None) -> CatalogOutcome:
         """Until its end is released, or the time is over. Raises NoSuchProcedure, and what it failed with."""
         procedure, released = await self._released(id_, self._wait_s(wait_s))
         failed = procedure.failed
         if failed is not None:
             raise by_code(CatalogError).get(failed.code, CatalogError)(failed.text)
-        return Outcome(procedure, released)
+        return CatalogOutcome(procedure, released)
 
     async def _released(self, id_: str, wait_s: float) -> tuple[Procedure, bool]:
         """The procedure, and whether it has ended and its end is released."""
@@ -171,7 +173,7 @@ class Catalog:
         return self.view(await self._engine.cancel(id_))
 
     def view(self, procedure: Procedure, *, released: bool = False) -> dict[str, Any]:
-        waiting = self.releases.waiting_for(procedure.revision) if procedure.state is State.PREPARED else []
+        waiting = self.releases.waiting_for(procedure.revision) if procedure.state is ProcedureState.PREPARED else []
         return procedure_view(procedure, waiting, released=released)
 
     # Objects.

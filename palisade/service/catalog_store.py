@@ -22,7 +22,7 @@ async def at_once(revision: int) -> None:
 
 
 @dataclass(slots=True)
-class Releases:
+class CatalogReleases:
     """`released`: returns on PROCEED for a revision, raises `catalog.ports.ReleaseRefused`; at every member.
     `waiting_for`: the nodes that a revision waits for, as far as this node knows."""
 
@@ -33,7 +33,7 @@ class Releases:
 class NodeStore:
     """A `catalog.ports.CatalogStore`."""
 
-    def __init__(self, service: KeyValues, releases: Releases) -> None:
+    def __init__(self, service: KeyValues, releases: CatalogReleases) -> None:
         self._service = service
         self._releases = releases
 

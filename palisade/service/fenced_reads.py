@@ -13,12 +13,12 @@ from typing import TypeVar
 from palisade.vault.errors import Denied, Fenced, Pending, ReadRefused
 from palisade.vault.read_drivers import Changed
 from palisade.vault.reader import VaultReader
-from palisade.vault.snapshot_reads import Origin, Rows, Shown
+from palisade.vault.snapshot_reads import ReadOrigin, Rows, ShownPage
 from palisade.vault.vault import Vault
 
 Ask = Callable[[bytes, bytes | None, int], Awaitable[Rows]]
 """(start, end, limit) -> what the cluster says of that range, linearizably."""
-T = TypeVar("T", Shown, Rows)
+T = TypeVar("T", ShownPage, Rows)
 
 
 class FencedReads:
@@ -27,7 +27,7 @@ class FencedReads:
     def __init__(self, ask: Ask | None = None) -> None:
         self.ask = ask
         self._reader: VaultReader | None = None
-        self.ended = dict.fromkeys((*(each.value for each in Origin), *_ENDS.values()), 0)
+        self.ended = dict.fromkeys((*(each.value for each in ReadOrigin), *_ENDS.values()), 0)
         """How the reads ended that were not answered at once: whose word they were, or why there was none."""
 
     def open(self, vault: Vault, changed: Changed, now: Callable[[], float]) -> None:
@@ -51,7 +51,7 @@ class FencedReads:
         if reader is not None:
             reader.close()
 
-    def at_once(self, key: bytes) -> Shown | None:
+    def at_once(self, key: bytes) -> ShownPage | None:
         """What takes no waiting and no policy; None: `read` it. Raises VaultError."""
         return None if self._reader is None else self._reader.at_once(key)
 
@@ -65,7 +65,7 @@ class FencedReads:
             found = reader.state()
         return found
 
-    async def read(self, key: bytes) -> Shown:
+    async def read(self, key: bytes) -> ShownPage:
         """Raises ReadRefused, VaultError."""
         return await self._counted(self._open().read_async(key))
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from palisade.base.metrics import Metrics
 from palisade.metastore.command_codec import encode_command
-from palisade.metastore.digest import Digest
+from palisade.metastore.digest import StoreDigest
 from palisade.metastore.errors import LeaseNotFound
 from palisade.metastore.requests import Command, Range, RequestId, Txn, WatchRequest
 from palisade.metastore.results import LeaseInfo, RangeResult, TxnResult
@@ -219,7 +219,7 @@ class KeyValues:
         await self.barrier()
         return self.store.leases()
 
-    async def digest(self) -> Digest:
+    async def digest(self) -> StoreDigest:
         """Of this replica, at the revision that it names."""
         await self.barrier()
         return self.store.digest()

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from palisade.raftgroup.membership import Member, Membership
 from palisade.raftgroup.proposals import Applied, Proposal
-from palisade.raftgroup.role import Role
+from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.status import GroupStatus
 
 
@@ -34,7 +34,7 @@ class GroupFace(Protocol):
     @property
     def term(self) -> int: ...
     @property
-    def role(self) -> Role: ...
+    def role(self) -> RaftRole: ...
     @property
     def members(self) -> Membership: ...
     @property

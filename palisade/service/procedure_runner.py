@@ -13,14 +13,14 @@ import logging
 from collections import Counter
 
 from palisade.catalog import keys
-from palisade.catalog.engine import Engine, Pending
+from palisade.catalog.engine import ProcedureEngine, ProcedurePending
 from palisade.catalog.errors import DamagedRow, NoSuchProcedure
-from palisade.catalog.procedures import State
+from palisade.catalog.procedures import ProcedureState
 from palisade.metastore.errors import Compacted, MetastoreError
 from palisade.metastore.requests import WatchRequest, prefix_end
 from palisade.raftgroup.errors import NodeFailed, RaftError
 from palisade.service.key_values import KeyValues
-from palisade.service.watches import Progress
+from palisade.service.watches import ProgressReport
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +33,10 @@ RETRY_MAX_S = 5.0
 class Runner:
     """`run` until cancelled. `working`: the ids that it works on now. `ended`: how many came to which end here."""
 
-    def __init__(self, service: KeyValues, engine: Engine) -> None:
+    def __init__(self, service: KeyValues, engine: ProcedureEngine) -> None:
         self._service = service
         self._engine = engine
-        self.ended: Counter[State] = Counter()
+        self.ended: Counter[ProcedureState] = Counter()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failed: asyncio.Future[None] | None = None
 
@@ -74,7 +74,7 @@ class Runner:
             while self._service.group.leads and self._service.group.term == term:
                 self._check_failed()
                 news = await watching.next()
-                if not isinstance(news, Progress):
+                if not isinstance(news, ProgressReport):
                     for event in (event for revision in news for event in revision.events):
                         self._begin(event.kv.value.decode("utf-8", "replace"))
                 if loop.time() > prune_at:
@@ -110,7 +110,7 @@ class Runner:
                 if self._failed is not None and not self._failed.done():
                     self._failed.set_exception(error)
                 return
-            except (RaftError, Pending) as error:
+            except (RaftError, ProcedurePending) as error:
                 log.debug("procedure %s goes on later: %s", id_, error)
             except MetastoreError as error:
                 log.warning("procedure %s goes on later: %s", id_, error)

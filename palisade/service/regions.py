@@ -79,7 +79,7 @@ class FencedRegions:
         return Regions.of((item.key, item.value) for item in rows), rows.revision
 
 
-class RegionBook:
+class RegionAdmin:
     def __init__(self, service: KeyValues) -> None:
         self._service = service
 

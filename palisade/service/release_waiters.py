@@ -91,7 +91,7 @@ class Waiting:
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if self._waiting else None
 
 
-class Released(Waiting):
+class ReleaseWaiters(Waiting):
     """Over the strict log of this node. `applied`: who waits until an entry is applied here."""
 
     def __init__(self, log: StrictLog, now: Callable[[], float]) -> None:

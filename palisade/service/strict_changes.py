@@ -24,7 +24,7 @@ KEPT_CHANGES_MAX = 50_000
 """Beyond that the oldest are forgotten: a holder that is further behind recovers first."""
 
 
-class Batch(NamedTuple):
+class StrictBatch(NamedTuple):
     """What one entry of the log has changed: the strict keys of after < revision <= upto, each once."""
 
     after: int
@@ -50,11 +50,11 @@ class StrictLog:
         self.latest = self._began = self._floor = revision
         self.released: int | None = None
         """RR, as far as it is known here."""
-        self._kept: deque[Batch] = deque()
+        self._kept: deque[StrictBatch] = deque()
         self._kept_changes = 0
         self._pending: dict[bytes, int] = {}
         """Where the last entry that changed the key ends."""
-        self._unreleased: deque[Batch] = deque()
+        self._unreleased: deque[StrictBatch] = deque()
         self._former: list[tuple[int, Regions]] = []
         """Regions as they were before a change that is not released: strict is what one of them says."""
         self._union()
@@ -80,13 +80,13 @@ class StrictLog:
 
     # What is applied
 
-    def applied(self, changed: Sequence[bytes], before: int, latest: int) -> Batch:
+    def applied(self, changed: Sequence[bytes], before: int, latest: int) -> StrictBatch:
         """Keys were written in (before, latest]."""
         self.latest = latest
         prefixes = self.prefixes
         strict = [key for key in changed if key.startswith(prefixes)]
         if not strict:
-            return Batch(before, latest, ())
+            return StrictBatch(before, latest, ())
         if [key for key in strict if key.startswith(REGIONS_PREFIX)]:
             self._former.append((latest, self._regions))
             self._regions = self._load()
@@ -94,12 +94,12 @@ class StrictLog:
             strict = [key for key in changed if key.startswith(self.prefixes)]
         if self._former or not self._regions.prefixes_decide:
             strict = list(filter(self.is_strict, strict))
-        batch = Batch(before, latest, tuple(dict.fromkeys(strict)))
+        batch = StrictBatch(before, latest, tuple(dict.fromkeys(strict)))
         if batch.keys:
             self._keep(batch)
         return batch
 
-    def _keep(self, batch: Batch) -> None:
+    def _keep(self, batch: StrictBatch) -> None:
         """A member that catches up with the log applies what was released long ago."""
         self._kept.append(batch)
         self._kept_changes += len(batch.keys)

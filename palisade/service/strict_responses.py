@@ -18,7 +18,7 @@ from palisade.metastore.requests import Put, Range, prefix_end
 from palisade.metastore.result_codec import revision_of
 from palisade.raftgroup.proposals import Applied
 from palisade.service.own_lease import OwnLease
-from palisade.service.release_waiters import Released, Told
+from palisade.service.release_waiters import ReleaseWaiters, Told
 from palisade.service.strict_commands import OWN, Prefixes, is_strict, writes_own
 from palisade.wire.fencing_errors import ReadPending, ReleasePending, ReservedKey
 
@@ -30,7 +30,7 @@ class StrictResponses:
 
     def __init__(
         self,
-        released: Released,
+        released: ReleaseWaiters,
         waits_for: Callable[[], str],
         has_own: Callable[[], bool],
         lease: OwnLease,

@@ -19,7 +19,7 @@ POLL_BYTES_MAX = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProgressReport:
     """Every event up to `revision` that the watch asks for was handed out."""
 
     revision: int
@@ -46,14 +46,14 @@ class Watching:
         return self._watcher.next_revision
 
     @property
-    def progress(self) -> Progress:
-        return Progress(self._watcher.progress)
+    def progress(self) -> ProgressReport:
+        return ProgressReport(self._watcher.progress)
 
     def poll(self) -> tuple[RevisionEvents, ...]:
         """What is there now; may be empty although there is more. Raises Compacted."""
         return self._watcher.poll(POLL_REVISIONS_MAX, POLL_BYTES_MAX)
 
-    async def next(self) -> tuple[RevisionEvents, ...] | Progress:
+    async def next(self) -> tuple[RevisionEvents, ...] | ProgressReport:
         """Wait for the next events. Raises Compacted."""
         while True:
             self._news.clear()

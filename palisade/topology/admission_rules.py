@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from palisade.topology.records import ClusterRules, NodeRecord, Role, Standing
+from palisade.topology.records import ClusterRules, NodeRecord, NodeRole, NodeStanding
 from palisade.wire.topology_errors import Reason
 
 NAME_TAKEN_HINT = "stop the other one, or give this node another --id"
@@ -31,7 +31,7 @@ class JoinRequest:
     protocol: int
     token: str | None
     name: str
-    role: Role
+    role: NodeRole
     instance: str
     attempt: int
     addresses: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +106,7 @@ def judge_join(
                 Reason.SUPERSEDED,
                 f"join attempt {request.attempt} of {request.name} is superseded by attempt {known.attempt}",
             )
-        if request.attempt == known.attempt and known.standing is not Standing.GONE:
+        if request.attempt == known.attempt and known.standing is not NodeStanding.GONE:
             return Keep(known)
     if presence is None or not presence.live:
         return Later(f"{request.name} is not in the physical topology yet; gossip from its seeds will add it")
@@ -123,7 +123,7 @@ def judge_join(
     incarnation = known.incarnation + 1 if known is not None else 1
     return Write(
         NodeRecord(
-            request.name, request.role, Standing.VALIDATED, request.instance, request.attempt, incarnation,
+            request.name, request.role, NodeStanding.VALIDATED, request.instance, request.attempt, incarnation,
             dict(request.addresses),
         )
     )  # fmt: skip
@@ -162,25 +162,25 @@ def judge_recovered(name: str, instance: str, incarnation: int, revision: int, k
     """RecoveryFinished: `revision` is LV of the node."""
     if known is None or known.instance != instance or known.incarnation != incarnation:
         return Reject(Reason.SUPERSEDED, f"incarnation {incarnation} of {name} is not the current one: join again")
-    if known.standing is Standing.GONE:
+    if known.standing is NodeStanding.GONE:
         return Reject(
             Reason.NOT_VALIDATED,
             f"{name} was dropped from the topology during its recovery ({known.reason}): join again",
         )
-    if known.standing is Standing.ACTIVE:
+    if known.standing is NodeStanding.ACTIVE:
         return Keep(known)
-    return Write(replace(known, standing=Standing.ACTIVE, recovered=revision))
+    return Write(replace(known, standing=NodeStanding.ACTIVE, recovered=revision))
 
 
 def judge_leave(name: str, instance: str, known: NodeRecord | None) -> Verdict:
     """A node announces that it leaves."""
     if known is None or known.instance != instance:
         return Reject(Reason.SUPERSEDED, f"{name} has no record of this process: nothing to leave")
-    return Keep(known) if known.standing is Standing.GONE else Write(gone(known, "it has left"))
+    return Keep(known) if known.standing is NodeStanding.GONE else Write(gone(known, "it has left"))
 
 
 def gone(record: NodeRecord, reason: str) -> NodeRecord:
-    return replace(record, standing=Standing.GONE, reason=reason)
+    return replace(record, standing=NodeStanding.GONE, reason=reason)
 
 
 def due_drops(records: list[NodeRecord], physical: Physical, unseen_long: bool) -> list[NodeRecord]:
@@ -190,7 +190,7 @@ def due_drops(records: list[NodeRecord], physical: Physical, unseen_long: bool) 
     """
     due = []
     for record in records:
-        if record.standing is Standing.GONE:
+        if record.standing is NodeStanding.GONE:
             continue
         presence = physical.get(record.name)
         if presence is None:

@@ -124,23 +124,23 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitInit:
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitInit:
     """The participants that do not answer."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class InitDone:
     """Every participant has committed."""
 
 
-Step = Prepare | Commit | Wait | Done
+Step = Prepare | CommitInit | WaitInit | InitDone
 
 
 def next_step(plan: InitPlan, states: Mapping[str, Participant | None]) -> Step:
@@ -153,7 +153,7 @@ def next_step(plan: InitPlan, states: Mapping[str, Participant | None]) -> Step:
         return Prepare(idle)
     prepared = tuple(name for name, state in mine.items() if state is InitState.PREPARED)
     if silent and InitState.COMMITTED not in mine.values():
-        return Wait(silent)
+        return WaitInit(silent)
     if prepared:
-        return Commit(prepared)
-    return Wait(silent) if silent else Done()
+        return CommitInit(prepared)
+    return WaitInit(silent) if silent else InitDone()

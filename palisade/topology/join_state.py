@@ -17,14 +17,14 @@ import enum
 from dataclasses import dataclass, replace
 
 from palisade.topology.admission_rules import Reject
-from palisade.topology.records import NodeRecord, Standing
+from palisade.topology.records import NodeRecord, NodeStanding
 from palisade.wire.topology_errors import Reason
 
 MENDABLE = frozenset({Reason.SUPERSEDED, Reason.NOT_VALIDATED})
 """Joining again, as a new incarnation, resolves these."""
 
 
-class Phase(enum.Enum):
+class JoinPhase(enum.Enum):
     SEEKING = "seeking"
     JOINING = "joining"
     RECOVERING = "recovering"
@@ -38,7 +38,7 @@ class Life:
     """`attempt` numbers the join requests of this process. `recovered`: LV after recovery. `waiting`: what the node
     waits for, by the last answer."""
 
-    phase: Phase = Phase.SEEKING
+    phase: JoinPhase = JoinPhase.SEEKING
     attempt: int = 1
     incarnation: int = 0
     recovered: int = 0
@@ -47,32 +47,34 @@ class Life:
 
     def found(self) -> Life:
         """A node of the cluster has answered."""
-        return replace(self, phase=Phase.JOINING, waiting="")
+        return replace(self, phase=JoinPhase.JOINING, waiting="")
 
     def told_to_wait(self, text: str) -> Life:
         return replace(self, waiting=text)
 
     def validated(self, record: NodeRecord) -> Life:
         """A repeated answer with standing ACTIVE counts the same: the node verifies its state by recovering again."""
-        return replace(self, phase=Phase.RECOVERING, incarnation=record.incarnation, waiting="")
+        return replace(self, phase=JoinPhase.RECOVERING, incarnation=record.incarnation, waiting="")
 
     def has_recovered(self, revision: int) -> Life:
-        return replace(self, phase=Phase.FINISHING, recovered=revision)
+        return replace(self, phase=JoinPhase.FINISHING, recovered=revision)
 
     def is_active(self) -> Life:
-        return replace(self, phase=Phase.ACTIVE, waiting="")
+        return replace(self, phase=JoinPhase.ACTIVE, waiting="")
 
     def refused(self, verdict: Reject) -> Life:
         if verdict.reason in MENDABLE:
-            return replace(self, phase=Phase.JOINING, attempt=self.attempt + 1, waiting=verdict.text)
-        return replace(self, phase=Phase.REJECTED, reason=verdict.text)
+            return replace(self, phase=JoinPhase.JOINING, attempt=self.attempt + 1, waiting=verdict.text)
+        return replace(self, phase=JoinPhase.REJECTED, reason=verdict.text)
 
     def saw(self, record: NodeRecord | None, instance: str) -> Life:
         """`record`: the cluster's current record of this node; None if it has none."""
-        if self.phase is not Phase.ACTIVE:
+        if self.phase is not JoinPhase.ACTIVE:
             return self
         same = record is not None and record.instance == instance and record.incarnation == self.incarnation
-        if record is not None and same and record.standing is Standing.ACTIVE:
+        if record is not None and same and record.standing is NodeStanding.ACTIVE:
             return self
         cause = record.reason if record is not None and same else "the cluster's record names another process or none"
-        return replace(self, phase=Phase.JOINING, attempt=self.attempt + 1, waiting=f"dropped: {cause}; joining again")
+        return replace(
+            self, phase=JoinPhase.JOINING, attempt=self.attempt + 1, waiting=f"dropped: {cause}; joining again"
+        )

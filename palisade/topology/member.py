@@ -1,6 +1,7 @@
 """Joins this node to the logical topology, keeps it there, and leaves it: executes the state machine in `life.py`.
 
-`Door` is the interface to the registrar: a member of the Raft group calls its own, a follower calls one over HTTP.
+`RegistrarPort` is the interface to the registrar: a member of the Raft group calls its own, a follower calls one
+over HTTP.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Protocol
 
 from palisade.raftgroup.errors import NodeFailed, RaftError
 from palisade.topology.admission_rules import JoinRequest, Reject
-from palisade.topology.join_state import Life, Phase
-from palisade.topology.records import PROTOCOL_VERSION, NodeRecord, Role
+from palisade.topology.join_state import JoinPhase, Life
+from palisade.topology.records import PROTOCOL_VERSION, NodeRecord, NodeRole
 from palisade.topology.registrar import ClusterState
 from palisade.wire.topology_errors import JoinLater, JoinRejected, NodeRefused
 
@@ -24,7 +25,7 @@ LOOK_S = 1.0
 LEAVE_S = 0.5
 
 
-class Door(Protocol):
+class RegistrarPort(Protocol):
     """Each method raises Unavailable if no registrar answers."""
 
     async def state(self) -> ClusterState: ...
@@ -51,10 +52,10 @@ class TopologyMember:
 
     def __init__(
         self,
-        door: Callable[[], Door],
+        door: Callable[[], RegistrarPort],
         *,
         name: str,
-        role: Role,
+        role: NodeRole,
         instance: str,
         cluster: str,
         token: str | None,
@@ -78,7 +79,7 @@ class TopologyMember:
 
     def incarnation(self) -> int:
         """Of this node in the logical topology; 0 unless it is active there."""
-        return self.life.incarnation if self.life.phase is Phase.ACTIVE else 0
+        return self.life.incarnation if self.life.phase is JoinPhase.ACTIVE else 0
 
     async def run(self) -> None:
         """Run until cancelled. Raises NodeRefused, and what `recover` raises."""
@@ -98,10 +99,10 @@ class TopologyMember:
             except RaftError as error:
                 self.life = before.told_to_wait(str(error))
             self._log_change(before)
-            if self.life.phase is Phase.REJECTED:
+            if self.life.phase is JoinPhase.REJECTED:
                 raise NodeRefused(f"cluster {self._cluster} rejected {self._name}: {self.life.reason}")
             if self.life.phase is before.phase:
-                await asyncio.sleep(LOOK_S if before.phase is Phase.ACTIVE else RETRY_S)
+                await asyncio.sleep(LOOK_S if before.phase is JoinPhase.ACTIVE else RETRY_S)
 
     def _log_change(self, before: Life) -> None:
         now = self.life
@@ -112,15 +113,15 @@ class TopologyMember:
             log.info("topology waiting: node=%s phase=%s: %s", self._name, now.phase.value, now.waiting)
 
     async def _step(self, life: Life) -> Life:
-        if life.phase is Phase.SEEKING:
+        if life.phase is JoinPhase.SEEKING:
             self.state = await self._door().state()
             return life.found() if self.state.initialized else life.told_to_wait("the cluster is not initialized yet")
-        if life.phase is Phase.JOINING:
+        if life.phase is JoinPhase.JOINING:
             return life.validated(await self._door().join(self._request(life)))
-        if life.phase is Phase.RECOVERING:
+        if life.phase is JoinPhase.RECOVERING:
             self.state = await self._door().state()
             return life.has_recovered(await self._recover(self.state))
-        if life.phase is Phase.FINISHING:
+        if life.phase is JoinPhase.FINISHING:
             await self._door().recovered(self._name, self._instance, life.incarnation, life.recovered)
             return life.is_active()
         return life.saw(await self._door().look(self._name), self._instance)
@@ -133,7 +134,7 @@ class TopologyMember:
 
     async def leave(self) -> None:
         """Announce the departure, waiting at most `LEAVE_S`; otherwise failure detection finds it."""
-        if self.life.phase not in (Phase.RECOVERING, Phase.FINISHING, Phase.ACTIVE):
+        if self.life.phase not in (JoinPhase.RECOVERING, JoinPhase.FINISHING, JoinPhase.ACTIVE):
             return
         try:
             async with asyncio.timeout(LEAVE_S):

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from palisade.recovery.lifecycle import Component
 from palisade.topology.admission_rules import Physical, Presence
 from palisade.topology.own_node import OwnNode
-from palisade.topology.records import Role
+from palisade.topology.records import NodeRole
 from palisade.topology.swim.protocol import Change, Swim
-from palisade.topology.swim.record import Record, State, sorted_tags
+from palisade.topology.swim.record import Record, SwimState, sorted_tags
 from palisade.topology.swim.udp import SwimSocket
 from palisade.topology.swim.wire import RUMOUR_BYTES_MAX, record_bytes
 
@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 INSTANCE_BYTES = 8
 LOG_LEVELS = {
-    State.ALIVE: logging.INFO,
-    State.SUSPECT: logging.DEBUG,
-    State.DEAD: logging.WARNING,
-    State.LEFT: logging.INFO,
+    SwimState.ALIVE: logging.INFO,
+    SwimState.SUSPECT: logging.DEBUG,
+    SwimState.DEAD: logging.WARNING,
+    SwimState.LEFT: logging.INFO,
 }
 
 
@@ -31,7 +31,7 @@ class PhysicalTopology(Component):
     """`instance` distinguishes this process from all others that ever had the node's name. The tags carry `role` and
     addresses, or, on a node that waits for initialization, its entry in a plan (`member`)."""
 
-    def __init__(self, own: OwnNode, role: Role, member: str | None = None) -> None:
+    def __init__(self, own: OwnNode, role: NodeRole, member: str | None = None) -> None:
         self.instance = secrets.token_hex(INSTANCE_BYTES)
         self._listening = own.swim_listening
         clients = {name: address for name, address in own.addresses.items() if name != "peer"}

@@ -23,7 +23,7 @@ PROTOCOL_VERSION = 1
 R = TypeVar("R")
 
 
-class Standing(enum.Enum):
+class NodeStanding(enum.Enum):
     """State of a node's record. The logical topology is the ACTIVE nodes."""
 
     VALIDATED = "validated"
@@ -31,7 +31,7 @@ class Standing(enum.Enum):
     GONE = "gone"
 
 
-class Role(enum.Enum):
+class NodeRole(enum.Enum):
     """VOTER: a member of the Raft group, learners included. FOLLOWER: not a member; follows the change feed."""
 
     VOTER = "voter"
@@ -70,8 +70,8 @@ class NodeRecord:
     why it is gone."""
 
     name: str
-    role: Role
-    standing: Standing
+    role: NodeRole
+    standing: NodeStanding
     instance: str
     attempt: int
     incarnation: int
@@ -96,7 +96,7 @@ class NodeRecord:
         """Raises StoreCorrupt."""
 
         def read(name: str, role: str, standing: str, *rest: Any) -> NodeRecord:
-            return NodeRecord(name, Role(role), Standing(standing), *rest)
+            return NodeRecord(name, NodeRole(role), NodeStanding(standing), *rest)
 
         return _unpack(packed, read, "a node")
 

@@ -11,7 +11,7 @@ from typing import Any
 from palisade.base.http_request import Addresses, HttpRequests, NoAnswer
 from palisade.raftgroup.errors import Unavailable
 from palisade.topology.admission_rules import JoinRequest
-from palisade.topology.records import NodeRecord, Role, Standing
+from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
 from palisade.topology.registrar import ClusterState
 from palisade.wire.topology_errors import JoinLater, JoinRejected, Reason
 
@@ -20,7 +20,7 @@ FIELDS = (("id", str), ("instance", str), ("attempt", int), ("incarnation", int)
 """Fields of a node's record whose types are checked, because the code below shows, sorts or compares them."""
 
 
-class RemoteDoor:
+class RemoteRegistrar:
     """`addresses`: HTTP addresses of nodes that may answer, the most likely first; called for every request. `headers`:
     the credentials of this node."""
 
@@ -130,7 +130,7 @@ def node_from(answer: Any) -> NodeRecord | None:
         ):
             raise TypeError
         return NodeRecord(
-            row["id"], Role(row["role"]), Standing(row["standing"]), row["instance"], row["attempt"],
+            row["id"], NodeRole(row["role"]), NodeStanding(row["standing"]), row["instance"], row["attempt"],
             row["incarnation"], row["addresses"], row["recovered_revision"] or 0, row["reason"] or "",
         )  # fmt: skip
     except (KeyError, TypeError, ValueError):

@@ -11,7 +11,7 @@ from palisade.base.address import Address
 from palisade.base.http_request import HttpRequests, NoAnswer, error_text
 from palisade.topology.own_node import OwnNode
 from palisade.topology.physical import PhysicalTopology
-from palisade.topology.records import NodeRecord, Role
+from palisade.topology.records import NodeRecord, NodeRole
 from palisade.topology.swim.record import Record
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def known_seeds(records: Iterable[NodeRecord]) -> list[str]:
 
 def http_of_voters(records: Iterable[Record], own: OwnNode) -> list[str]:
     """HTTP addresses of the live members of the Raft group, and of the node given with --join."""
-    voters = [record for record in records if record.is_live and record.tag("role") == Role.VOTER.value]
+    voters = [record for record in records if record.is_live and record.tag("role") == NodeRole.VOTER.value]
     known = [address for record in voters if (address := record.tag("http")) and record.name != own.id]
     return list(dict.fromkeys([*known, *([str(own.join)] if own.join else [])]))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from palisade.recovery.report import rounded
-from palisade.topology.join_state import Phase
+from palisade.topology.join_state import JoinPhase
 from palisade.topology.member import TopologyMember
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.registrar import ClusterState, Registrar
@@ -39,7 +39,7 @@ class Topology:
     @property
     def is_active(self) -> bool:
         """Whether this node is in the logical topology, by its last answer from the cluster."""
-        return self.member.life.phase is Phase.ACTIVE
+        return self.member.life.phase is JoinPhase.ACTIVE
 
     def view(self) -> dict[str, Any]:
         """This node's view: shape `Topology` of the API."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from palisade.metastore.system_records import SystemRecords
-from palisade.topology.records import NODE_PREFIX, RULES_NAME, ClusterRules, NodeRecord, Standing
-from palisade.topology.swim.record import Record, State
+from palisade.topology.records import NODE_PREFIX, RULES_NAME, ClusterRules, NodeRecord, NodeStanding
+from palisade.topology.swim.record import Record, SwimState
 
 
 def rules_of(records: SystemRecords) -> ClusterRules | None:
@@ -28,7 +28,7 @@ def nodes_of(records: SystemRecords) -> list[NodeRecord]:
 
 def present(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
     """Validated and active nodes, without those that are gone."""
-    return [each for each in nodes if each.standing is not Standing.GONE]
+    return [each for each in nodes if each.standing is not NodeStanding.GONE]
 
 
 def logical_view(records: SystemRecords) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def logical_row(record: NodeRecord) -> dict[str, Any]:
         "incarnation": record.incarnation,
         "instance": record.instance,
         "addresses": dict(sorted(record.addresses.items())),
-        "recovered_revision": record.recovered if record.standing is Standing.ACTIVE else None,
+        "recovered_revision": record.recovered if record.standing is NodeStanding.ACTIVE else None,
     }
 
 
@@ -63,7 +63,7 @@ def physical_view(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 def states_of(records: Iterable[Record]) -> dict[str, int]:
     """Number of nodes by state in the physical topology."""
-    counts = {state.name.lower(): 0 for state in State}
+    counts = {state.name.lower(): 0 for state in SwimState}
     for record in records:
         counts[record.state.name.lower()] += 1
     return counts
@@ -71,7 +71,7 @@ def states_of(records: Iterable[Record]) -> dict[str, int]:
 
 def standings_of(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
     """Number of nodes by standing, VALIDATED or ACTIVE."""
-    counts = {standing.value: 0 for standing in (Standing.VALIDATED, Standing.ACTIVE)}
+    counts = {standing.value: 0 for standing in (NodeStanding.VALIDATED, NodeStanding.ACTIVE)}
     for row in rows:
         counts[row["standing"]] += 1
     return counts

@@ -82,7 +82,7 @@ class NoMember(PalisadeError):
     retry = False
 
 
-class Shown(NamedTuple):
+class ErrorRow(NamedTuple):
     """`etcd` None: the text of the error itself, because etcd has no words for it."""
 
     status: int
@@ -92,7 +92,7 @@ class Shown(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """`code`: that of the error. The rest as in `Shown`."""
+    """`code`: that of the error. The rest as in `ErrorRow`."""
 
     code: str
     status: int
@@ -109,84 +109,90 @@ _NO_SPACE = "etcdserver: mvcc: database space exceeded"
 _COMPACTED = "etcdserver: mvcc: required revision has been compacted"
 _FUTURE = "etcdserver: mvcc: required revision is a future revision"
 
-SHOWN: dict[type[PalisadeError], Shown] = {
+SHOWN: dict[type[PalisadeError], ErrorRow] = {
     # Before BadRequest, which its code stands for on the stream.
-    partitions.BadPartition: Shown(400, "The request can't be read", _INVALID, None),
-    BadRequest: Shown(400, "The request can't be read", _INVALID, None),
-    PreconditionFailed: Shown(412, "The key is not as it was expected", _INVALID, None),
-    WithoutCluster: Shown(503, "This node runs without its cluster", _DOWN, None),
-    NoMember: Shown(421, "This node is no member of the cluster", Grpc.FAILED_PRECONDITION, None),
-    authorization.NoCredentials: Shown(401, "Nobody has signed in", _INVALID, "etcdserver: user name is empty"),
-    authorization.WrongPassword: Shown(
+    partitions.BadPartition: ErrorRow(400, "The request can't be read", _INVALID, None),
+    BadRequest: ErrorRow(400, "The request can't be read", _INVALID, None),
+    PreconditionFailed: ErrorRow(412, "The key is not as it was expected", _INVALID, None),
+    WithoutCluster: ErrorRow(503, "This node runs without its cluster", _DOWN, None),
+    NoMember: ErrorRow(421, "This node is no member of the cluster", Grpc.FAILED_PRECONDITION, None),
+    authorization.NoCredentials: ErrorRow(401, "Nobody has signed in", _INVALID, "etcdserver: user name is empty"),
+    authorization.WrongPassword: ErrorRow(
         401,
         "Wrong user or password",
         _INVALID,
         "etcdserver: authentication failed, invalid user ID or password",
     ),
-    authorization.Unauthenticated: Shown(401, "Sign in again", Grpc.UNAUTHENTICATED, "etcdserver: invalid auth token"),
-    authorization.PermissionDenied: Shown(403, "You may not", Grpc.PERMISSION_DENIED, "etcdserver: permission denied"),
-    authorization.PermissionsUnknown: Shown(503, "Who may what can't be known", _DOWN, None),
-    authorization.TooManyLogins: Shown(429, "Later", Grpc.RESOURCE_EXHAUSTED, None),
-    authorization.AuthorizationOff: Shown(
+    authorization.Unauthenticated: ErrorRow(
+        401, "Sign in again", Grpc.UNAUTHENTICATED, "etcdserver: invalid auth token"
+    ),
+    authorization.PermissionDenied: ErrorRow(
+        403, "You may not", Grpc.PERMISSION_DENIED, "etcdserver: permission denied"
+    ),
+    authorization.PermissionsUnknown: ErrorRow(503, "Who may what can't be known", _DOWN, None),
+    authorization.TooManyLogins: ErrorRow(429, "Later", Grpc.RESOURCE_EXHAUSTED, None),
+    authorization.AuthorizationOff: ErrorRow(
         409,
         "Nobody has to sign in here",
         Grpc.FAILED_PRECONDITION,
         "etcdserver: authentication is not enabled",
     ),
-    store.KeyEmpty: Shown(400, "No key given", _INVALID, "etcdserver: key is not provided"),
-    store.KeyTooLarge: Shown(413, "The key is too large", _INVALID, _TOO_LARGE),
-    store.ValueTooLarge: Shown(413, "The value is too large", _INVALID, _TOO_LARGE),
-    store.RequestTooLarge: Shown(413, "The request is too large", _INVALID, _TOO_LARGE),
-    store.TooManyOperations: Shown(413, "Too many operations", _INVALID, _TOO_MANY),
-    store.DuplicateKey: Shown(
+    store.KeyEmpty: ErrorRow(400, "No key given", _INVALID, "etcdserver: key is not provided"),
+    store.KeyTooLarge: ErrorRow(413, "The key is too large", _INVALID, _TOO_LARGE),
+    store.ValueTooLarge: ErrorRow(413, "The value is too large", _INVALID, _TOO_LARGE),
+    store.RequestTooLarge: ErrorRow(413, "The request is too large", _INVALID, _TOO_LARGE),
+    store.TooManyOperations: ErrorRow(413, "Too many operations", _INVALID, _TOO_MANY),
+    store.DuplicateKey: ErrorRow(
         400, "A key is written twice", _INVALID, "etcdserver: duplicate key given in txn request"
     ),
-    store.InvalidRequest: Shown(400, "The request makes no sense", _INVALID, None),
-    store.KeyNotFound: Shown(404, "No such key", _INVALID, "etcdserver: key not found"),
-    store.Compacted: Shown(410, "The revision is compacted", _RANGE, _COMPACTED),
-    store.FutureRevision: Shown(400, "The revision does not exist yet", _RANGE, _FUTURE),
-    store.LeaseNotFound: Shown(404, "No such lease", Grpc.NOT_FOUND, "etcdserver: requested lease not found"),
-    store.LeaseExists: Shown(
+    store.InvalidRequest: ErrorRow(400, "The request makes no sense", _INVALID, None),
+    store.KeyNotFound: ErrorRow(404, "No such key", _INVALID, "etcdserver: key not found"),
+    store.Compacted: ErrorRow(410, "The revision is compacted", _RANGE, _COMPACTED),
+    store.FutureRevision: ErrorRow(400, "The revision does not exist yet", _RANGE, _FUTURE),
+    store.LeaseNotFound: ErrorRow(404, "No such lease", Grpc.NOT_FOUND, "etcdserver: requested lease not found"),
+    store.LeaseExists: ErrorRow(
         409, "The lease exists already", Grpc.FAILED_PRECONDITION, "etcdserver: lease already exists"
     ),
-    store.LeaseTtlInvalid: Shown(400, "The time to live is out of range", _RANGE, "etcdserver: too large lease TTL"),
-    store.QuotaExceeded: Shown(507, "The store is full", Grpc.RESOURCE_EXHAUSTED, _NO_SPACE),
-    store.TooManyPins: Shown(503, "Too many pins", Grpc.RESOURCE_EXHAUSTED, None),
-    store.ResultEvicted: Shown(409, "The first result is forgotten", _INVALID, None),
-    vault.VaultDamaged: Shown(500, "Stored data is damaged", Grpc.DATA_LOSS, None),
-    vault.VaultError: Shown(503, "The vault of this node can't be read", _DOWN, None),
-    vault.Fenced: Shown(503, "This node is fenced", _DOWN, None),
-    vault.Pending: Shown(503, "A change is not released yet", _DOWN, None),
-    vault.Denied: Shown(403, "What can't be known is refused", Grpc.PERMISSION_DENIED, None),
-    vault.NotReached: Shown(503, "The vault is not at that revision yet", _DOWN, None),
-    store.StoreCorrupt: Shown(500, "Stored data is damaged", Grpc.DATA_LOSS, "etcdserver: corrupt cluster"),
-    store.MetastoreError: Shown(400, "The request was refused", _INVALID, None),
-    group.NotLeader: Shown(503, "This node does not lead", _DOWN, "etcdserver: not leader"),
-    group.Unavailable: Shown(503, "No leader with a majority", _DOWN, "etcdserver: no leader"),
-    group.OutcomeUnknown: Shown(504, "The outcome is unknown", Grpc.DEADLINE_EXCEEDED, "etcdserver: request timed out"),
-    fencing.ReleasePending: Shown(504, "Committed, and not released yet", Grpc.DEADLINE_EXCEEDED, None),
-    fencing.ReadPending: Shown(503, "A change is not released yet", _DOWN, None),
-    fencing.ReservedKey: Shown(403, "The key belongs to the cluster", _INVALID, None),
-    group.MembershipRefused: Shown(409, "The membership can't change so now", Grpc.FAILED_PRECONDITION, None),
-    topology.JoinRejected: Shown(403, "The node may not join", Grpc.FAILED_PRECONDITION, None),
-    topology.AlreadyInitialized: Shown(409, "The cluster is initialized", Grpc.FAILED_PRECONDITION, None),
-    topology.JoinLater: Shown(503, "The node can't join yet", _DOWN, None),
-    partitions.NoSuchPartition: Shown(404, "Not held here", Grpc.NOT_FOUND, None),
-    scenarios.NoSuchScenario: Shown(404, "No such scenario", Grpc.NOT_FOUND, None),
-    scenarios.ScenarioRuns: Shown(409, "A scenario is under way", Grpc.FAILED_PRECONDITION, None),
-    scenarios.ScenariosOff: Shown(403, "It plays no scenarios", Grpc.FAILED_PRECONDITION, None),
-    catalog.BadField: Shown(400, "A field can't be so", _INVALID, None),
-    catalog.NotThere: Shown(404, "No such object", Grpc.NOT_FOUND, None),
-    catalog.AlreadyThere: Shown(409, "It is there already", _STATE, None),
-    catalog.NotAllowed: Shown(409, "The object can't be changed so now", _STATE, None),
-    catalog.Busy: Shown(409, "Another procedure works on it", _DOWN, None),
-    catalog.RolledBack: Shown(409, "The change was taken back", _STATE, None),
-    catalog.DamagedRow: Shown(500, "A row of the catalog is damaged", Grpc.DATA_LOSS, None),
-    catalog.NoSuchProcedure: Shown(404, "No such procedure", Grpc.NOT_FOUND, None),
-    catalog.ProcedureDiffers: Shown(409, "The id belongs to another operation", _STATE, None),
-    catalog.NotCancellable: Shown(409, "The procedure can't be taken back", _STATE, None),
-    catalog.CatalogError: Shown(409, "The catalog refuses it", _STATE, None),
-    group.NodeFailed: Shown(503, "This node has stopped", _DOWN, "etcdserver: server stopped"),
+    store.LeaseTtlInvalid: ErrorRow(400, "The time to live is out of range", _RANGE, "etcdserver: too large lease TTL"),
+    store.QuotaExceeded: ErrorRow(507, "The store is full", Grpc.RESOURCE_EXHAUSTED, _NO_SPACE),
+    store.TooManyPins: ErrorRow(503, "Too many pins", Grpc.RESOURCE_EXHAUSTED, None),
+    store.ResultEvicted: ErrorRow(409, "The first result is forgotten", _INVALID, None),
+    vault.VaultDamaged: ErrorRow(500, "Stored data is damaged", Grpc.DATA_LOSS, None),
+    vault.VaultError: ErrorRow(503, "The vault of this node can't be read", _DOWN, None),
+    vault.Fenced: ErrorRow(503, "This node is fenced", _DOWN, None),
+    vault.Pending: ErrorRow(503, "A change is not released yet", _DOWN, None),
+    vault.Denied: ErrorRow(403, "What can't be known is refused", Grpc.PERMISSION_DENIED, None),
+    vault.NotReached: ErrorRow(503, "The vault is not at that revision yet", _DOWN, None),
+    store.StoreCorrupt: ErrorRow(500, "Stored data is damaged", Grpc.DATA_LOSS, "etcdserver: corrupt cluster"),
+    store.MetastoreError: ErrorRow(400, "The request was refused", _INVALID, None),
+    group.NotLeader: ErrorRow(503, "This node does not lead", _DOWN, "etcdserver: not leader"),
+    group.Unavailable: ErrorRow(503, "No leader with a majority", _DOWN, "etcdserver: no leader"),
+    group.OutcomeUnknown: ErrorRow(
+        504, "The outcome is unknown", Grpc.DEADLINE_EXCEEDED, "etcdserver: request timed out"
+    ),
+    fencing.ReleasePending: ErrorRow(504, "Committed, and not released yet", Grpc.DEADLINE_EXCEEDED, None),
+    fencing.ReadPending: ErrorRow(503, "A change is not released yet", _DOWN, None),
+    fencing.ReservedKey: ErrorRow(403, "The key belongs to the cluster", _INVALID, None),
+    group.MembershipRefused: ErrorRow(409, "The membership can't change so now", Grpc.FAILED_PRECONDITION, None),
+    topology.JoinRejected: ErrorRow(403, "The node may not join", Grpc.FAILED_PRECONDITION, None),
+    topology.AlreadyInitialized: ErrorRow(409, "The cluster is initialized", Grpc.FAILED_PRECONDITION, None),
+    topology.JoinLater: ErrorRow(503, "The node can't join yet", _DOWN, None),
+    partitions.NoSuchPartition: ErrorRow(404, "Not held here", Grpc.NOT_FOUND, None),
+    scenarios.NoSuchScenario: ErrorRow(404, "No such scenario", Grpc.NOT_FOUND, None),
+    scenarios.ScenarioRuns: ErrorRow(409, "A scenario is under way", Grpc.FAILED_PRECONDITION, None),
+    scenarios.ScenariosOff: ErrorRow(403, "It plays no scenarios", Grpc.FAILED_PRECONDITION, None),
+    catalog.BadField: ErrorRow(400, "A field can't be so", _INVALID, None),
+    catalog.NotThere: ErrorRow(404, "No such object", Grpc.NOT_FOUND, None),
+    catalog.AlreadyThere: ErrorRow(409, "It is there already", _STATE, None),
+    catalog.NotAllowed: ErrorRow(409, "The object can't be changed so now", _STATE, None),
+    catalog.Busy: ErrorRow(409, "Another procedure works on it", _DOWN, None),
+    catalog.RolledBack: ErrorRow(409, "The change was taken back", _STATE, None),
+    catalog.DamagedRow: ErrorRow(500, "A row of the catalog is damaged", Grpc.DATA_LOSS, None),
+    catalog.NoSuchProcedure: ErrorRow(404, "No such procedure", Grpc.NOT_FOUND, None),
+    catalog.ProcedureDiffers: ErrorRow(409, "The id belongs to another operation", _STATE, None),
+    catalog.NotCancellable: ErrorRow(409, "The procedure can't be taken back", _STATE, None),
+    catalog.CatalogError: ErrorRow(409, "The catalog refuses it", _STATE, None),
+    group.NodeFailed: ErrorRow(503, "This node has stopped", _DOWN, "etcdserver: server stopped"),
 }
 REFUSALS: dict[type[Exception], Refusal] = {kind: Refusal(kind.code, *shown) for kind, shown in SHOWN.items()}
 INTERNAL = Refusal("internal", 500, "The node has a fault", Grpc.INTERNAL, "the node has a fault; its log says more")

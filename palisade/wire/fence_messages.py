@@ -18,29 +18,29 @@ from palisade.base.frames import Encoder
 from palisade.fencing.messages import (
     Behind,
     Elsewhere,
-    Fenced,
-    Grant,
+    FencedMessage,
+    GrantMessage,
     Hello,
     HolderId,
-    Join,
-    Refused,
+    HolderPhase,
+    JoinMessage,
+    RefusedMessage,
     Release,
     Renew,
     Row,
-    Stage,
-    Staged,
-    State,
-    Welcome,
+    StagedMessage,
+    StageMessage,
+    WelcomeMessage,
 )
 
 HELLO, JOIN, RENEW, STAGED, FENCED = range(1, 6)
 WELCOME, ELSEWHERE, REFUSED, STAGE, BEHIND, GRANT, RELEASE = range(11, 18)
 
-FromHolder = Hello | Join | Renew | Staged | Fenced
-FromLeader = Welcome | Elsewhere | Refused | Stage | Behind | Grant | Release
+FromHolder = Hello | JoinMessage | Renew | StagedMessage | FencedMessage
+FromLeader = WelcomeMessage | Elsewhere | RefusedMessage | StageMessage | Behind | GrantMessage | Release
 Message = FromHolder | FromLeader
-FROM_HOLDER = (Hello, Join, Renew, Staged, Fenced)
-FROM_LEADER = (Welcome, Elsewhere, Refused, Stage, Behind, Grant, Release)
+FROM_HOLDER = (Hello, JoinMessage, Renew, StagedMessage, FencedMessage)
+FROM_LEADER = (WelcomeMessage, Elsewhere, RefusedMessage, StageMessage, Behind, GrantMessage, Release)
 
 
 class BadMessage(ValueError):
@@ -57,16 +57,16 @@ def _hello(message: Hello) -> list[Any]:
 
 _PACK: dict[type, Callable[[Any], list[Any]]] = {
     Hello: _hello,
-    Join: lambda m: [JOIN, m.chain, m.lv],
+    JoinMessage: lambda m: [JOIN, m.chain, m.lv],
     Renew: lambda m: [RENEW, m.t0, m.staged, m.state.value, m.asks, m.lease_s, m.proceed_s],
-    Staged: lambda m: [STAGED, m.upto],
-    Fenced: lambda m: [FENCED, m.term, m.at],
-    Welcome: lambda m: [WELCOME, m.term, m.lm, m.released],
+    StagedMessage: lambda m: [STAGED, m.upto],
+    FencedMessage: lambda m: [FENCED, m.term, m.at],
+    WelcomeMessage: lambda m: [WELCOME, m.term, m.lm, m.released],
     Elsewhere: lambda m: [ELSEWHERE, m.leader],
-    Refused: lambda m: [REFUSED, m.reason],
-    Stage: lambda m: [STAGE, m.term, m.chain, m.after, m.upto, pack_rows(m.rows)],
+    RefusedMessage: lambda m: [REFUSED, m.reason],
+    StageMessage: lambda m: [STAGE, m.term, m.chain, m.after, m.upto, pack_rows(m.rows)],
     Behind: lambda m: [BEHIND, m.term, m.chain, m.lm],
-    Grant: lambda m: [GRANT, m.term, m.incarnation, m.t0, m.required],
+    GrantMessage: lambda m: [GRANT, m.term, m.incarnation, m.t0, m.required],
     Release: lambda m: [RELEASE, m.term, m.released],
 }
 
@@ -125,25 +125,27 @@ _SHAPES: dict[int, tuple[tuple[Any, ...], Callable[..., Message]]] = {
     HELLO: (
         (_TEXT, _TEXT, _INT, _FLAG, _FLOAT, _TEXT, _INT, _FLAG, _INT, _INT, _FLOAT, _INT),
         lambda node, vault, incarnation, fences, lease_s, state, *rest: Hello(
-            HolderId(node, vault, incarnation), fences, lease_s, State(state), *rest
+            HolderId(node, vault, incarnation), fences, lease_s, HolderPhase(state), *rest
         ),
     ),
-    JOIN: ((_INT, _INT), Join),
+    JOIN: ((_INT, _INT), JoinMessage),
     RENEW: (
         (_FLOAT, _INT, _TEXT, _FLAG, _FLOAT, _FLOAT),
-        lambda t0, staged, state, asks, lease_s, proceed_s: Renew(t0, staged, State(state), asks, lease_s, proceed_s),
+        lambda t0, staged, state, asks, lease_s, proceed_s: Renew(
+            t0, staged, HolderPhase(state), asks, lease_s, proceed_s
+        ),
     ),
-    STAGED: ((_INT,), Staged),
-    FENCED: ((_INT, _FLOAT), Fenced),
-    WELCOME: ((_INT, _INT, _MAYBE_INT), Welcome),
+    STAGED: ((_INT,), StagedMessage),
+    FENCED: ((_INT, _FLOAT), FencedMessage),
+    WELCOME: ((_INT, _INT, _MAYBE_INT), WelcomeMessage),
     ELSEWHERE: ((_MAYBE_TEXT,), Elsewhere),
-    REFUSED: ((_TEXT,), Refused),
+    REFUSED: ((_TEXT,), RefusedMessage),
     STAGE: (
         (_INT, _INT, _INT, _INT, _BYTES),
-        lambda term, chain, after, upto, rows: Stage(term, chain, after, upto, _rows(rows)),
+        lambda term, chain, after, upto, rows: StageMessage(term, chain, after, upto, _rows(rows)),
     ),
     BEHIND: ((_INT, _INT, _INT), Behind),
-    GRANT: ((_INT, _INT, _FLOAT, _INT), Grant),
+    GRANT: ((_INT, _INT, _FLOAT, _INT), GrantMessage),
     RELEASE: ((_INT, _INT), Release),
 }
 

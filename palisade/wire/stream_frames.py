@@ -25,7 +25,7 @@ WATCH_CREDIT = 8
 """Batches that a watch may have under way at first."""
 
 
-class Kind(enum.IntEnum):
+class FrameKind(enum.IntEnum):
     """Kinds of frames and their bodies. C: sent by clients, N: by nodes."""
 
     HELLO = 1

@@ -35,7 +35,7 @@ from harness.process import ProcessEnded
 from harness.report import KEPT, ToolMissing, keep, need, show, surroundings
 from harness.system import NotReady
 from harness.wrk import PUT, RANGE, LoadFailed, run_wrk, write_keys
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 
 ONE, P50_US, P99_US, TWO = "reads_per_s", "p50_us", "p99_us", "two_processes_reads_per_s"
 SAME_KEY = "same_key_reads_per_s"
@@ -158,7 +158,7 @@ async def stalls_round(folder: Path, options: argparse.Namespace, rounds: Rounds
 
 def stalls_lines(rounds: Rounds) -> list[Line]:
     found = medians(rounds["palisade"])
-    longest_s = Timing().proceed_s() + 0.5
+    longest_s = FenceTiming().proceed_s() + 0.5
     return [
         alone("longest strict write, a node stops", "ms", found["polite_ms"], Threshold(at_most=100.0)),
         alone("longest strict write, a node is killed", "s", found["killed_s"], Threshold(at_most=longest_s)),

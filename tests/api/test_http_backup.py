@@ -16,7 +16,7 @@ from palisade.base.snapshots import SnapshotGone
 from palisade.metastore.backup import BackupCheck, BackupHeader
 from palisade.metastore.memory_store import MemoryStore
 from palisade.metastore.requests import Put
-from palisade.metastore.snapshot import SnapshotReader
+from palisade.metastore.snapshot import StoreSnapshotReader
 from palisade.metastore.store_errors import BackupInvalid
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup
@@ -37,7 +37,7 @@ class Spy:
         reader = await disk.open_snapshot()
         spied, chunk, close = self, reader.chunk, reader.close
 
-        class Reader(SnapshotReader):
+        class Reader(StoreSnapshotReader):
             def chunk(self, number: int) -> bytes | None:
                 spied.before_piece(number)
                 return chunk(number)

@@ -12,7 +12,7 @@ import pytest
 from palisade.api.http.server import HttpServer
 from palisade.node.config_sources import load_node_config
 from palisade.node.standalone import StandaloneNode
-from palisade.node.uninitialized import WaitingRoom
+from palisade.node.uninitialized import UninitializedNode
 from tests.node.test_standalone import config_of, fill
 from tests.support.processes import free_port
 from tests.support.raw_http import RawHttp
@@ -72,7 +72,7 @@ async def test_nor_to_a_node_that_stands_alone(tmp_path: Path) -> None:
 async def test_nor_to_one_that_waits_for_its_cluster(tmp_path: Path) -> None:
     ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
     config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
-    room = WaitingRoom(config)
+    room = UninitializedNode(config)
     try:
         await room.start()
         await answers_and_says_nothing(config.http.port)

@@ -10,7 +10,7 @@ import time
 import pytest
 from aiohttp import ClientSession
 
-from palisade.api.http.fast_path import Connection
+from palisade.api.http.fast_path import HttpConnection
 from palisade.api.http.request_head import make_plan
 from palisade.api.http.server import HttpServer
 from tests.support.fake_group import FakeGroup
@@ -83,7 +83,7 @@ async def test_a_body_that_trickles_in_costs_no_more_than_its_length(server: Htt
     body = b'{"key": "YQ==", "value": "%b"}' % base64.b64encode(value)
     request = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     assert server._front is not None
-    connection, sent = Connection(server._front), SentTo()
+    connection, sent = HttpConnection(server._front), SentTo()
     connection.connection_made(sent)
     began = time.process_time()
     for at in range(0, len(request), 8):

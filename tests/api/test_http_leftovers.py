@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from palisade.api.http import vault_server
-from palisade.api.http.fast_path import Connection
+from palisade.api.http.fast_path import HttpConnection
 from palisade.api.http.server import HttpServer
 from palisade.node import uninitialized as waiting_room
 from palisade.node.config_sources import load_node_config
@@ -22,7 +22,7 @@ from tests.support.processes import free_port
 from tests.support.raw_http import RawHttp
 from tests.support.waiting import until
 
-KEPT = (Connection, RequestHandler, web.BaseRequest)
+KEPT = (HttpConnection, RequestHandler, web.BaseRequest)
 POST = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 ENDLESS = b"Content-Length: 2147483647\r\n\r\n" + b"{" * 200_000
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n" + b"{" * 200_000
@@ -112,7 +112,7 @@ async def test_one_of_a_node_that_waits_for_its_cluster_is_gone(
     monkeypatch.setattr(waiting_room, "LINGERING_S", 0.1)
     ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
     config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
-    room = waiting_room.WaitingRoom(config)
+    room = waiting_room.UninitializedNode(config)
     try:
         await room.start()
         for what in ("for no path", "more than is allowed", "no path"):

@@ -32,7 +32,7 @@ from palisade.metastore.requests import (
 )
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.proposals import Proposal
-from palisade.wire.stream_frames import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
+from palisade.wire.stream_frames import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, FrameKind
 from tests.support.fake_group import FakeGroup
 from tests.support.waiting import until
 
@@ -65,7 +65,7 @@ class Raw:
     async def refusal(self) -> str:
         """The reason of the refusal that ends the connection."""
         kind, body = await self.frame()
-        assert kind == Kind.REFUSED
+        assert kind == FrameKind.REFUSED
         assert (await self.frame())[0] == -1
         return str(body["reason"])
 
@@ -75,8 +75,8 @@ async def raw(stream: StreamServer, greet: bool = True) -> AsyncIterator[Raw]:
     reader, writer = await asyncio.open_connection("127.0.0.1", stream.port)
     connection = Raw(reader, writer)
     if greet:
-        connection.send(Kind.HELLO, {"protocol": PROTOCOL, "client": "test"})
-        assert (await connection.frame())[0] == Kind.WELCOME
+        connection.send(FrameKind.HELLO, {"protocol": PROTOCOL, "client": "test"})
+        assert (await connection.frame())[0] == FrameKind.WELCOME
     try:
         yield connection
     finally:
@@ -85,7 +85,7 @@ async def raw(stream: StreamServer, greet: bool = True) -> AsyncIterator[Raw]:
 
 async def test_the_welcome_names_the_cluster_and_its_leader(stream: StreamServer) -> None:
     async with raw(stream, greet=False) as connection:
-        connection.send(Kind.HELLO, {"protocol": PROTOCOL, "client": "test"})
+        connection.send(FrameKind.HELLO, {"protocol": PROTOCOL, "client": "test"})
         _, welcome = await connection.frame()
     assert welcome == {
         "protocol": PROTOCOL,
@@ -98,13 +98,13 @@ async def test_the_welcome_names_the_cluster_and_its_leader(stream: StreamServer
 
 async def test_another_protocol_is_refused_with_the_spoken_one(stream: StreamServer) -> None:
     async with raw(stream, greet=False) as connection:
-        connection.send(Kind.HELLO, {"protocol": 99})
+        connection.send(FrameKind.HELLO, {"protocol": 99})
         assert "99 is not spoken here, but 2" in await connection.refusal()
 
 
 async def test_a_request_before_the_greeting_is_refused(stream: StreamServer, group: FakeGroup) -> None:
     async with raw(stream, greet=False) as connection:
-        connection.send(Kind.WRITES, [1, encode_command(Put(b"a", b"1"))])
+        connection.send(FrameKind.WRITES, [1, encode_command(Put(b"a", b"1"))])
         assert "HELLO" in await connection.refusal()
     assert group.store.revision == 1
 
@@ -116,7 +116,7 @@ async def test_a_request_before_the_greeting_is_refused(stream: StreamServer, gr
         b"\0" * 64,
         struct.pack(">IBI", 2 << 30, 4, 0),
         struct.pack(">IBI", 10, 1, 12345) + b"12345",
-        encode(Kind.HELLO, [1, 2]),
+        encode(FrameKind.HELLO, [1, 2]),
         encode(200, None),
     ],
     ids=["http", "zeros", "2 GiB announced", "wrong checksum", "no map", "unknown kind"],
@@ -143,19 +143,19 @@ async def test_who_never_greets_is_sent_away(stream: StreamServer) -> None:
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        (Kind.WRITES, {}),
-        (Kind.WRITES, [1]),
-        (Kind.WRITES, ["1", b""]),
-        (Kind.WRITES, [-1, b""]),
-        (Kind.WRITES, [1, b""] * (ITEMS_MAX + 1)),
-        (Kind.READS, [None, []]),
-        (Kind.CALL, [1]),
-        (Kind.WATCH, [1, "text", b"", 0, False, [], 0, 8]),
-        (Kind.WATCH, [1, b"a", b"", 0, False, [], 0, -1]),
-        (Kind.MORE, [1, -5]),
-        (Kind.MORE, 7),
-        (Kind.UNWATCH, []),
-        (Kind.WELCOME, None),
+        (FrameKind.WRITES, {}),
+        (FrameKind.WRITES, [1]),
+        (FrameKind.WRITES, ["1", b""]),
+        (FrameKind.WRITES, [-1, b""]),
+        (FrameKind.WRITES, [1, b""] * (ITEMS_MAX + 1)),
+        (FrameKind.READS, [None, []]),
+        (FrameKind.CALL, [1]),
+        (FrameKind.WATCH, [1, "text", b"", 0, False, [], 0, 8]),
+        (FrameKind.WATCH, [1, b"a", b"", 0, False, [], 0, -1]),
+        (FrameKind.MORE, [1, -5]),
+        (FrameKind.MORE, 7),
+        (FrameKind.UNWATCH, []),
+        (FrameKind.WELCOME, None),
         (99, None),
     ],
 )
@@ -190,12 +190,12 @@ async def test_a_bad_command_is_refused_and_the_others_go_on(
     stream: StreamServer, group: FakeGroup, command: Any, code: str
 ) -> None:
     async with raw(stream) as connection:
-        connection.send(Kind.WRITES, [1, command, 2, encode_command(Put(b"good", b"1"))])
+        connection.send(FrameKind.WRITES, [1, command, 2, encode_command(Put(b"good", b"1"))])
         answers = dict([await connection.frame(), *([await connection.frame()] if code != "future-revision" else [])])
-    results = answers[Kind.RESULTS]
+    results = answers[FrameKind.RESULTS]
     found = dict(zip(results[::2], results[1::2], strict=True))
     assert found[2][1] == 2
-    told = found[1][1] if code == "future-revision" else answers[Kind.FAILURES][1][0]
+    told = found[1][1] if code == "future-revision" else answers[FrameKind.FAILURES][1][0]
     assert told == code
     assert group.store.revision == 2
 
@@ -208,9 +208,9 @@ async def test_a_node_that_has_stopped_says_so_to_every_write_of_a_frame(
 
     monkeypatch.setattr(group, "submit", stopped)
     async with raw(stream) as connection:
-        connection.send(Kind.WRITES, [1, encode_command(Put(b"a", b"")), 2, encode_command(Put(b"b", b""))])
+        connection.send(FrameKind.WRITES, [1, encode_command(Put(b"a", b"")), 2, encode_command(Put(b"b", b""))])
         kind, failures = await connection.frame()
-    assert kind == Kind.FAILURES
+    assert kind == FrameKind.FAILURES
     assert [(number, code) for number, (code, _, _) in zip(failures[::2], failures[1::2], strict=True)] == [
         (1, "node-failed"),
         (2, "node-failed"),
@@ -224,10 +224,10 @@ def pairs(flat: list[Any]) -> list[tuple[int, Any]]:
 async def test_one_bad_put_of_a_series_harms_no_other(stream: StreamServer, group: FakeGroup) -> None:
     contents = [b"a", b"1", b"k" * 5000, b"2", b"c", b"3"]
     async with raw(stream) as connection:
-        connection.send(Kind.WRITES, [7, encode_series(("c", 1), contents)])
+        connection.send(FrameKind.WRITES, [7, encode_series(("c", 1), contents)])
         answers = dict([await connection.frame(), await connection.frame()])
-    assert [(number, code) for number, (code, _, _) in pairs(answers[Kind.FAILURES])] == [(8, "key-too-large")]
-    assert [number for number, _ in pairs(answers[Kind.RESULTS])] == [7, 9]
+    assert [(number, code) for number, (code, _, _) in pairs(answers[FrameKind.FAILURES])] == [(8, "key-too-large")]
+    assert [number for number, _ in pairs(answers[FrameKind.RESULTS])] == [7, 9]
     assert group.store.key_count == 2
 
 
@@ -236,18 +236,18 @@ async def test_a_series_that_comes_to_no_end_is_told_for_each_of_its_puts(
 ) -> None:
     group.leading = False
     async with raw(stream) as connection:
-        connection.send(Kind.WRITES, [7, encode_series(None, [b"a", b"1", b"b", b"2"])])
+        connection.send(FrameKind.WRITES, [7, encode_series(None, [b"a", b"1", b"b", b"2"])])
         kind, failures = await connection.frame()
-    assert kind == Kind.FAILURES
+    assert kind == FrameKind.FAILURES
     assert [(number, code) for number, (code, _, _) in pairs(failures)] == [(7, "unavailable"), (8, "unavailable")]
 
 
 @pytest.mark.parametrize("operation", [True, 1.0])
 async def test_what_only_equals_the_number_of_a_put_is_refused(stream: StreamServer, operation: object) -> None:
     async with raw(stream) as connection:
-        connection.send(Kind.WRITES, [1, msgpack.packb([operation, None, b"k", b"v"])])
+        connection.send(FrameKind.WRITES, [1, msgpack.packb([operation, None, b"k", b"v"])])
         kind, failures = await connection.frame()
-    assert (kind, failures[1][0]) == (Kind.FAILURES, "invalid-request")
+    assert (kind, failures[1][0]) == (FrameKind.FAILURES, "invalid-request")
 
 
 @pytest.mark.parametrize("key", [b"k", b""])
@@ -259,9 +259,9 @@ async def test_a_frame_has_no_more_puts_than_items(stream: StreamServer, group: 
         [part for number in range(count) for part in (number * SERIES_PUTS_MAX, series)] for count in (few, few + 1)
     ]
     async with raw(stream) as connection:
-        connection.send(Kind.WRITES, frames[0])
-        assert (await connection.frame())[0] == (Kind.RESULTS if key else Kind.FAILURES)
-        connection.send(Kind.WRITES, frames[1])
+        connection.send(FrameKind.WRITES, frames[0])
+        assert (await connection.frame())[0] == (FrameKind.RESULTS if key else FrameKind.FAILURES)
+        connection.send(FrameKind.WRITES, frames[1])
         assert f"up to {ITEMS_MAX} puts" in await connection.refusal()
     assert group.store.revision == 1 + (ITEMS_MAX if key else 0)
 
@@ -290,11 +290,11 @@ async def test_puts_that_follow_each_other_travel_as_a_series(
 
 async def test_a_bad_range_and_an_unknown_call_are_refused(stream: StreamServer) -> None:
     async with raw(stream) as connection:
-        connection.send(Kind.READS, [1, [4, b"a"], 2, "nonsense", 3, [1, b"a", b"b"]])
+        connection.send(FrameKind.READS, [1, [4, b"a"], 2, "nonsense", 3, [1, b"a", b"b"]])
         _, failures = await connection.frame()
         assert [failure[0] for failure in failures[1::2]] == ["invalid-request"] * 3
         for call in ("no-such-call", None, "lease_info"):
-            connection.send(Kind.CALL, [4, call, []])
+            connection.send(FrameKind.CALL, [4, call, []])
             _, (number, failure) = await connection.frame()
             assert (number, failure[0]) == (4, "invalid-request")
 
@@ -305,7 +305,7 @@ async def test_what_is_under_way_is_bounded(stream: StreamServer, group: FakeGro
     frame = [each for number in range(512) for each in (number, encode_command(Put(b"k", b"v" * 1000)))]
     async with raw(stream) as connection:
         for _ in range(40):
-            connection.send(Kind.WRITES, frame)
+            connection.send(FrameKind.WRITES, frame)
         await until(lambda: group.submitted >= IN_FLIGHT_MAX)
         await asyncio.sleep(0.05)
         assert group.submitted <= IN_FLIGHT_MAX + 512
@@ -313,7 +313,7 @@ async def test_what_is_under_way_is_bounded(stream: StreamServer, group: FakeGro
         answered = 0
         while answered < 40 * 512:
             kind, body = await connection.frame()
-            assert kind == Kind.RESULTS
+            assert kind == FrameKind.RESULTS
             answered += len(body) // 2
     assert group.store.revision == 1 + 40 * 512
 
@@ -324,7 +324,7 @@ async def test_a_client_that_does_not_read_stalls_nobody(
     await client.put("big", b"v" * 500_000)
     async with raw(stream) as greedy:
         for number in range(2000):
-            greedy.send(Kind.READS, [number, list(operation_fields(Range(b"big")))])
+            greedy.send(FrameKind.READS, [number, list(operation_fields(Range(b"big")))])
         async with asyncio.timeout(5):
             for number in range(100):
                 await client.put("a", str(number))
@@ -338,12 +338,12 @@ async def test_a_client_that_does_not_read_stalls_nobody(
 
 async def test_half_a_frame_is_waited_for(stream: StreamServer) -> None:
     async with raw(stream) as connection:
-        whole = encode(Kind.WRITES, [1, encode_command(Put(b"a", b"1"))])
+        whole = encode(FrameKind.WRITES, [1, encode_command(Put(b"a", b"1"))])
         for at in range(0, len(whole), 5):
             connection.writer.write(whole[at : at + 5])
             await connection.writer.drain()
         kind, body = await connection.frame()
-    assert (kind, body) == (Kind.RESULTS, [1, [1, 2]])
+    assert (kind, body) == (FrameKind.RESULTS, [1, [1, 2]])
 
 
 async def test_closing_answers_what_is_under_way(stream: StreamServer, client: Client, group: FakeGroup) -> None:
@@ -362,25 +362,25 @@ async def test_closing_answers_what_is_under_way(stream: StreamServer, client: C
 async def test_what_is_no_id_is_refused_in_one_line(stream: StreamServer, call: str, wrong: Any) -> None:
     """It was looked up, and came back in the refusal, whatever its size (docs/bugs-found.md)."""
     async with raw(stream) as connection:
-        connection.send(Kind.CALL, [1, call, [wrong]])
+        connection.send(FrameKind.CALL, [1, call, [wrong]])
         kind, body = await connection.frame()
-    assert kind == Kind.FAILURES
+    assert kind == FrameKind.FAILURES
     assert (body[1][0], len(body[1][1]) < 200) == ("invalid-request", True)
 
 
 @pytest.mark.parametrize(
     "frame",
     [
-        (Kind.CALL, [1, "digest", []]),
-        (Kind.READS, [1, list(operation_fields(Range(b"a")))]),
-        (Kind.WRITES, [1, encode_command(Put(b"a", b"1"))]),
-        (Kind.WATCH, [1, b"a", b"", 1, False, [], 100, 2]),
-        (Kind.CALL, [1, "nothing", []]),
-        (Kind.CALL, "refused"),
+        (FrameKind.CALL, [1, "digest", []]),
+        (FrameKind.READS, [1, list(operation_fields(Range(b"a")))]),
+        (FrameKind.WRITES, [1, encode_command(Put(b"a", b"1"))]),
+        (FrameKind.WATCH, [1, b"a", b"", 1, False, [], 100, 2]),
+        (FrameKind.CALL, [1, "nothing", []]),
+        (FrameKind.CALL, "refused"),
     ],
     ids=["digest", "reads", "writes", "watch", "failure", "refused"],
 )
-async def test_a_connection_that_is_over_is_gone_at_once(stream: StreamServer, frame: tuple[Kind, Any]) -> None:
+async def test_a_connection_that_is_over_is_gone_at_once(stream: StreamServer, frame: tuple[FrameKind, Any]) -> None:
     """A node looks for cycles rarely: what a connection had kept, such as the buffer of a large answer, added up over
     those that came and went to hundreds of megabytes (docs/bugs-found.md)."""
     async with raw(stream) as connection:
@@ -407,16 +407,16 @@ async def test_a_watch_is_told_when_its_node_comes_to_be_of_another_history(
             group.apply([encode_command(command)])
 
     async with raw(stream) as connection:
-        connection.send(Kind.WATCH, [1, b"a", b"", 0, False, [], 0, 8])
-        assert await connection.frame() == (Kind.WATCHING, [1, 2, None])
+        connection.send(FrameKind.WATCH, [1, b"a", b"", 0, False, [], 0, 8])
+        assert await connection.frame() == (FrameKind.WATCHING, [1, 2, None])
         apply(FoundCluster("id-1"), Put(b"a", b"1"))
-        assert await connection.frame() == (Kind.WATCHING, [1, 2, ["id-1", 1]])
-        assert (await connection.frame())[0] == Kind.EVENTS
+        assert await connection.frame() == (FrameKind.WATCHING, [1, 2, ["id-1", 1]])
+        assert (await connection.frame())[0] == FrameKind.EVENTS
         apply(Put(b"a", b"2"))
-        assert (await connection.frame())[0] == Kind.EVENTS
+        assert (await connection.frame())[0] == FrameKind.EVENTS
         apply(BeginGeneration(2), Put(b"a", b"3"))
-        assert await connection.frame() == (Kind.WATCHING, [1, 4, ["id-1", 2]])
-        assert (await connection.frame())[0] == Kind.EVENTS
+        assert await connection.frame() == (FrameKind.WATCHING, [1, 4, ["id-1", 2]])
+        assert (await connection.frame())[0] == FrameKind.EVENTS
 
 
 async def test_a_watch_at_a_survivor_is_told_of_the_break_from_the_first(
@@ -426,8 +426,8 @@ async def test_a_watch_at_a_survivor_is_told_of_the_break_from_the_first(
     group.apply([encode_command(FoundCluster("id-1"))])
     group.belongs_to(group.members.alone(group.member, 2))
     async with raw(stream) as connection:
-        connection.send(Kind.WATCH, [1, b"a", b"", 0, False, [], 0, 8])
-        assert await connection.frame() == (Kind.WATCHING, [1, 2, ["id-1", 2]])
+        connection.send(FrameKind.WATCH, [1, b"a", b"", 0, False, [], 0, 8])
+        assert await connection.frame() == (FrameKind.WATCHING, [1, 2, ["id-1", 2]])
 
 
 async def test_a_watch_at_who_joins_a_survivor_is_told_of_the_break_from_the_first(
@@ -437,5 +437,5 @@ async def test_a_watch_at_who_joins_a_survivor_is_told_of_the_break_from_the_fir
     group.apply([encode_command(FoundCluster("id-1"))])
     group.joins = 2
     async with raw(stream) as connection:
-        connection.send(Kind.WATCH, [1, b"a", b"", 0, False, [], 0, 8])
-        assert await connection.frame() == (Kind.WATCHING, [1, 2, ["id-1", 2]])
+        connection.send(FrameKind.WATCH, [1, b"a", b"", 0, False, [], 0, 8])
+        assert await connection.frame() == (FrameKind.WATCHING, [1, 2, ["id-1", 2]])

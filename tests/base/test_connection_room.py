@@ -13,7 +13,7 @@ import pytest
 from palisade.api.http.server import HttpServer
 from palisade.api.services import NodeServices
 from palisade.api.stream.server import StreamServer
-from palisade.base.connection_limit import LEAVING_MAX, ConnectionRoom, Welcome, connections_for
+from palisade.base.connection_limit import LEAVING_MAX, Admittance, ConnectionLimit, connections_for
 from palisade.base.errors import ConfigError
 from palisade.base.file_limit import raise_file_limit
 from palisade.base.metrics import Metrics
@@ -26,12 +26,12 @@ FILES_FOR_FOUR = 44
 
 
 @pytest.fixture
-def room(service: KeyValues) -> ConnectionRoom:
-    return ConnectionRoom(service.metrics, FILES_FOR_FOUR)
+def room(service: KeyValues) -> ConnectionLimit:
+    return ConnectionLimit(service.metrics, FILES_FOR_FOUR)
 
 
 @pytest.fixture
-async def server(service: KeyValues, room: ConnectionRoom) -> AsyncIterator[HttpServer]:
+async def server(service: KeyValues, room: ConnectionLimit) -> AsyncIterator[HttpServer]:
     running = HttpServer(NodeServices(service), "demo", "n1", room=room)
     await running.start("127.0.0.1", 0)
     yield running
@@ -39,7 +39,7 @@ async def server(service: KeyValues, room: ConnectionRoom) -> AsyncIterator[Http
 
 
 @pytest.fixture
-async def stream(service: KeyValues, room: ConnectionRoom) -> AsyncIterator[StreamServer]:
+async def stream(service: KeyValues, room: ConnectionLimit) -> AsyncIterator[StreamServer]:
     running = StreamServer(NodeServices(service), "demo", room=room)
     await running.start("127.0.0.1", 0)
     yield running
@@ -52,20 +52,20 @@ def test_the_node_keeps_files_for_itself() -> None:
 
 def test_both_ports_share_the_room_and_only_a_few_are_told_why() -> None:
     metrics = Metrics()
-    room = ConnectionRoom(metrics, FILES_FOR_FOUR)
+    room = ConnectionLimit(metrics, FILES_FOR_FOUR)
     seen = []
     for number in range(4 + LEAVING_MAX + 1):
         metrics.http_connections += number % 2
         metrics.stream_connections += 1 - number % 2
         seen.append(room.receive(0.0))
-    assert seen == [Welcome.STAYS] * 4 + [Welcome.IS_TOLD] * LEAVING_MAX + [Welcome.IS_CLOSED]
+    assert seen == [Admittance.STAYS] * 4 + [Admittance.IS_TOLD] * LEAVING_MAX + [Admittance.IS_CLOSED]
     assert metrics.connections_refused == LEAVING_MAX + 1
 
 
 def test_the_log_says_it_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
     metrics.http_connections = 5
-    room = ConnectionRoom(metrics, FILES_FOR_FOUR)
+    room = ConnectionLimit(metrics, FILES_FOR_FOUR)
     with caplog.at_level(logging.WARNING):
         for second in range(130):
             room.receive(float(second))

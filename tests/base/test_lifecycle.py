@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from palisade.base.start_order import ComponentError
-from palisade.recovery.lifecycle import Component, ComponentFailed, Lifecycle, Part, Phase
+from palisade.recovery.lifecycle import Component, ComponentFailed, Lifecycle, LifecyclePhase, Part
 from palisade.recovery.listeners import ListenerFailed, Listeners, NotStartedYet, Told
 from tests.support.waiting import until
 
@@ -67,7 +67,7 @@ async def test_a_failing_start_stops_what_had_started_and_names_component_and_ca
     world.parts["c"].fails.add("start")
     with pytest.raises(ComponentFailed, match="component c could not start: c: no start") as failed:
         await world.life.start()
-    assert (failed.value.component, failed.value.phase) == ("c", Phase.START)
+    assert (failed.value.component, failed.value.phase) == ("c", LifecyclePhase.START)
     assert isinstance(failed.value.cause, OSError)
     assert world.notes == ["start a", "start b", "stop b", "stop a"]
     with pytest.raises(NotStartedYet):

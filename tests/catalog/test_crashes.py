@@ -10,7 +10,7 @@ import pytest
 
 from palisade.catalog import keys
 from palisade.catalog.errors import Busy, NotCancellable
-from palisade.catalog.procedures import Procedure, State
+from palisade.catalog.procedures import Procedure, ProcedureState
 from palisade.metastore.errors import QuotaExceeded
 from palisade.metastore.limits import Limits
 from palisade.metastore.requests import Compact, DisarmAlarm, Txn
@@ -54,7 +54,7 @@ async def test_crash_between_any_two_steps_does_not_change_the_result(
         else:
             assert world.below(keys.LOCKS) == {}
             done = await world.do(kind, "victim", **request)
-        assert done.state is State.DONE
+        assert done.state is ProcedureState.DONE
         assert world.catalog() == expected.catalog()
     assert call > 6
 
@@ -64,7 +64,7 @@ async def test_repeated_submission_returns_the_same_procedure() -> None:
     world = await world_for([DB])
     first = await world.do(TABLE[0], "mine", **TABLE[1])
     again = await world.do(TABLE[0], "mine", **TABLE[1])
-    assert (again.id, again.state, again.revision) == (first.id, State.DONE, first.revision)
+    assert (again.id, again.state, again.revision) == (first.id, ProcedureState.DONE, first.revision)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -82,7 +82,7 @@ async def test_repeated_crashes_do_not_change_the_result(seed: int) -> None:
             break
         except Crash:
             continue
-    assert done.state is State.DONE
+    assert done.state is ProcedureState.DONE
     assert world.catalog() == expected.catalog()
 
 
@@ -100,7 +100,7 @@ async def waits_for_proceed(world: CatalogWorld) -> asyncio.Task[Procedure]:
 
 def is_waiting(world: CatalogWorld) -> bool:
     victim = world.procedures().get("victim")
-    return victim is not None and victim.state is State.PREPARED and victim.revision in world.waited_for
+    return victim is not None and victim.state is ProcedureState.PREPARED and victim.revision in world.waited_for
 
 
 def rows_of_table(world: CatalogWorld, data: str) -> int:
@@ -139,9 +139,9 @@ async def test_drop_deletes_only_after_proceed_whenever_the_leader_dies(where: s
             await leader
         left = rows_of_table(world, data)
         assert left == 618 if where == "between" else 0 < left < 618
-        assert world.procedures()["victim"].state is State.DESTROYING
+        assert world.procedures()["victim"].state is ProcedureState.DESTROYING
         done = await world.engine("n2").run("victim")
-    assert done.state is State.DONE
+    assert done.state is ProcedureState.DONE
     assert done.destroyed == 618
     assert prepared_at(done) <= world.proceeded
     assert rows_of_table(world, data) == 0
@@ -162,7 +162,7 @@ async def test_rows_written_during_a_delete_are_removed() -> None:
 
     world.txn = late  # type: ignore[method-assign]
     done = await world.do("drop-table", "victim", table="plant.readings")
-    assert (done.state, done.destroyed) == (State.DONE, 19)
+    assert (done.state, done.destroyed) == (ProcedureState.DONE, 19)
     assert rows_of_table(world, data) == 0
 
 
@@ -173,7 +173,7 @@ async def test_drop_continues_in_a_full_store_and_empties_it() -> None:
     data = world.row(keys.at(keys.TABLES, "plant.readings"))["data"]
     await world.submit("victim", "drop-table", table="plant.readings")
     engine = world.engine()
-    while (procedure := await engine.read("victim")).state is not State.DESTROYING:
+    while (procedure := await engine.read("victim")).state is not ProcedureState.DESTROYING:
         await engine._advance(procedure)
     number = 0
     while not world.store.alarm:
@@ -182,12 +182,12 @@ async def test_drop_continues_in_a_full_store_and_empties_it() -> None:
     with pytest.raises(QuotaExceeded):
         await engine.run("victim")
     assert rows_of_table(world, data) == 0
-    assert world.procedures()["victim"].state is State.DESTROYING
+    assert world.procedures()["victim"].state is ProcedureState.DESTROYING
     world.apply(Compact(world.store.revision))
     while world.store.alarm:
         world.store.collect()
         world.apply(DisarmAlarm())
-    assert (await engine.run("victim")).state is State.DONE
+    assert (await engine.run("victim")).state is ProcedureState.DONE
 
 
 # Two at a time.
@@ -219,11 +219,11 @@ async def test_concurrent_runners_and_a_cancel_do_no_harm(seed: int) -> None:
     assert first.state is second.state
     assert first.revision == second.revision
     if isinstance(cancelled, NotCancellable):
-        assert first.state is State.DONE
+        assert first.state is ProcedureState.DONE
         assert world.catalog() == expected.catalog()
     else:
         assert cancelled is None
-        assert first.state in (State.FAILED, State.ROLLED_BACK)
+        assert first.state in (ProcedureState.FAILED, ProcedureState.ROLLED_BACK)
         assert world.catalog() == there
 
 
@@ -257,4 +257,4 @@ async def test_operations_on_one_object_are_serialized(seed: int) -> None:
     else:
         assert isinstance(add, Procedure)
         there = "heat" in str(left[keys.at(keys.TABLES, "plant.readings")])
-        assert there is (add.state is State.DONE)
+        assert there is (add.state is ProcedureState.DONE)

@@ -15,8 +15,8 @@ import pytest
 from palisade.catalog import keys
 from palisade.catalog.kinds.all import KINDS
 from palisade.catalog.kinds.kind import Drawn, Request
-from palisade.catalog.plan import Plan, Rows
-from palisade.catalog.procedures import State
+from palisade.catalog.plan import CatalogPlan, CatalogRows
+from palisade.catalog.procedures import ProcedureState
 from tests.support.catalog_world import CASES, CREDENTIAL, DATA, CatalogWorld, Operation, world_for
 
 READINGS, PUMP, METER = "tables/plant/readings", "devices/plant/line1/pump7", "devices/plant/line2/m1"
@@ -135,11 +135,11 @@ async def test_operation_writes_exactly_its_expected_rows(before: list[Operation
     await world.submit("mine", kind, **request)
     engine = world.engine()
     await engine._advance(await engine.read("mine"))
-    assert (await engine.read("mine")).state is State.PREPARED
+    assert (await engine.read("mine")).state is ProcedureState.PREPARED
     assert_differs(there, rows_of(world), WRITTEN[kind])
     assert world.below(DATA) == data, "nothing is removed before PROCEED"
     done = await engine.run("mine")
-    assert done.state is State.DONE
+    assert done.state is ProcedureState.DONE
     removed, expected = ENDED.get(kind, (0, WRITTEN[kind]))
     assert_differs(there, rows_of(world), expected)
     assert len(data) - len(world.below(DATA)) == removed
@@ -153,7 +153,7 @@ async def test_planted_plan_without_changes_is_detected(
     kind = operation[0]
     real = KINDS[kind]
 
-    def idle(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    def idle(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
         plan = real.plan(request, rows, drawn)
         return replace(plan, prepare={key: rows.get(key) for key in plan.prepare})
 

@@ -8,7 +8,7 @@ import pytest
 
 from palisade.catalog import keys
 from palisade.catalog.kinds.all import KINDS
-from palisade.catalog.procedures import State
+from palisade.catalog.procedures import ProcedureState
 from tests.support.catalog_world import (
     ACTIVE,
     CASES,
@@ -41,7 +41,7 @@ async def test_operation_ends_and_releases_its_locks(before: list[Operation], op
     world = await world_for(before)
     kind, request = operation
     done = await world.do(kind, **request)
-    assert done.state is State.DONE, done.failed
+    assert done.state is ProcedureState.DONE, done.failed
     assert world.below(keys.LOCKS) == {}
     steps = [each.step for each in done.done]
     assert steps[:2] == ["submitted", "prepared"]
@@ -54,7 +54,7 @@ async def test_operation_ends_and_releases_its_locks(before: list[Operation], op
 async def after(before: list[Operation], kind: str, **request: Any) -> Any:
     world = await world_for(before)
     done = await world.do(kind, **request)
-    assert done.state is State.DONE, done.failed
+    assert done.state is ProcedureState.DONE, done.failed
     return world
 
 
@@ -137,7 +137,7 @@ async def test_encoding_and_compression_are_altered_alone_or_together() -> None:
     heat = world.row(PUMP)["series"][1]
     assert heat == {"name": "heat", "type": "int32", "encoding": "rle", "compression": "zstd"}
     refused = await world.do("alter-encoding", device="plant.line1.pump7", series="heat", encoding="dictionary")
-    assert refused.state is State.FAILED
+    assert refused.state is ProcedureState.FAILED
     assert refused.failed is not None
     assert "dictionary does not fit int32" in refused.failed.text
 
@@ -220,7 +220,7 @@ async def test_invalid_operation_fails_without_changes(
     there = world.catalog()
     kind, request = operation
     done = await world.do(kind, **request)
-    assert done.state is State.FAILED
+    assert done.state is ProcedureState.FAILED
     assert done.failed is not None
     assert text in done.failed.text
     assert world.catalog() == there

@@ -5,16 +5,22 @@ from __future__ import annotations
 import pytest
 
 from palisade.catalog import keys
-from palisade.catalog.permissions import Grant, Permissions, Privilege, Subject
+from palisade.catalog.permissions import PermissionGrant, Permissions, Privilege, Subject
 from palisade.catalog.ttl import INFINITE, SAFE_DEFAULT, TtlRule, has_expired, places_of, ttl_of
 from palisade.metastore.requests import FROM_KEY, prefix_end
 
 READ, WRITE, CATALOG, ADMIN = Privilege
 
-ALICE = Subject("user", "alice", (Grant("read", "/config/"),), ("ops",))
-BOB = Subject("user", "bob", (Grant("read", ""), Grant("write", ""), Grant("catalog", "")))
-ROOT = Subject("user", "root", (Grant("admin", ""),))
-OPS = Subject("role", "ops", (Grant("write", "/config/ops/"), Grant("catalog", "palisade/catalog/tables/plant/")))
+ALICE = Subject("user", "alice", (PermissionGrant("read", "/config/"),), ("ops",))
+BOB = Subject(
+    "user", "bob", (PermissionGrant("read", ""), PermissionGrant("write", ""), PermissionGrant("catalog", ""))
+)
+ROOT = Subject("user", "root", (PermissionGrant("admin", ""),))
+OPS = Subject(
+    "role",
+    "ops",
+    (PermissionGrant("write", "/config/ops/"), PermissionGrant("catalog", "palisade/catalog/tables/plant/")),
+)
 ALL = Permissions([ALICE, BOB, ROOT, OPS])
 
 
@@ -63,7 +69,7 @@ def test_access_without_a_grant_is_denied(
 
 
 def test_last_prefix_covers_ranges_to_the_end_of_the_key_space() -> None:
-    last = Permissions([Subject("user", "eve", (Grant("read", "\U0010ffff"),))])
+    last = Permissions([Subject("user", "eve", (PermissionGrant("read", "\U0010ffff"),))])
     prefix = "\U0010ffff".encode()
     assert last.may("eve", READ, prefix, prefix_end(prefix)).allowed
     assert not last.may("eve", READ, prefix, FROM_KEY).allowed

@@ -9,8 +9,8 @@ import pytest
 
 from palisade.catalog import engine as engine_module
 from palisade.catalog import procedures
-from palisade.catalog.engine import Engine
-from palisade.catalog.procedures import Procedure, State
+from palisade.catalog.engine import ProcedureEngine
+from palisade.catalog.procedures import Procedure, ProcedureState
 from tests.catalog import test_crashes, test_releases
 from tests.support.catalog_world import CASES, DB, TABLE, TTL, USER, Violated
 
@@ -41,13 +41,13 @@ async def failing(check: Check) -> None:
 
 
 async def test_delete_before_proceed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hasty(self: Engine, procedure: Procedure) -> bool:
+    async def hasty(self: ProcedureEngine, procedure: Procedure) -> bool:
         after = procedures.released(procedure, self._actor())
         if after.ended:
             return await self._end(procedure, after, procedure.finish)
         return await self._write(procedure, [engine_module.Put(procedure.key, engine_module.to_bytes(after))])
 
-    monkeypatch.setattr(Engine, "_release", hasty)
+    monkeypatch.setattr(ProcedureEngine, "_release", hasty)
     await failing(lambda: crashed("drop-table"))
     with pytest.raises(Violated):
         await crashed("create-table")
@@ -55,9 +55,9 @@ async def test_delete_before_proceed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_proceed_for_another_revision(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for the submission, not for the change."""
-    real = Engine._release
+    real = ProcedureEngine._release
 
-    async def release(self: Engine, procedure: Procedure) -> bool:
+    async def release(self: ProcedureEngine, procedure: Procedure) -> bool:
         wanted = self._store
 
         class Earlier:
@@ -67,28 +67,28 @@ async def test_proceed_for_another_revision(monkeypatch: pytest.MonkeyPatch) -> 
             async def released(self, revision: int) -> None:
                 await wanted.released(procedure.done[0].revision)
 
-        return await real(Engine(Earlier(), "n1"), procedure)
+        return await real(ProcedureEngine(Earlier(), "n1"), procedure)
 
-    monkeypatch.setattr(Engine, "_release", release)
+    monkeypatch.setattr(ProcedureEngine, "_release", release)
     with pytest.raises(Violated):
         await crashed("drop-table")
 
 
 async def test_a_step_that_does_not_compare_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def blind(self: Engine, seen: Procedure, operations: Any, compare: Any = ()) -> bool:
+    async def blind(self: ProcedureEngine, seen: Procedure, operations: Any, compare: Any = ()) -> bool:
         return (await self._store.txn(engine_module.Txn(tuple(compare), tuple(operations)))).succeeded
 
-    monkeypatch.setattr(Engine, "_write", blind)
+    monkeypatch.setattr(ProcedureEngine, "_write", blind)
     await failing(lambda: raced(range(150)))
 
 
 async def test_a_plan_that_does_not_compare_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Engine._write
+    real = ProcedureEngine._write
 
-    async def blind(self: Engine, seen: Procedure, operations: Any, compare: Any = ()) -> bool:
+    async def blind(self: ProcedureEngine, seen: Procedure, operations: Any, compare: Any = ()) -> bool:
         return await real(self, seen, operations)
 
-    monkeypatch.setattr(Engine, "_write", blind)
+    monkeypatch.setattr(ProcedureEngine, "_write", blind)
     await failing(test_releases.test_plan_is_made_again_when_its_rows_change)
     await failing(test_crashes.test_rows_written_during_a_delete_are_removed)
 
@@ -113,7 +113,7 @@ async def test_rollback_while_destroying(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(procedures, "check_cancellable", lambda _: None)
     monkeypatch.setattr(engine_module, "check_cancellable", lambda _: None)
     await failing(test_releases.test_prepared_procedure_can_be_cancelled_and_a_destroying_one_cannot)
-    table = {**procedures.NEXT, State.DESTROYING: frozenset(State)}
+    table = {**procedures.NEXT, ProcedureState.DESTROYING: frozenset(ProcedureState)}
     monkeypatch.setattr(procedures, "NEXT", table)
     await failing(test_releases.test_prepared_procedure_can_be_cancelled_and_a_destroying_one_cannot)
 
@@ -130,14 +130,14 @@ async def test_locks_that_see_nothing_above(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_locks_that_are_given_back_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Engine._prepare
+    real = ProcedureEngine._prepare
 
-    async def early(self: Engine, procedure: Procedure) -> bool:
+    async def early(self: ProcedureEngine, procedure: Procedure) -> bool:
         done = await real(self, procedure)
         await self._store.txn(engine_module.Txn((), tuple(engine_module.locks.give_back(procedure.locks))))
         return done
 
-    monkeypatch.setattr(Engine, "_prepare", early)
+    monkeypatch.setattr(ProcedureEngine, "_prepare", early)
     with pytest.raises(Violated):
         await crashed("drop-table")
 

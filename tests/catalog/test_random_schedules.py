@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from palisade.catalog import keys
-from palisade.catalog.engine import Engine, Pending
+from palisade.catalog.engine import ProcedureEngine, ProcedurePending
 from palisade.catalog.errors import CatalogError, RolledBack
 from palisade.catalog.kinds.kind import Drawn
-from palisade.catalog.plan import NeedsRange, NeedsRow, Rows
+from palisade.catalog.plan import CatalogRows, NeedsRange, NeedsRow
 from palisade.catalog.ports import ReleaseRefused
-from palisade.catalog.procedures import Procedure, State, prepared, rolled_back
+from palisade.catalog.procedures import Procedure, ProcedureState, prepared, rolled_back
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put, Range, Txn, prefix_end
 from palisade.metastore.results import KeyValue, RangeResult, TxnResult
 from tests.support.catalog_world import DATA, CatalogWorld, Crash, prepared_at
@@ -138,7 +138,7 @@ async def write_data(world: CatalogWorld, chance: random.Random) -> None:
 async def runner(world: CatalogWorld, chance: random.Random, ready: asyncio.Event) -> None:
     """Takes up whatever is open, dies, and begins again."""
     while True:
-        with contextlib.suppress(Crash, Pending):
+        with contextlib.suppress(Crash, ProcedurePending):
             engine = type(world.engine())(Node(world, chance), f"n{chance.randrange(9)}")
             open_ids = await engine.open_ids()
             if not open_ids and ready.is_set():
@@ -184,7 +184,7 @@ def one_after_the_other(procedures: list[Procedure]) -> dict[bytes, bytes]:
 
 
 def planned(procedure: Procedure, request: dict[str, Any], rows: dict[bytes, bytes]) -> Any:
-    known = Rows()
+    known = CatalogRows()
     while True:
         try:
             return procedure.operation.plan(request, known, Drawn(procedure.id, procedure.object_id))
@@ -208,7 +208,7 @@ def check(world: CatalogWorld) -> int:
     procedures = world.procedures().values()
     assert all(each.ended for each in procedures)
     assert world.below(keys.LOCKS) == {}
-    done = sorted((each for each in procedures if each.state is State.DONE), key=prepared_at)
+    done = sorted((each for each in procedures if each.state is ProcedureState.DONE), key=prepared_at)
     left = {key: value for key, value in world.below(keys.ROOT).items() if not key.startswith(keys.CREDENTIALS)}
     assert left == one_after_the_other(done)
     objects = [json.loads(value) for place in (keys.TABLES, keys.DEVICES) for value in world.below(place).values()]
@@ -234,10 +234,10 @@ async def all_hold(seeds: range) -> None:
 
 
 async def test_a_creation_that_is_taken_back_although_it_has_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def careless(self: Engine, procedure: Procedure, why: RolledBack) -> bool:
+    async def careless(self: ProcedureEngine, procedure: Procedure, why: RolledBack) -> bool:
         return await self._end(procedure, rolled_back(procedure, why, self._actor()), procedure.undo)
 
-    monkeypatch.setattr(Engine, "_roll_back", careless)
+    monkeypatch.setattr(ProcedureEngine, "_roll_back", careless)
     with pytest.raises(AssertionError, match="belongs to nothing"):
         await all_hold(range(8, 20))
 

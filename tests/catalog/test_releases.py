@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from palisade.catalog import keys
-from palisade.catalog.engine import Pending
+from palisade.catalog.engine import ProcedurePending
 from palisade.catalog.errors import Busy, NotCancellable, ProcedureDiffers
 from palisade.catalog.kinds.all import KINDS
-from palisade.catalog.procedures import State
+from palisade.catalog.procedures import ProcedureState
 from tests.support.catalog_world import (
     ACTIVE,
     CASES,
@@ -39,12 +39,12 @@ async def test_refused_release_restores_all_rows_exactly(before: list[Operation]
     world.refusing = True
     kind, request = operation
     done = await world.do(kind, **request)
-    assert done.state is State.ROLLED_BACK
+    assert done.state is ProcedureState.ROLLED_BACK
     assert done.failed is not None
     assert "n9 can't fence itself" in done.failed.text
     assert world.catalog() == there
     world.refusing = False
-    assert (await world.do(kind, "again", **request)).state is State.DONE
+    assert (await world.do(kind, "again", **request)).state is ProcedureState.DONE
 
 
 @pytest.mark.parametrize(("before", "operation"), KEPT, ids=names(KEPT))
@@ -57,15 +57,15 @@ async def test_permissions_stay_pending_and_are_never_reported_as_failed(
     kind, request = operation
     await world.submit("mine", kind, **request)
     for node in ("n1", "n2", "n3"):
-        with pytest.raises(Pending):
+        with pytest.raises(ProcedurePending):
             await world.engine(node).run("mine")
         pending = await world.engine().read("mine")
-        assert (pending.state, pending.failed) == (State.PREPARED, None)
+        assert (pending.state, pending.failed) == (ProcedureState.PREPARED, None)
     written = world.below(keys.PERMISSIONS)
     with pytest.raises(NotCancellable, match="already changed permissions"):
         await world.engine().cancel("mine")
     world.refusing = False
-    assert (await world.engine("n2").run("mine")).state is State.DONE
+    assert (await world.engine("n2").run("mine")).state is ProcedureState.DONE
     assert world.below(keys.PERMISSIONS) == written
 
 
@@ -75,7 +75,7 @@ async def test_prepared_procedure_can_be_cancelled_and_a_destroying_one_cannot()
     engine = world.engine()
     await world.submit("first", "drop-table", table="plant.readings")
     await engine._advance(await engine.read("first"))
-    assert (await engine.cancel("first")).state is State.ROLLED_BACK
+    assert (await engine.cancel("first")).state is ProcedureState.ROLLED_BACK
     assert world.catalog() == there
     await world.submit("second", "drop-table", table="plant.readings")
     await engine._advance(await engine.read("second"))
@@ -99,9 +99,9 @@ async def test_operation_on_a_locked_object_is_rejected_with_the_holders_name() 
         with pytest.raises(Busy, match="locked by procedure first") as refused:
             await world.submit("second", kind, **request)
         assert refused.value.retry
-    assert (await world.do("drop-database", database="plant2")).state is State.DONE
+    assert (await world.do("drop-database", database="plant2")).state is ProcedureState.DONE
     await world.engine().run("first")
-    assert (await world.do("drop-database", database="plant")).state is State.DONE
+    assert (await world.do("drop-database", database="plant")).state is ProcedureState.DONE
 
 
 async def test_lock_of_a_database_covers_its_content() -> None:
@@ -120,7 +120,7 @@ async def test_view_creation_is_rejected_while_its_source_is_locked() -> None:
     with pytest.raises(Busy, match="locked by procedure first"):
         await world.submit("second", VIEW[0], **VIEW[1])
     await engine.cancel("first")
-    assert (await world.do(*VIEW[:1], **VIEW[1])).state is State.FAILED
+    assert (await world.do(*VIEW[:1], **VIEW[1])).state is ProcedureState.FAILED
 
 
 @pytest.mark.parametrize(("before", "operation"), [([DB], TABLE), ([DB], DEVICE), ([DB, TEMPLATE, SET], ACTIVE)])
@@ -135,10 +135,10 @@ async def test_object_with_data_is_not_rolled_back(before: list[Operation], oper
     with pytest.raises(NotCancellable, match="already has data"):
         await engine.cancel("mine")
     world.refusing = True
-    with pytest.raises(Pending, match="already has data"):
+    with pytest.raises(ProcedurePending, match="already has data"):
         await engine.run("mine")
     world.refusing = False
-    assert (await engine.run("mine")).state is State.DONE
+    assert (await engine.run("mine")).state is ProcedureState.DONE
     assert f"{made}m1/1".encode() in world.catalog()
 
 
@@ -165,6 +165,6 @@ async def test_plan_is_made_again_when_its_rows_change() -> None:
 
     world.txn = meddled  # type: ignore[method-assign,assignment]
     assert not await engine._advance(procedure)
-    assert (await engine.run("mine")).state is State.DONE
+    assert (await engine.run("mine")).state is ProcedureState.DONE
     assert world.row(alice)["roles"] == ["ops"]
     assert len(world.row(alice)["grants"]) == 1

@@ -19,18 +19,18 @@ from palisade.catalog.errors import BadField, CatalogError, DamagedRow
 from palisade.catalog.kinds.all import KINDS, kind_named
 from palisade.catalog.locks import are_free, least
 from palisade.catalog.passwords import fits, sealed
-from palisade.catalog.permissions import Grant, Subject
+from palisade.catalog.permissions import PermissionGrant, Subject
 from palisade.catalog.procedure_record import from_bytes, to_bytes
 from palisade.catalog.row_format import ROW_BYTES_MAX
-from palisade.catalog.table import Column, Table
+from palisade.catalog.table import CatalogTable, Column
 from palisade.catalog.template import Template, TemplatePath
 from palisade.catalog.ttl import TtlRule
-from palisade.catalog.view import View
+from palisade.catalog.view import CatalogView
 from tests.support.catalog_world import CASES, SALT, TABLE, CatalogWorld, world_for
 
 VALUES: list[Any] = [
     Database("plant", "o-1", {"owner": "ops"}, "p1"),
-    Table(
+    CatalogTable(
         "plant", "readings", "o-2", "palisade.data/o-1/o-2/", (Column(1, "machine", "string", "tag"),), 2, {}, ("m1",)
     ),
     Device(
@@ -38,9 +38,9 @@ VALUES: list[Any] = [
     ),
     Template("meter", (Series("volts", "double", "plain", "zstd"),)),
     TemplatePath("plant.line2", "meter"),
-    View("plant.v", "plant.l.p.heat"),
+    CatalogView("plant.v", "plant.l.p.heat"),
     TtlRule("plant", 5),
-    Subject("user", "alice", (Grant("read", "/é"),), ("ops",)),
+    Subject("user", "alice", (PermissionGrant("read", "/é"),), ("ops",)),
     Subject("role", "ops"),
 ]
 
@@ -88,7 +88,7 @@ def test_data_of_a_row_is_never_outside_of_the_place_for_data() -> None:
     ):
         packed = json.dumps({**json.loads(table.to_bytes()), "data": data}).encode()
         with pytest.raises(DamagedRow):
-            Table.from_bytes(table.key, packed)
+            CatalogTable.from_bytes(table.key, packed)
 
 
 HOSTILE: list[tuple[str, dict[str, Any], str]] = [

@@ -27,7 +27,7 @@ from palisade.metastore.backup import HEADER, MAGIC, frame
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.memory_store import MemoryStore
 from palisade.metastore.requests import Put
-from palisade.metastore.snapshot import SnapshotReader
+from palisade.metastore.snapshot import StoreSnapshotReader
 from palisade.node import backup_file
 from tests.support.cli_node import CliNode, cli_node
 from tests.support.processes import free_port
@@ -35,7 +35,7 @@ from tests.support.processes import free_port
 KEYS = 30
 
 
-async def open_copy(node: CliNode) -> SnapshotReader:
+async def open_copy(node: CliNode) -> StoreSnapshotReader:
     disk = MemoryStore("copy")
     disk.replace_content(node.group.store._tables.content())  # type: ignore[attr-defined]
     return await disk.open_snapshot()

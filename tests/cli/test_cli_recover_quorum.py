@@ -14,12 +14,12 @@ from click.testing import CliRunner
 
 from palisade.cli.main import main
 from palisade.fencing.release import Registration, Releases
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 from palisade.metastore.lmdb_store import LmdbStore
 from palisade.metastore.memory_store import MemoryStore
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.requests import FoundCluster, Put, SystemWrite
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 from palisade.metastore.state_machine import MetaStore
 from palisade.metastore.system_records import SystemRecords
 from palisade.node.data_dir import claim_data_dir
@@ -30,7 +30,7 @@ from palisade.raftgroup.lmdb_journal import LmdbJournal
 from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.vault.directory import DATA
 from palisade.vault.opening import open_vault, read_vault
-from palisade.vault.position import Lineage
+from palisade.vault.position import VaultLineage
 from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, items_of
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
     index, term = driver.store.applied
     asyncio.run(disk.flush())
     vault = open_vault(path / "vault")
-    vault.claim(Lineage("id-1", 1, "n1"))
+    vault.claim(VaultLineage("id-1", 1, "n1"))
     follow(vault, driver)
     vault.close()
     disk.close()
@@ -122,9 +122,9 @@ def test_the_vault_of_before_is_put_aside_whole(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("known", "wait_s"),
     [
-        (None, Timing().proceed_s()),
-        (Registration("n2", "v", 1.0), Timing().proceed_s()),
-        (Registration("n2", "v", 8.0), Timing().proceed_s(8.0)),
+        (None, FenceTiming().proceed_s()),
+        (Registration("n2", "v", 1.0), FenceTiming().proceed_s()),
+        (Registration("n2", "v", 8.0), FenceTiming().proceed_s(8.0)),
         (Registration("n2", "v", 1.0, proceed_s=9.0), 9.0),
     ],
 )
@@ -139,7 +139,7 @@ def test_its_first_leader_waits_for_leases_that_it_does_not_know_of(
     run(folder, "--confirm", "c1")
     store = started(folder)
     (former,) = [each for each in registrations(store.system) if each != known]
-    core = Releases(Timing())
+    core = Releases(FenceTiming())
     core.begin_term(9, 100.0, [former], 4)
     assert (store.lineage.generation, former.node) == (2, "(before generation 2)")
     assert core.advance(100.0 + wait_s - 0.01) is None
@@ -148,7 +148,7 @@ def test_its_first_leader_waits_for_leases_that_it_does_not_know_of(
 
 def register(folder: Path, holder: Registration) -> None:
     disk = LmdbStore(folder / "store")
-    SystemRecords(disk, State(disk)).write(SystemWrite((), ((PREFIX + holder.node, value_of(holder)),)))
+    SystemRecords(disk, StoreState(disk)).write(SystemWrite((), ((PREFIX + holder.node, value_of(holder)),)))
     asyncio.run(disk.flush())
     disk.close()
 

@@ -22,12 +22,12 @@ from rich.progress import Progress, TextColumn
 from palisade.cli.main import main
 from palisade.cli.recovery_watch import Bar, JsonLines, PlainLines, follow
 from palisade.recovery.decision import Case
-from palisade.recovery.report import Outcome, Phase, RecoveryReport
-from palisade.recovery.report import Progress as Done
+from palisade.recovery.report import RecoveryOutcome, RecoveryPhase, RecoveryReport
+from palisade.recovery.report import RecoveryProgress as Done
 from tests.support.processes import free_port
 
 Answer = Callable[[web.Request, Any], tuple[int, Any]]
-REPORT = RecoveryReport("f1", Outcome.DONE, Case.B, Case.B, "missed", lv_before=2, lv=500, lm=500, mm=1)
+REPORT = RecoveryReport("f1", RecoveryOutcome.DONE, Case.B, Case.B, "missed", lv_before=2, lv=500, lm=500, mm=1)
 
 
 def shape(done: int | None, *ended: RecoveryReport, total: int = 500) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def shape(done: int | None, *ended: RecoveryReport, total: int = 500) -> dict[st
     reports = [report.as_dict() for report in ended]
     under_way = None
     if done is not None:
-        under_way = Done(Phase.REPLAY, done, total, "revisions", 2.0).as_dict()
+        under_way = Done(RecoveryPhase.REPLAY, done, total, "revisions", 2.0).as_dict()
         running = RecoveryReport("f1", case=Case.B, lv_before=2, lv=2 + done, lm=502, waits=3)
         reports.append(running.as_dict())
     found = {
@@ -158,7 +158,7 @@ async def watched(screen: Any, *shapes: dict[str, Any], for_ever: bool = True) -
 
 
 async def test_watch_goes_on_with_later_recoveries_and_shows_each_once(capsys: pytest.CaptureFixture[str]) -> None:
-    again = RecoveryReport("f1", Outcome.DONE, Case.C, Case.C, "compacted")
+    again = RecoveryReport("f1", RecoveryOutcome.DONE, Case.C, Case.C, "compacted")
     await watched(
         PlainLines(),
         shape(None, REPORT), shape(3, REPORT), shape(None, REPORT, again), shape(None, REPORT, again),

@@ -13,7 +13,7 @@ from palisade.cli.main import main
 from palisade.vault.directory import DATA
 from palisade.vault.fence_file import FENCE_FILE, FenceFile, clock_ns
 from palisade.vault.opening import open_vault
-from palisade.vault.position import Lineage
+from palisade.vault.position import VaultLineage
 from tests.support.vault_feed import follow, full
 
 
@@ -21,7 +21,7 @@ from tests.support.vault_feed import follow, full
 def folder(tmp_path: Path) -> Path:
     """The data folder of node n1 with three keys in its vault, one of which is no text."""
     vault = open_vault(tmp_path / "vault")
-    vault.claim(Lineage("c1", 2, "n1"))
+    vault.claim(VaultLineage("c1", 2, "n1"))
     vault.set_config({"rack": b"r7"})
     follow(vault, full([(b"/a", b"1"), (b"/b", b"\xff\x00"), (b"/c", b"3")]))
     vault.close()

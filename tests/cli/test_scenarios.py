@@ -18,7 +18,7 @@ from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
 from palisade.cli.scenarios.edits import LATE_FLIGHT, PARTITIONS, late_flights, late_rows
 from palisade.cli.scenarios.local_data import files_of
 from palisade.cli.scenarios.runner import end_text
-from palisade.cli.scenarios.story import CASE, Check, Event, Outcome, complete, judge_case
+from palisade.cli.scenarios.story import CASE, Check, ScenarioEvent, ScenarioOutcome, complete, judge_case
 
 SNAPSHOT = BY_NAME["snapshot"]
 COMPACTED = "the revisions behind LV are compacted"
@@ -49,7 +49,7 @@ def test_where_no_recovery_may_begin_a_report_is_wrong() -> None:
 def test_what_was_promised_and_never_checked_does_not_hold() -> None:
     checks = complete(SNAPSHOT, [Check(CASE, "the case", True)])
     assert {check.name for check in checks if not check.held} == {"difference", "equal", "undisturbed"}
-    outcome = Outcome(SNAPSHOT, (), tuple(checks), None, 1.0)
+    outcome = ScenarioOutcome(SNAPSHOT, (), tuple(checks), None, 1.0)
     assert not outcome.held
     assert "DOES NOT HOLD" in end_text(outcome)
     assert "NOT PLAYED TO ITS END" in end_text(replace(outcome, error="no member answers"))
@@ -96,15 +96,15 @@ def test_what_a_child_tells_becomes_the_view_of_its_run() -> None:
     run = Run("join", "running")
     check = Check("equal", "they are equal", True)
     for event in (
-        Event("scenario", "", {"scenario": "join", "title": "t"}),
-        Event("step", "", {"step": "the cluster runs"}),
-        Event("check", "", check.as_dict()),
-        Event("report", "", {"recovery": report("a", "LV = LM")}),
+        ScenarioEvent("scenario", "", {"scenario": "join", "title": "t"}),
+        ScenarioEvent("step", "", {"step": "the cluster runs"}),
+        ScenarioEvent("check", "", check.as_dict()),
+        ScenarioEvent("report", "", {"recovery": report("a", "LV = LM")}),
     ):
         run.hear(json.dumps(event.as_dict()))
     assert (run.state, run.steps, run.checks) == ("running", ["the cluster runs"], [check.as_dict()])
-    outcome = Outcome(BY_NAME["join"], ("the cluster runs",), (check,), report("a", "LV = LM"), 1.0)
-    run.hear(json.dumps(Event("end", "", outcome.as_dict()).as_dict()))
+    outcome = ScenarioOutcome(BY_NAME["join"], ("the cluster runs",), (check,), report("a", "LV = LM"), 1.0)
+    run.hear(json.dumps(ScenarioEvent("end", "", outcome.as_dict()).as_dict()))
     run.ended(0)
     assert (run.state, run.recovery, run.seconds) == ("held", report("a", "LV = LM"), 1.0)
 

@@ -13,9 +13,9 @@ from palisade.base.address import Address
 from palisade.base.errors import ConfigError
 from palisade.base.port_probe import PortUnavailable, check_free
 from palisade.cli.supervisor.cluster import arguments
-from palisade.cli.supervisor.events import Event
+from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.restart_policy import Ending, backoff_s, describe_exit, failures_in_a_row, judge
-from palisade.cli.supervisor.screen import Lines
+from palisade.cli.supervisor.screen import ScreenLines
 from palisade.node.local_layout import Layout, check_same, layout_from_json
 
 
@@ -102,8 +102,8 @@ def test_an_address_that_is_not_of_this_machine_is_refused() -> None:
 
 def test_json_events_are_one_object_per_line() -> None:
     out = io.StringIO()
-    with Lines(out, as_json=True) as screen:
-        screen.tell(Event("node-ready", "n1 is ready", {"node": "n1"}))
+    with ScreenLines(out, as_json=True) as screen:
+        screen.tell(SupervisorEvent("node-ready", "n1 is ready", {"node": "n1"}))
         screen.status([{"id": "n1", "role": "leader", "revision": 1}])
         screen.status([{"id": "n1", "role": "leader", "revision": 2}])
     assert [json.loads(line) for line in out.getvalue().splitlines()] == [
@@ -114,7 +114,7 @@ def test_json_events_are_one_object_per_line() -> None:
 
 def test_plain_lines_tell_the_progress_in_tenths() -> None:
     out = io.StringIO()
-    with Lines(out, as_json=False) as screen:
+    with ScreenLines(out, as_json=False) as screen:
         for done in range(1001):
-            screen.tell(Event("demo", f"{done}", {"done": done, "total": 1000}))
+            screen.tell(SupervisorEvent("demo", f"{done}", {"done": done, "total": 1000}))
     assert out.getvalue().split() == [str(done) for done in range(0, 1001, 100)]

@@ -9,9 +9,9 @@ import pytest
 from palisade.api.services import NodeServices
 from palisade.api.stream.server import StreamServer
 from palisade.client import Client, OutcomeUnknown, Unavailable
-from palisade.client.connection import Link
-from palisade.client.endpoints import Route
-from palisade.client.session import Session
+from palisade.client.connection import ClientConnection
+from palisade.client.endpoints import Endpoints
+from palisade.client.session import StreamSession
 from palisade.client.store_api import WatchHandle
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.errors import Compacted, FutureRevision, KeyTooLarge, LeaseNotFound, ValueTooLarge
@@ -20,7 +20,7 @@ from palisade.metastore.requests import Compare, CompareResult, CompareTarget, D
 from palisade.metastore.results import RangeResult, RevisionEvents
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied
-from palisade.wire.stream_frames import Kind
+from palisade.wire.stream_frames import FrameKind
 from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
@@ -175,7 +175,7 @@ async def test_a_range_in_the_past_of_keys_written_often_since_takes_many_short_
     assert max(turns) < 66 * 64
 
 
-class Sent(Link):
+class Sent(ClientConnection):
     """Takes note of what would be sent."""
 
     def __init__(self) -> None:
@@ -192,11 +192,11 @@ async def test_what_was_refused_leaves_once_though_another_connection_begins_mea
 ) -> None:
     """A change of leader: the old one refuses, the client moves to the new one and sends what is open, and the try
     again that was due after the refusal comes on top. Without a request id that would be a second write (M3)."""
-    session = Session(Route([f"127.0.0.1:{stream.port}"]), 5.0)
+    session = StreamSession(Endpoints([f"127.0.0.1:{stream.port}"]), 5.0)
     session.open()
     first, second = Sent(), Sent()
     session._link = first
-    answer = session.send(Kind.WRITES, (None, b"a", b"1"), 0, None, repeatable=repeatable, writes=True)
+    answer = session.send(FrameKind.WRITES, (None, b"a", b"1"), 0, None, repeatable=repeatable, writes=True)
     session._failed(1, Unavailable("the leader is going"))
     session._begin(second)
     session._again(1)
@@ -211,10 +211,10 @@ async def test_what_was_refused_leaves_once_though_another_connection_begins_mea
 @pytest.mark.parametrize("error", [Unavailable("the leader is going"), PermissionDenied("not any more")])
 async def test_a_try_that_did_nothing_says_nothing_of_the_one_before_it(stream: StreamServer, error: Exception) -> None:
     """Its connection broke, so it may be applied (M3). Found by the simulator: strange 61."""
-    session = Session(Route([f"127.0.0.1:{stream.port}"]), 5.0)
+    session = StreamSession(Endpoints([f"127.0.0.1:{stream.port}"]), 5.0)
     session.open()
     session._begin(Sent())
-    answer = session.send(Kind.WRITES, (("id", 1), b"a", b"1"), 0, 0.5, repeatable=True, writes=True)
+    answer = session.send(FrameKind.WRITES, (("id", 1), b"a", b"1"), 0, 0.5, repeatable=True, writes=True)
     session._lost("reset by the other side")
     session._begin(Sent())
     session._failed(1, error)

@@ -6,15 +6,15 @@ import asyncio
 from typing import Any
 
 from palisade.base.frames import encode
-from palisade.client.connection import Link
-from palisade.wire.stream_frames import Kind
+from palisade.client.connection import ClientConnection
+from palisade.wire.stream_frames import FrameKind
 
 
 async def test_a_welcome_that_comes_when_nobody_waits_for_it_any_more_is_dropped() -> None:
     """Seen once on a busy machine, with a deadline of 0.3 s: it was taken for a frame of a watch, with a traceback."""
     told: list[tuple[int, Any]] = []
-    link = Link(asyncio.get_running_loop(), lambda kind, body: told.append((kind, body)))
+    link = ClientConnection(asyncio.get_running_loop(), lambda kind, body: told.append((kind, body)))
     link._welcome.cancel()
-    link.data_received(encode(Kind.WELCOME, {"protocol": 1}) + encode(Kind.PROGRESS, [1, 7]))
-    assert told == [(Kind.PROGRESS, [1, 7])]
+    link.data_received(encode(FrameKind.WELCOME, {"protocol": 1}) + encode(FrameKind.PROGRESS, [1, 7]))
+    assert told == [(FrameKind.PROGRESS, [1, 7])]
     assert not link.closed.done()

@@ -9,7 +9,7 @@ import pytest
 from palisade.client.watch import HistoryBroken, Watch
 from palisade.metastore.errors import Compacted
 from palisade.metastore.requests import WatchRequest
-from palisade.wire.stream_frames import Kind
+from palisade.wire.stream_frames import FrameKind
 
 
 class Nobody:
@@ -31,10 +31,10 @@ def put_at(revision: int) -> list[Any]:
 async def test_progress_of_a_node_that_is_behind_does_not_take_a_watch_back() -> None:
     """Storm 20: a member that had just come back from nothing told of its revision 1, and the next watch began at 2."""
     watch = watch_from(30)
-    watch.on_frame(Kind.EVENTS, [1, [put_at(35)]])
+    watch.on_frame(FrameKind.EVENTS, [1, [put_at(35)]])
     assert (await anext(watch)).revision == 35
-    watch.on_frame(Kind.PROGRESS, [1, 1])
-    watch.on_frame(Kind.PROGRESS, [1, 36])
+    watch.on_frame(FrameKind.PROGRESS, [1, 1])
+    watch.on_frame(FrameKind.PROGRESS, [1, 36])
     assert (await anext(watch)).revision == 36
     assert watch.next_revision == 37
 
@@ -43,11 +43,11 @@ async def test_a_watch_does_not_go_on_in_another_history() -> None:
     """A backup was restored: what its revisions are from then on is something else (docs/cli.md). It says so behind
     what has arrived, and takes nothing of the other one."""
     watch = watch_from(30)
-    watch.on_frame(Kind.WATCHING, [1, 30, ["c", 1]])
-    watch.on_frame(Kind.EVENTS, [1, [put_at(35)]])
-    watch.on_frame(Kind.WATCHING, [1, 36, ["c", 2]])
-    watch.on_frame(Kind.EVENTS, [1, [put_at(40)]])
-    watch.on_frame(Kind.PROGRESS, [1, 41])
+    watch.on_frame(FrameKind.WATCHING, [1, 30, ["c", 1]])
+    watch.on_frame(FrameKind.EVENTS, [1, [put_at(35)]])
+    watch.on_frame(FrameKind.WATCHING, [1, 36, ["c", 2]])
+    watch.on_frame(FrameKind.EVENTS, [1, [put_at(40)]])
+    watch.on_frame(FrameKind.PROGRESS, [1, 41])
     assert (await anext(watch)).revision == 35
     with pytest.raises(HistoryBroken, match=r"generation 2 .* generation 1"):
         await anext(watch)
@@ -57,15 +57,15 @@ async def test_a_watch_does_not_go_on_in_another_history() -> None:
 @pytest.mark.parametrize("then", [["c", 1], None])
 async def test_a_watch_goes_on_in_its_history_and_where_that_is_not_known(then: Any) -> None:
     watch = watch_from(30)
-    watch.on_frame(Kind.WATCHING, [1, 30, ["c", 1]])
-    watch.on_frame(Kind.WATCHING, [1, 30, then] if then else [1, 30])
-    watch.on_frame(Kind.EVENTS, [1, [put_at(35)]])
+    watch.on_frame(FrameKind.WATCHING, [1, 30, ["c", 1]])
+    watch.on_frame(FrameKind.WATCHING, [1, 30, then] if then else [1, 30])
+    watch.on_frame(FrameKind.EVENTS, [1, [put_at(35)]])
     assert (await anext(watch)).revision == 35
 
 
 async def test_progress_where_nothing_has_happened_is_told_again() -> None:
     watch = watch_from(30)
     for _ in range(2):
-        watch.on_frame(Kind.PROGRESS, [1, 40])
+        watch.on_frame(FrameKind.PROGRESS, [1, 40])
         assert (await anext(watch)).revision == 40
         assert watch.next_revision == 41

@@ -13,7 +13,7 @@ from palisade.base.snapshots import SnapshotInvalid, SnapshotMeta
 from palisade.metastore.lmdb_store import LmdbStore
 from palisade.metastore.memory_store import MemoryStore
 from palisade.metastore.ordered_map import APPLIED_KEY, NoOwner, Table, encode_applied
-from palisade.metastore.snapshot import PIECE_BYTES, SnapshotReader, open_piece, seal_piece
+from palisade.metastore.snapshot import PIECE_BYTES, StoreSnapshotReader, open_piece, seal_piece
 
 Make = Callable[[str], Any]
 KINDS = ("memory", "lmdb")
@@ -286,7 +286,7 @@ async def test_a_stream_that_is_whole_and_wrong_is_refused(target: Any, applied:
     record = (APPLIED_KEY, APPLIED_KEY, encode_applied(*applied))
     content = {Table.META: [record], Table.KEY: rows}
     meta = SnapshotMeta("wrong", 77, 3, None)
-    reader = SnapshotReader(meta, lambda table, _start: iter(content.get(table, [])), nothing, nothing)
+    reader = StoreSnapshotReader(meta, lambda table, _start: iter(content.get(table, [])), nothing, nothing)
     with pytest.raises(SnapshotInvalid):
         await transfer(pieces(reader), target.receive_snapshot(meta))
     assert everything(target) == [[] for _ in Table]

@@ -9,7 +9,9 @@ from palisade.metastore.results import KeyValue
 
 
 def test_a_body_is_the_content_of_a_row() -> None:
-    row = palisade.metastore.record.pack_row(palisade.metastore.record.Row(1, 2, 3, 4, 5, 6, 7, 8, b"key", b"value"))
+    row = palisade.metastore.record.pack_row(
+        palisade.metastore.record.StoredRow(1, 2, 3, 4, 5, 6, 7, 8, b"key", b"value")
+    )
     item = palisade.vault.change.item_of(row[palisade.metastore.record.LINK_BYTES :])
     assert item == (b"key", b"value", 6, 5, 7, 8)
 

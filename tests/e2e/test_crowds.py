@@ -10,7 +10,7 @@ import pytest
 
 from palisade.base.frames import Encoder
 from palisade.client import Client
-from palisade.wire.stream_frames import PROTOCOL, Kind
+from palisade.wire.stream_frames import PROTOCOL, FrameKind
 from tests.support.hostile import idle_connections, open_files, private_bytes, raise_file_limit
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, until
@@ -21,7 +21,7 @@ IDLE = 10_000
 OWN_FILES = 1_000
 KIB = 1024
 MIB = 1024 * KIB
-HELLO = Encoder().encode(Kind.HELLO, {"protocol": PROTOCOL, "client": "idle", "timeout_ms": 1000})
+HELLO = Encoder().encode(FrameKind.HELLO, {"protocol": PROTOCOL, "client": "idle", "timeout_ms": 1000})
 """Who does not greet is sent away after ten seconds."""
 
 

@@ -10,7 +10,7 @@ from tests.paths.journeys import JOURNEYS, Journey
 from tests.paths.limits import DIFFERENT_FILES, LIMITS, Limit, is_of_authorization
 from tests.paths.measure import Paths, different_files, measured_each
 
-pytestmark = [pytest.mark.e2e, pytest.mark.beside]
+pytestmark = pytest.mark.e2e
 
 FUNCTIONS_MIN = 5
 """A trace with fewer shows nothing."""

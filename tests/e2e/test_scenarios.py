@@ -18,7 +18,7 @@ from palisade.catalog.demo.entries import CatalogEntry
 from palisade.cli.scenarios import actor
 from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
 from palisade.cli.scenarios.runner import run
-from palisade.cli.scenarios.story import Event
+from palisade.cli.scenarios.story import ScenarioEvent
 from palisade.cli.supervisor.child import Child
 from palisade.client.bulk_load import read_demo
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
@@ -33,7 +33,7 @@ def entries() -> list[CatalogEntry]:
 
 @pytest.mark.parametrize("name", BY_NAME)
 async def test_the_scenario_holds_and_its_report_names_the_right_case(name: str, entries: list[CatalogEntry]) -> None:
-    told: list[Event] = []
+    told: list[ScenarioEvent] = []
     outcome = await run(BY_NAME[name], entries, told.append)
     assert outcome.held, "\n".join(event.text for event in told)
     assert (outcome.report["case"] if outcome.report else None) == BY_NAME[name].case

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from palisade.cli.supervisor.child import Child
-from palisade.cli.supervisor.cluster import Cluster
-from palisade.cli.supervisor.events import Event
+from palisade.cli.supervisor.cluster import LocalCluster
+from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.node.local_layout import Layout
 
 pytestmark = pytest.mark.e2e
@@ -24,14 +24,14 @@ class Told:
     """The events, and a way to wait for one."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[SupervisorEvent] = []
         self._news = asyncio.Event()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: SupervisorEvent) -> None:
         self.events.append(event)
         self._news.set()
 
-    async def wait(self, name: str, count: int = 1) -> list[Event]:
+    async def wait(self, name: str, count: int = 1) -> list[SupervisorEvent]:
         async with asyncio.timeout(30):
             while len(found := [event for event in self.events if event.name == name]) < count:
                 self._news.clear()
@@ -45,11 +45,11 @@ def told() -> Told:
 
 
 @pytest.fixture
-def one_node(tmp_path: Path, told: Told) -> Callable[..., Cluster]:
+def one_node(tmp_path: Path, told: Told) -> Callable[..., LocalCluster]:
     """A cluster of one node; with `program`, the process runs that instead of a node."""
 
-    def make(*options: str, program: str | None = None) -> Cluster:
-        cluster = Cluster(Layout("c", 1, 17400), tmp_path, told, list(options))
+    def make(*options: str, program: str | None = None) -> LocalCluster:
+        cluster = LocalCluster(Layout("c", 1, 17400), tmp_path, told, list(options))
         if program is not None:
             for child in cluster.children:
                 child.program = ["-c", program]
@@ -58,7 +58,9 @@ def one_node(tmp_path: Path, told: Told) -> Callable[..., Cluster]:
     return make
 
 
-async def test_a_node_that_refuses_its_configuration_stays_down(one_node: Callable[..., Cluster], told: Told) -> None:
+async def test_a_node_that_refuses_its_configuration_stays_down(
+    one_node: Callable[..., LocalCluster], told: Told
+) -> None:
     cluster = one_node("--log-level", "loud")
     cluster.start()
     (event,) = await told.wait("node-exited")
@@ -68,7 +70,9 @@ async def test_a_node_that_refuses_its_configuration_stays_down(one_node: Callab
     await cluster.stop()
 
 
-async def test_a_node_that_crashes_is_shown_and_started_again(one_node: Callable[..., Cluster], told: Told) -> None:
+async def test_a_node_that_crashes_is_shown_and_started_again(
+    one_node: Callable[..., LocalCluster], told: Told
+) -> None:
     cluster = one_node(program=CRASHING)
     cluster.start()
     first, second = (await told.wait("node-exited", 2))[:2]
@@ -78,7 +82,7 @@ async def test_a_node_that_crashes_is_shown_and_started_again(one_node: Callable
     assert "starting it again in 1 s" in first.text
 
 
-async def test_a_node_that_does_not_stop_is_killed(one_node: Callable[..., Cluster], told: Told) -> None:
+async def test_a_node_that_does_not_stop_is_killed(one_node: Callable[..., LocalCluster], told: Told) -> None:
     cluster = one_node(program=STUBBORN)
     cluster.start()
     await until_logged(cluster.children[0], "up")
@@ -87,7 +91,7 @@ async def test_a_node_that_does_not_stop_is_killed(one_node: Callable[..., Clust
     assert cluster.children[0].pid is None
 
 
-async def test_a_second_signal_ends_it_at_once(one_node: Callable[..., Cluster], told: Told) -> None:
+async def test_a_second_signal_ends_it_at_once(one_node: Callable[..., LocalCluster], told: Told) -> None:
     cluster = one_node(program=STUBBORN)
     cluster.start()
     await until_logged(cluster.children[0], "up")
@@ -98,7 +102,9 @@ async def test_a_second_signal_ends_it_at_once(one_node: Callable[..., Cluster],
         await stopping
 
 
-async def test_ctrl_c_in_the_terminal_does_not_reach_the_nodes(one_node: Callable[..., Cluster], told: Told) -> None:
+async def test_ctrl_c_in_the_terminal_does_not_reach_the_nodes(
+    one_node: Callable[..., LocalCluster], told: Told
+) -> None:
     """The supervisor stops them in good order; a signal to its process group must not do it before."""
     cluster = one_node(program=STUBBORN)
     cluster.start()

@@ -17,7 +17,7 @@ import pytest
 from palisade.client import Client
 from palisade.vault.opening import open_vault, read_vault
 from palisade.vault.record_check import CHECKSUMS
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 
@@ -257,7 +257,7 @@ async def test_a_vault_of_a_newer_release_is_refused_and_left_to_that_release(
 
 
 def said_format(path: Path, version: int) -> None:
-    packed = CHECKSUMS.seal_all(Table.META, [(b"format", msgpack.packb(["palisade-vault", version, "ab"]))])[0][1]
+    packed = CHECKSUMS.seal_all(VaultTable.META, [(b"format", msgpack.packb(["palisade-vault", version, "ab"]))])[0][1]
     with lmdb.open(str(path), max_dbs=32) as env:
         about = env.open_db(b"ABOUT")
         with env.begin(write=True) as txn:

@@ -7,7 +7,17 @@ import pytest
 from palisade.fencing.errors import InvariantBroken
 from palisade.fencing.holder_state import Holder, Lacks
 from palisade.fencing.lease import GrantVerdict
-from palisade.fencing.messages import Behind, Fenced, Grant, HolderId, Release, Stage, Staged, State, Welcome
+from palisade.fencing.messages import (
+    Behind,
+    FencedMessage,
+    GrantMessage,
+    HolderId,
+    HolderPhase,
+    Release,
+    StagedMessage,
+    StageMessage,
+    WelcomeMessage,
+)
 from palisade.fencing.stage_chain import Mark, Odd
 from tests.support.fencing_pair import T_FENCE, TIMING, Pair, rows
 
@@ -23,18 +33,18 @@ def joined(now: float = 100.0, staged: int = 5) -> Holder:
     """Welcomed in term 7, with its marks, its listeners not asked yet."""
     holder = fresh(now)
     holder.hello(now, staged)
-    holder.on_welcome(Welcome(7, staged, RELEASED), now)
+    holder.on_welcome(WelcomeMessage(7, staged, RELEASED), now)
     join = holder.join(now, staged)
-    mark = holder.on_stage(Stage(7, join.chain, RELEASED, staged, ()), now)
+    mark = holder.on_stage(StageMessage(7, join.chain, RELEASED, staged, ()), now)
     assert isinstance(mark, Mark)
     assert mark.anew
-    assert holder.marked(mark, now) == Staged(staged)
+    assert holder.marked(mark, now) == StagedMessage(staged)
     return holder
 
 
-def grant(holder: Holder, t0: float, required: int = 5, term: int = 7) -> Grant:
+def grant(holder: Holder, t0: float, required: int = 5, term: int = 7) -> GrantMessage:
     holder.renew(t0)
-    return Grant(term, ME.incarnation, t0, required)
+    return GrantMessage(term, ME.incarnation, t0, required)
 
 
 def active(now: float = 100.0) -> Holder:
@@ -49,7 +59,7 @@ def active(now: float = 100.0) -> Holder:
 
 def test_holder_starts_fenced() -> None:
     holder = fresh()
-    assert (holder.state, holder.serves(100.0), holder.gated) == (State.FENCED, False, False)
+    assert (holder.state, holder.serves(100.0), holder.gated) == (HolderPhase.FENCED, False, False)
 
 
 def test_holder_serves_from_activation_until_its_deadline() -> None:
@@ -96,7 +106,7 @@ def test_grant_requested_before_a_promise_is_rejected() -> None:
     holder = joined()
     asked = grant(holder, 101.0)
     promise = holder.promise(101.2)
-    assert promise == Fenced(7, 101.2)
+    assert promise == FencedMessage(7, 101.2)
     assert holder.on_grant(asked, 101.3) is GrantVerdict.PROMISED_AWAY
     assert holder.on_grant(grant(holder, 101.4), 101.5) is GrantVerdict.ACCEPTED
 
@@ -132,20 +142,20 @@ def test_grant_of_an_older_term_is_rejected() -> None:
 def test_term_seen_by_the_previous_process_counts() -> None:
     holder = fresh(term=9)
     holder.hello(100.0, 5)
-    assert holder.on_welcome(Welcome(8, 5, 5), 100.1) is None
+    assert holder.on_welcome(WelcomeMessage(8, 5, 5), 100.1) is None
     assert not holder.wants_join
 
 
 def test_grant_for_another_process_of_the_node_is_rejected() -> None:
     holder = joined()
     holder.renew(101.0)
-    assert holder.on_grant(Grant(7, 2, 101.0, 5), 101.1) is GrantVerdict.OTHER_INCARNATION
+    assert holder.on_grant(GrantMessage(7, 2, 101.0, 5), 101.1) is GrantVerdict.OTHER_INCARNATION
 
 
 def test_unrequested_grant_is_rejected() -> None:
     holder = joined()
     holder.renew(101.0)
-    assert holder.on_grant(Grant(7, 3, 200.0, 5), 101.1) is GrantVerdict.NEVER_ASKED
+    assert holder.on_grant(GrantMessage(7, 3, 200.0, 5), 101.1) is GrantVerdict.NEVER_ASKED
 
 
 def test_grant_is_kept_until_its_required_revision_is_staged() -> None:
@@ -153,12 +163,12 @@ def test_grant_is_kept_until_its_required_revision_is_staged() -> None:
     holder = active()
     holder.on_grant(grant(holder, 101.5), 101.6)
     chain = holder.hello(101.7, 5).chain
-    holder.on_welcome(Welcome(7, 6, RELEASED), 101.7)
-    mark = holder.on_stage(Stage(7, chain, 5, 6, rows([6])), 101.8)
+    holder.on_welcome(WelcomeMessage(7, 6, RELEASED), 101.7)
+    mark = holder.on_stage(StageMessage(7, chain, 5, 6, rows([6])), 101.8)
     assert holder.on_grant(grant(holder, 102.0, required=6), 102.1) is GrantVerdict.KEPT
     assert holder.deadline == 101.5 + T_FENCE
     assert isinstance(mark, Mark)
-    assert holder.marked(mark, 102.2) == Staged(6)
+    assert holder.marked(mark, 102.2) == StagedMessage(6)
     assert holder.deadline == 102.0 + T_FENCE
 
 
@@ -169,7 +179,7 @@ def test_grant_without_its_required_revision_extends_nothing() -> None:
         assert holder.on_grant(grant(holder, t0, required=6), t0 + 0.1) is GrantVerdict.KEPT
     assert holder.deadline == 101.0 + T_FENCE
     assert holder.tick(holder.deadline)
-    assert holder.state is State.FENCED
+    assert holder.state is HolderPhase.FENCED
 
 
 def test_expired_holder_stays_fenced_whatever_arrives() -> None:
@@ -177,7 +187,7 @@ def test_expired_holder_stays_fenced_whatever_arrives() -> None:
     assert holder.tick(101.0 + T_FENCE)
     late = grant(holder, 104.1)
     holder.on_grant(late, 104.2)
-    assert holder.state is State.FENCED
+    assert holder.state is HolderPhase.FENCED
     assert not holder.joined
 
 
@@ -186,7 +196,7 @@ def test_expiry_is_reported_once_by_tick() -> None:
     holder = active()
     end = 101.0 + T_FENCE
     holder.on_release(Release(7, RELEASED), end)
-    assert holder.state is State.FENCED
+    assert holder.state is HolderPhase.FENCED
     assert holder.tick(end)
     assert not holder.tick(end)
 
@@ -204,20 +214,20 @@ def test_restarted_holder_ignores_stages_of_the_previous_process() -> None:
     """In one process, with the same incarnation and over the same connection."""
     before = fresh(100.0)
     before.hello(100.0, 5)
-    before.on_welcome(Welcome(7, 5, RELEASED), 100.1)
+    before.on_welcome(WelcomeMessage(7, 5, RELEASED), 100.1)
     join = before.join(100.1, 5)
     after = fresh(100.2)
     after.hello(100.2, 5)
-    after.on_welcome(Welcome(7, 5, RELEASED), 100.3)
+    after.on_welcome(WelcomeMessage(7, 5, RELEASED), 100.3)
     after.join(100.3, 5)
-    assert after.on_stage(Stage(7, join.chain, 5, 5, ()), 100.4) is Odd.OTHER_CHAIN
+    assert after.on_stage(StageMessage(7, join.chain, 5, 5, ()), 100.4) is Odd.OTHER_CHAIN
 
 
 def test_suspend_is_detected_at_the_first_call_after_it() -> None:
     """scenarios.md, "wall and boot clock jump": time is CLOCK_BOOTTIME, and nobody has to run for it to count."""
     holder = active()
     assert not holder.serves(101.0 + 8 * 3600)
-    assert holder.state is State.ACTIVE
+    assert holder.state is HolderPhase.ACTIVE
     assert holder.tick(101.0 + 8 * 3600)
 
 
@@ -242,7 +252,7 @@ def test_slow_listener_delays_only_activation() -> None:
     for number in range(50):
         now = 101.0 + 0.6 * number
         assert holder.renew(now).asks
-        assert holder.on_grant(Grant(7, 3, now, 5), now + 0.01) is GrantVerdict.ACCEPTED
+        assert holder.on_grant(GrantMessage(7, 3, now, 5), now + 0.01) is GrantVerdict.ACCEPTED
         assert holder.activate(now + 0.02, 5) is Lacks.LISTENERS
     holder.recovered(131.0)
     assert holder.activate(131.0, 5) is None
@@ -256,7 +266,7 @@ def test_failing_listener_keeps_the_holder_fenced_and_retries_with_backoff() -> 
         assert holder.wants_recovery(now)
         holder.begin_recovery(now)
         retry_at = holder.recovery_failed(now, "segment index: disk full")
-        assert holder.state is State.FENCED
+        assert holder.state is HolderPhase.FENCED
         assert holder.last_failure == "segment index: disk full"
         waits.append(round(retry_at - now, 3))
         assert not holder.wants_recovery(retry_at - 0.001)
@@ -276,27 +286,27 @@ def test_renewals_are_due_five_times_in_a_lease() -> None:
 def test_stage_after_a_gap_is_rejected() -> None:
     holder = joined()
     chain = holder.hello(101.0, 5).chain
-    assert holder.on_stage(Stage(7, chain, 6, 7, rows([7])), 101.1) is Odd.GAP
+    assert holder.on_stage(StageMessage(7, chain, 6, 7, rows([7])), 101.1) is Odd.GAP
     assert holder.staged == 5
 
 
 def test_repeated_stage_is_acknowledged_without_marks() -> None:
     holder = joined()
     chain = holder.hello(101.0, 5).chain
-    stage = Stage(7, chain, 5, 6, rows([6]))
+    stage = StageMessage(7, chain, 5, 6, rows([6]))
     mark = holder.on_stage(stage, 101.1)
     assert isinstance(mark, Mark)
     assert holder.on_stage(stage, 101.2) is Odd.HAD
     holder.marked(mark, 101.3)
-    assert holder.on_stage(stage, 101.4) == Staged(6)
+    assert holder.on_stage(stage, 101.4) == StagedMessage(6)
 
 
 def test_overlapping_stage_marks_only_new_rows() -> None:
     """An old row would come in front of a newer one of its key."""
     holder = joined()
     chain = holder.hello(101.0, 5).chain
-    holder.on_stage(Stage(7, chain, 5, 6, rows([6])), 101.1)
-    mark = holder.on_stage(Stage(7, chain, 5, 8, rows([6, 7, 8])), 101.2)
+    holder.on_stage(StageMessage(7, chain, 5, 6, rows([6])), 101.1)
+    mark = holder.on_stage(StageMessage(7, chain, 5, 8, rows([6, 7, 8])), 101.2)
     assert isinstance(mark, Mark)
     assert [row[0] for row in mark.rows] == [7, 8]
 
@@ -307,25 +317,25 @@ def test_stage_from_before_the_join_is_ignored() -> None:
     chain = holder.hello(102.0, 5).chain
     holder.tick(101.0 + T_FENCE)
     holder.hello(104.1, 6)
-    holder.on_welcome(Welcome(7, 7, RELEASED), 104.2)
+    holder.on_welcome(WelcomeMessage(7, 7, RELEASED), 104.2)
     holder.join(104.3, 6)
-    assert holder.on_stage(Stage(7, chain, 5, 7, rows([7])), 104.4) is Odd.OTHER_CHAIN
+    assert holder.on_stage(StageMessage(7, chain, 5, 7, rows([7])), 104.4) is Odd.OTHER_CHAIN
     assert not holder.joined
 
 
 def test_join_rejects_a_stage_that_begins_after_lv() -> None:
     holder = fresh()
     holder.hello(100.0, 5)
-    holder.on_welcome(Welcome(7, 9, 8), 100.1)
+    holder.on_welcome(WelcomeMessage(7, 9, 8), 100.1)
     join = holder.join(100.2, 5)
-    assert holder.on_stage(Stage(7, join.chain, 8, 9, rows([9])), 100.3) is Odd.GAP
+    assert holder.on_stage(StageMessage(7, join.chain, 8, 9, rows([9])), 100.3) is Odd.GAP
 
 
 def test_marks_that_fail_to_commit_are_staged_again() -> None:
     """Everywhere, "disk full"."""
     holder = active()
     chain = holder.hello(101.2, 5).chain
-    mark = holder.on_stage(Stage(7, chain, 5, 6, rows([6])), 101.3)
+    mark = holder.on_stage(StageMessage(7, chain, 5, 6, rows([6])), 101.3)
     assert isinstance(mark, Mark)
     holder.mark_failed(101.4)
     assert holder.marked(mark, 101.5) is None
@@ -337,7 +347,7 @@ def test_marks_that_fail_to_commit_are_staged_again() -> None:
 def test_marks_committed_after_a_fence_acknowledge_nothing() -> None:
     holder = active()
     chain = holder.hello(101.2, 5).chain
-    mark = holder.on_stage(Stage(7, chain, 5, 6, rows([6])), 101.3)
+    mark = holder.on_stage(StageMessage(7, chain, 5, 6, rows([6])), 101.3)
     assert isinstance(mark, Mark)
     assert holder.marked(mark, 101.0 + T_FENCE) is None
 
@@ -352,24 +362,24 @@ def test_joined_holder_does_not_join_again() -> None:
 def test_behind_fences_the_holder_and_returns_a_promise() -> None:
     holder = active()
     chain = holder.hello(102.0, 5).chain
-    holder.on_welcome(Welcome(7, 900, RELEASED), 102.1)
+    holder.on_welcome(WelcomeMessage(7, 900, RELEASED), 102.1)
     assert holder.on_behind(Behind(7, chain - 1, 900), 102.2) is None
-    assert holder.on_behind(Behind(7, chain, 900), 102.3) == Fenced(7, 102.3)
-    assert holder.state is State.FENCED
+    assert holder.on_behind(Behind(7, chain, 900), 102.3) == FencedMessage(7, 102.3)
+    assert holder.state is HolderPhase.FENCED
     assert holder.wants_join
 
 
 def test_incoming_snapshot_fences_the_holder() -> None:
     holder = active()
     holder.unmarked(102.0)
-    assert (holder.state, holder.joined) == (State.FENCED, False)
+    assert (holder.state, holder.joined) == (HolderPhase.FENCED, False)
 
 
 def test_release_beyond_staged_fences_the_holder() -> None:
     """The leader took the lease for over while it was not: better late than never."""
     holder = active()
     holder.on_release(Release(7, 6), 102.0)
-    assert holder.state is State.FENCED
+    assert holder.state is HolderPhase.FENCED
     assert holder.tick(102.0)
 
 
@@ -381,10 +391,10 @@ def test_released_never_goes_back() -> None:
 
 def test_stop_ends_serving() -> None:
     holder = active()
-    assert holder.stop(102.0) == Fenced(7, 102.0)
+    assert holder.stop(102.0) == FencedMessage(7, 102.0)
     assert not holder.serves(102.0)
     assert not holder.renew(102.1).asks
-    assert holder.on_grant(Grant(7, 3, 101.0, 5), 102.2) is GrantVerdict.STOPPED
+    assert holder.on_grant(GrantMessage(7, 3, 101.0, 5), 102.2) is GrantVerdict.STOPPED
     assert holder.activate(102.3, 5) is Lacks.STOPPED
     assert not holder.wants_recovery(200.0)
 

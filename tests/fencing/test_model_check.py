@@ -14,7 +14,7 @@ import pytest
 from palisade.fencing.holder_state import Holder
 from palisade.fencing.registry import Registry
 from palisade.fencing.release import Releases
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 from tests.support.fencing_faults import BASES, FAULTS
 from tests.support.fencing_parts import Scope
 from tests.support.fencing_walks import search, walk
@@ -70,7 +70,7 @@ def healed(scope: Scope) -> Scope:
 @pytest.mark.parametrize("seed", range(20))
 def test_liveness_returns_after_any_disorder(seed: int) -> None:
     """Safety alone could be had by serving nothing, ever."""
-    scope = replace(BASES["plain"], timing=Timing(fence_s=2.0, drift=0.01, margin_s=0.1))
+    scope = replace(BASES["plain"], timing=FenceTiming(fence_s=2.0, drift=0.01, margin_s=0.1))
     world, _, stale = walk(scope, Random(seed))
     assert stale is None
     recover(world)

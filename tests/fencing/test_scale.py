@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from palisade.fencing.grants import Holding
-from palisade.fencing.messages import Stage
+from palisade.fencing.messages import StageMessage
 from tests.support.fencing_pair import Pair
 
 
@@ -22,7 +22,7 @@ def messages_per_write(holders: int, writes: int) -> Counter[str]:
         pair.write()
         for name in pair.holders:
             stage = pair.stage(name)
-            assert isinstance(stage, Stage)
+            assert isinstance(stage, StageMessage)
             sent["stage"] += 1
             sent["staged"] += 1
         assert pair.release() == pair.leader.lm

@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 
 from palisade.fencing.grants import Holding
-from palisade.fencing.registry import Standing
+from palisade.fencing.registry import HolderStanding
 from palisade.fencing.release import NotGranted, Registration
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 from tests.support.fencing_pair import Pair
 
-LONGER = Timing(fence_s=10.0, drift=0.05, margin_s=0.25)
+LONGER = FenceTiming(fence_s=10.0, drift=0.05, margin_s=0.25)
 
 
 def test_longer_lease_is_granted_only_after_its_registration_is_replaced() -> None:
@@ -24,7 +24,7 @@ def test_longer_lease_is_granted_only_after_its_registration_is_replaced() -> No
     pair.holders["n1"] = pair.process("n1", 2)
     pair.sessions.clear()
     hello = pair.connect("n1")
-    assert pair.leader.registry.standing(hello) is Standing.OTHER
+    assert pair.leader.registry.standing(hello) is HolderStanding.OTHER
     pair.join("n1")
     pair.stage("n1")
     pair.now += 0.001
@@ -40,7 +40,7 @@ def test_longer_lease_is_granted_only_after_its_registration_is_replaced() -> No
 
 def test_leader_counts_with_the_longer_of_its_own_and_the_holders_times() -> None:
     """Also one that knows a worse bound for clocks than the holder does, or the other way round."""
-    bad_clock, good_clock = Timing(drift=0.1, margin_s=0.25), Timing(drift=0.0, margin_s=0.25)
+    bad_clock, good_clock = FenceTiming(drift=0.1, margin_s=0.25), FenceTiming(drift=0.0, margin_s=0.25)
     for leader, holder in ((bad_clock, good_clock), (good_clock, bad_clock)):
         held = Holding(Registration("n1", "v", holder.fence_s, proceed_s=holder.proceed_s()), leader)
         assert held.proceed_s == bad_clock.proceed_s()

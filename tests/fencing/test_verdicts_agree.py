@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palisade.fencing.grants import Holding, Registration
-from palisade.fencing.messages import Fenced
-from palisade.fencing.verdict import Judgement, Outcome, judge, overall
+from palisade.fencing.messages import FencedMessage
+from palisade.fencing.verdict import Judgement, VerdictOutcome, judge, overall
 from tests.support.fencing_pair import T_PROCEED, TIMING, Pair
 
 REVISIONS = 8
@@ -56,11 +56,11 @@ def test_lease_record_agrees_with_a_barrier_per_revision(plan: list[tuple[str, f
             held.acknowledge(number)
             plain.staged = max(plain.staged, number)
         elif step == "promise":
-            assert held.promise(Fenced(1, now), now)
+            assert held.promise(FencedMessage(1, now), now)
             plain.last = None
             plain.barrier = dict.fromkeys(plain.barrier)
         elif step == "old promise" and held.asked > 0:
-            held.promise(Fenced(1, held.asked - 1), now)
+            held.promise(FencedMessage(1, held.asked - 1), now)
         safe_up_to = held.safe_up_to(now, plain.latest)
         for revision in range(1, plain.latest + 1):
             judged = judge(held.facts(revision), revision, now)
@@ -82,11 +82,11 @@ def test_the_outcome_follows_from_the_holders(holders: list[tuple[bool, int, flo
             one.leases.append((0, granted_at))
         held.append(one)
     verdict = overall((judge(one.facts(1), 1, now) for one in held), 1, now, overdue_at=10.0)
-    assert (verdict.outcome is Outcome.PROCEED) == (not verdict.waits_for)
+    assert (verdict.outcome is VerdictOutcome.PROCEED) == (not verdict.waits_for)
     if verdict.until is not None:
         later = overall((judge(one.facts(1), 1, verdict.until) for one in held), 1, verdict.until, overdue_at=10.0)
-        assert later.outcome is Outcome.PROCEED
-    if verdict.outcome is Outcome.FAIL:
+        assert later.outcome is VerdictOutcome.PROCEED
+    if verdict.outcome is VerdictOutcome.FAIL:
         assert any(not one.registration.fences and one.staged == 0 for one in held)
         assert now >= 10.0
     assert len(verdict.reasons) == len(verdict.waits_for)
@@ -112,7 +112,7 @@ def test_next_time_agrees_with_the_verdict(plan: list[tuple[str, int, float]], i
         verdict, due = pair.leader.verdict(pair.now), pair.leader.next_time(pair.now)
         if verdict is None:
             assert due is None
-        elif verdict.outcome is Outcome.PROCEED:
+        elif verdict.outcome is VerdictOutcome.PROCEED:
             assert due == pair.now
         else:
             assert due == verdict.until

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from palisade.fencing.errors import InvariantBroken, NotLeading
-from palisade.fencing.messages import Fenced, Grant, HolderId, Renew, State
-from palisade.fencing.registry import Standing
+from palisade.fencing.messages import FencedMessage, GrantMessage, HolderId, HolderPhase, Renew
+from palisade.fencing.registry import HolderStanding
 from palisade.fencing.release import NotGranted, Registration, Releases
-from palisade.fencing.verdict import Judgement, Outcome
+from palisade.fencing.verdict import Judgement, VerdictOutcome
 from tests.support.fencing_pair import T_FENCE, T_PROCEED, TIMING, Pair
 
 
@@ -41,7 +41,7 @@ def test_unreachable_holder_delays_release_until_t_proceed() -> None:
     pair.stage("n1")
     verdict = pair.leader.verdict(pair.now)
     assert verdict is not None
-    assert verdict.outcome is Outcome.WAIT
+    assert verdict.outcome is VerdictOutcome.WAIT
     assert verdict.until == pytest.approx(granted_at + T_PROCEED)
     assert verdict.reasons == (
         f"n2 has not acknowledged revision 1, and may serve for another {verdict.until - pair.now:.1f} s",
@@ -96,7 +96,7 @@ def test_promise_to_another_leader_is_ignored() -> None:
 def test_hello_is_not_a_promise() -> None:
     pair = Pair("n1", lm=3)
     hello = pair.process("n1", 2).hello(pair.now, 0)
-    assert pair.leader.hello(hello, pair.now) is Standing.REGISTERED
+    assert pair.leader.hello(hello, pair.now) is HolderStanding.REGISTERED
     assert judgements(pair) == {"n1": Judgement.PENDING}
 
 
@@ -109,18 +109,18 @@ def test_holder_without_leases_is_never_judged_fenced() -> None:
     leader.committed(1, 1.0, (1, 1))
     verdict = leader.verdict(2.0)
     assert verdict is not None
-    assert (verdict.outcome, verdict.until) == (Outcome.WAIT, None)
+    assert (verdict.outcome, verdict.until) == (VerdictOutcome.WAIT, None)
     assert leader.next_time(2.0) is None
     verdict = leader.verdict(1.0 + T_PROCEED)
     assert verdict is not None
-    assert verdict.outcome is Outcome.FAIL
+    assert verdict.outcome is VerdictOutcome.FAIL
     assert verdict.reasons[0].startswith("old does not support leases and has not acknowledged revision 1")
     holder = HolderId("old", "v", 1)
     assert (
-        leader.renew(holder, Renew(5.0, 0, State.ACTIVE, True, 3.0, 3.31), 5.0, quorum_lease=True)
+        leader.renew(holder, Renew(5.0, 0, HolderPhase.ACTIVE, True, 3.0, 3.31), 5.0, quorum_lease=True)
         is NotGranted.NOT_ASKED
     )
-    assert not leader.fenced(holder, Fenced(1, 5.0), 5.0)
+    assert not leader.fenced(holder, FencedMessage(1, 5.0), 5.0)
     assert leader.advance(1e6) is None
     leader.staged(holder, 1, 1e6)
     assert leader.advance(1e6) == 1
@@ -176,7 +176,7 @@ def test_leaving_holder_is_granted_nothing() -> None:
     assert leave.until is not None
     assert pair.leader.registry.leave("n1", leave.until).now
     pair.leader.registry.stay("n1")
-    assert isinstance(pair.leader.renew(me, renew, pair.now, quorum_lease=True), Grant)
+    assert isinstance(pair.leader.renew(me, renew, pair.now, quorum_lease=True), GrantMessage)
 
 
 def test_two_writes_that_wait_for_the_same_node_end_together() -> None:
@@ -344,7 +344,7 @@ def test_vault_under_a_known_name_waits_for_readers_of_the_first() -> None:
     pair.serve()
     first = pair.holders["n1"]
     hello = pair.replace("n1", "other-v")
-    assert pair.leader.hello(hello, pair.now) is Standing.OTHER
+    assert pair.leader.hello(hello, pair.now) is HolderStanding.OTHER
     leave = pair.leader.registry.leave("n1", pair.now)
     assert not leave.now
     assert leave.until is not None
@@ -356,7 +356,7 @@ def test_vault_under_a_known_name_waits_for_readers_of_the_first() -> None:
     assert pair.leader.registry.leave("n1", pair.now).now
     assert not first.serves(pair.now)
     pair.register(hello)
-    assert pair.leader.hello(hello, pair.now) is Standing.REGISTERED
+    assert pair.leader.hello(hello, pair.now) is HolderStanding.REGISTERED
     pair.serve()
 
 
@@ -364,8 +364,8 @@ def test_node_with_longer_leases_is_registered_again_and_waited_for_longer() -> 
     pair = Pair("n1")
     pair.serve()
     pair.leader.registry.register(Registration("n2", "v", 30.0, proceed_s=TIMING.proceed_s(30.0)), pair.now)
-    renew = Renew(pair.now, 0, State.ACTIVE, True, 3.0, 3.31)
-    assert isinstance(pair.leader.renew(HolderId("n2", "v", 1), renew, pair.now, quorum_lease=True), Grant)
+    renew = Renew(pair.now, 0, HolderPhase.ACTIVE, True, 3.0, 3.31)
+    assert isinstance(pair.leader.renew(HolderId("n2", "v", 1), renew, pair.now, quorum_lease=True), GrantMessage)
     pair.write()
     pair.stage("n1")
     assert pair.leader.next_time(pair.now) == pytest.approx(pair.now + TIMING.proceed_s(30.0))
@@ -376,16 +376,16 @@ def test_message_of_an_earlier_process_is_rejected() -> None:
     pair.serve()
     old = pair.holders["n1"]
     new = pair.process("n1", 2)
-    assert pair.leader.hello(new.hello(pair.now, 0), pair.now) is Standing.REGISTERED
-    assert pair.leader.hello(old.hello(pair.now, 0), pair.now) is Standing.OLD_INCARNATION
+    assert pair.leader.hello(new.hello(pair.now, 0), pair.now) is HolderStanding.REGISTERED
+    assert pair.leader.hello(old.hello(pair.now, 0), pair.now) is HolderStanding.OLD_INCARNATION
     renew = old.renew(pair.now)
     assert pair.leader.renew(old.me, renew, pair.now, quorum_lease=True) is NotGranted.OLD_INCARNATION
-    assert not pair.leader.fenced(old.me, Fenced(1, pair.now + 9), pair.now)
+    assert not pair.leader.fenced(old.me, FencedMessage(1, pair.now + 9), pair.now)
 
 
 def test_unregistered_holder_is_granted_nothing() -> None:
     pair = Pair("n1")
-    renew = Renew(1.0, 0, State.ACTIVE, True, 3.0, 3.31)
+    renew = Renew(1.0, 0, HolderPhase.ACTIVE, True, 3.0, 3.31)
     for stranger in (HolderId("n9", "v", 1), HolderId("n1", "other-v", 1)):
         assert pair.leader.renew(stranger, renew, pair.now, quorum_lease=True) is NotGranted.NOT_REGISTERED
 
@@ -401,7 +401,7 @@ def test_acknowledgement_beyond_lm_counts_up_to_lm() -> None:
 def test_node_that_does_not_lead_does_nothing() -> None:
     releases = Releases(TIMING)
     holder = HolderId("n1", "v", 1)
-    renew = Renew(1.0, 0, State.ACTIVE, True, 3.0, 3.31)
+    renew = Renew(1.0, 0, HolderPhase.ACTIVE, True, 3.0, 3.31)
     assert releases.renew(holder, renew, 1.0, quorum_lease=True) is NotGranted.NOT_LEADING
     assert (releases.rr, releases.advance(1.0), releases.next_time(1.0), releases.verdict(1.0)) == (None,) * 4
     with pytest.raises(NotLeading):
@@ -430,5 +430,5 @@ def test_verdict_on_released_and_unknown_revisions() -> None:
     pair.write(strict=False)
     verdict = pair.leader.verdict(pair.now, 1)
     assert verdict is not None
-    assert verdict.outcome is Outcome.PROCEED
+    assert verdict.outcome is VerdictOutcome.PROCEED
     assert pair.leader.verdict(pair.now, 2) is None

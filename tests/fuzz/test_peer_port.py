@@ -19,7 +19,7 @@ from palisade.base.frames import FRAME_BYTES_MAX, FrameParser, encode
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.handshake import HELLO, PING, REFUSE, hello
 from palisade.raftgroup.membership import Member, MemberRole
-from palisade.raftgroup.messages import Kind, is_well_formed
+from palisade.raftgroup.messages import MessageKind, is_well_formed
 from palisade.raftgroup.snapshot_transfer import acknowledge, chunk, done
 from tests.support.fuzz_ground import Ground, say, watched
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged
@@ -31,23 +31,23 @@ pytestmark = [pytest.mark.e2e, pytest.mark.alone]
 BESIDE = 20
 LEARNER = Member("n8", MemberRole.LEARNER, "i", {"peer": "127.0.0.1:1"}, becomes_voter=False)
 ASKED: list[tuple[int, Any]] = [
-    (Kind.FORWARD, [[1, [b"\x93\x01\xc0", b"\xc1"], 2], [2, [b""], 1]]),
-    (Kind.REQUEST, [3, "read_index", []]),
-    (Kind.REQUEST, [4, "add", [LEARNER.to_wire()]]),
-    (Kind.REQUEST, [5, "promote", ["n8"]]),
-    (Kind.REQUEST, [6, "remove", ["n8"]]),
-    (Kind.REQUEST, [7, "transfer", ["n8"]]),
-    (Kind.RESPONSE, [8, None, 17]),
-    (Kind.FORWARD_REPLY, [[9, 0, 3, 1, [[1, 2]]]]),
-    (Kind.FOUNDING, [{"n1": "a", "n2": "b"}]),
-    (Kind.SNAPSHOT, acknowledge("a snapshot", 3)),
-    (Kind.SNAPSHOT, done("a snapshot", False, "no")),
-    (Kind.SNAPSHOT, chunk("a snapshot", 0, b"piece", False)),
-    (Kind.PRE_VOTE, [2, 5, 1]),
-    (Kind.PRE_VOTE_REPLY, [2, True, 1, "i"]),
-    (Kind.VOTE, [2, True, "i"]),
-    (Kind.APPEND_REPLY, [1, 4, True, 12.5, "i"]),
-    (Kind.HEARTBEAT_REPLY, [1, 12.5, "i"]),
+    (MessageKind.FORWARD, [[1, [b"\x93\x01\xc0", b"\xc1"], 2], [2, [b""], 1]]),
+    (MessageKind.REQUEST, [3, "read_index", []]),
+    (MessageKind.REQUEST, [4, "add", [LEARNER.to_wire()]]),
+    (MessageKind.REQUEST, [5, "promote", ["n8"]]),
+    (MessageKind.REQUEST, [6, "remove", ["n8"]]),
+    (MessageKind.REQUEST, [7, "transfer", ["n8"]]),
+    (MessageKind.RESPONSE, [8, None, 17]),
+    (MessageKind.FORWARD_REPLY, [[9, 0, 3, 1, [[1, 2]]]]),
+    (MessageKind.FOUNDING, [{"n1": "a", "n2": "b"}]),
+    (MessageKind.SNAPSHOT, acknowledge("a snapshot", 3)),
+    (MessageKind.SNAPSHOT, done("a snapshot", False, "no")),
+    (MessageKind.SNAPSHOT, chunk("a snapshot", 0, b"piece", False)),
+    (MessageKind.PRE_VOTE, [2, 5, 1]),
+    (MessageKind.PRE_VOTE_REPLY, [2, True, 1, "i"]),
+    (MessageKind.VOTE, [2, True, "i"]),
+    (MessageKind.APPEND_REPLY, [1, 4, True, 12.5, "i"]),
+    (MessageKind.HEARTBEAT_REPLY, [1, 12.5, "i"]),
 ]
 """What may be asked of a leader by somebody whom it does not follow."""
 
@@ -101,18 +101,18 @@ def fits(body: Any) -> bool:
     return False
 
 
-SAID: list[tuple[Kind, list[Any]]] = [
-    (Kind.APPEND, [1, 0, 0, 0, 100.0, [[write(1, 1), 1], [write(2, 1), 1]]]),
-    (Kind.APPEND, [2, 2, 2, 1, 100.0, []]),
-    (Kind.HEARTBEAT, [2, 100.0]),
-    (Kind.REQUEST_VOTE, [3, 5, 2, True]),
-    (Kind.REQUEST_VOTE, [3, 5, 2, False]),
-    (Kind.PRE_VOTE, [3, 5, 2]),
-    (Kind.PRE_VOTE_REPLY, [2, True, 1, storage("n2")]),
-    (Kind.VOTE, [2, True, storage("n2")]),
-    (Kind.APPEND_REPLY, [1, 2, True, 100.0, storage("n2")]),
-    (Kind.HEARTBEAT_REPLY, [1, 100.0, storage("n2")]),
-    (Kind.CAMPAIGN_NOW, [1]),
+SAID: list[tuple[MessageKind, list[Any]]] = [
+    (MessageKind.APPEND, [1, 0, 0, 0, 100.0, [[write(1, 1), 1], [write(2, 1), 1]]]),
+    (MessageKind.APPEND, [2, 2, 2, 1, 100.0, []]),
+    (MessageKind.HEARTBEAT, [2, 100.0]),
+    (MessageKind.REQUEST_VOTE, [3, 5, 2, True]),
+    (MessageKind.REQUEST_VOTE, [3, 5, 2, False]),
+    (MessageKind.PRE_VOTE, [3, 5, 2]),
+    (MessageKind.PRE_VOTE_REPLY, [2, True, 1, storage("n2")]),
+    (MessageKind.VOTE, [2, True, storage("n2")]),
+    (MessageKind.APPEND_REPLY, [1, 2, True, 100.0, storage("n2")]),
+    (MessageKind.HEARTBEAT_REPLY, [1, 100.0, storage("n2")]),
+    (MessageKind.CAMPAIGN_NOW, [1]),
 ]
 TOLERATED = ("lost data", "two leaders in one term", "has lost")
 """What a node stops for on purpose: a member that contradicts what is committed, or itself."""
@@ -143,5 +143,5 @@ def test_messages_of_members_never_fail_half_way(rounds: Rounds) -> None:
             lone.crash()
 
 
-def told_on_purpose(error: NodeFailed, rounds: Rounds, kind: Kind, body: Any) -> None:
+def told_on_purpose(error: NodeFailed, rounds: Rounds, kind: MessageKind, body: Any) -> None:
     assert any(each in str(error) for each in TOLERATED), (rounds, kind.name, body, str(error))

@@ -14,63 +14,75 @@ from typing import Any
 import pytest
 
 from palisade.base.frames import FRAME_BYTES_MAX, FrameParser, encode
-from palisade.fencing.messages import Behind, Fenced, Grant, Hello, HolderId, Join, Release, Renew, Stage, Staged, State
+from palisade.fencing.messages import (
+    Behind,
+    FencedMessage,
+    GrantMessage,
+    Hello,
+    HolderId,
+    HolderPhase,
+    JoinMessage,
+    Release,
+    Renew,
+    StagedMessage,
+    StageMessage,
+)
 from palisade.metastore.command_codec import encode_command, operation_fields
 from palisade.metastore.put_series import encode_series
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, LeaseGrant, Put, Range, Txn
 from palisade.wire import fence_messages as wire
 from palisade.wire.fence_messages import pack
-from palisade.wire.stream_frames import PROTOCOL, Kind
+from palisade.wire.stream_frames import PROTOCOL, FrameKind
 from tests.support.fuzz_ground import FUZZ, Ground, say, watched
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone]
 
-HELLO = encode(Kind.HELLO, {"protocol": PROTOCOL, "client": "fuzz", "timeout_ms": 500, "follows": True})
+HELLO = encode(FrameKind.HELLO, {"protocol": PROTOCOL, "client": "fuzz", "timeout_ms": 500, "follows": True})
 KEY = FUZZ.encode() + b"k"
 TXN = Txn((Compare(KEY, CompareTarget.VERSION, CompareResult.EQUAL, 0),), (Put(KEY, b"1"),), (DeleteRange(KEY),))
 BESIDE = 20
 """Connections at a time."""
 
 READS: list[tuple[int, Any]] = [
-    (Kind.READS, [1, list(operation_fields(Range(KEY))), 2, list(operation_fields(Range(b"a", b"\0", limit=3)))]),
-    (Kind.WATCH, [3, KEY, b"", 1, True, [], 100, 2]),
-    (Kind.MORE, [3, 1]),
-    (Kind.UNWATCH, [3]),
-    (Kind.HELLO, {"protocol": PROTOCOL, "client": "fuzz", "timeout_ms": 500}),
-    *((Kind.CALL, [number, name, []]) for number, name in enumerate(
+    (FrameKind.READS, [1, list(operation_fields(Range(KEY))), 2, list(operation_fields(Range(b"a", b"\0", limit=3)))]),
+    (FrameKind.WATCH, [3, KEY, b"", 1, True, [], 100, 2]),
+    (FrameKind.MORE, [3, 1]),
+    (FrameKind.UNWATCH, [3]),
+    (FrameKind.HELLO, {"protocol": PROTOCOL, "client": "fuzz", "timeout_ms": 500}),
+    *((FrameKind.CALL, [number, name, []]) for number, name in enumerate(
         ["ping", "status", "members", "topology", "leases", "digest", "fencing"], 10
     )),
-    (Kind.CALL, [20, "lease_info", [7]]),
-    (Kind.CALL, [21, "catalog_objects", ["tables", "", ""]]),
-    (Kind.CALL, [22, "catalog_object", ["tables", "plant.readings"]]),
-    (Kind.CALL, [23, "procedures", [True, 5]]),
-    (Kind.CALL, [24, "procedure", ["p", 0.01]]),
+    (FrameKind.CALL, [20, "lease_info", [7]]),
+    (FrameKind.CALL, [21, "catalog_objects", ["tables", "", ""]]),
+    (FrameKind.CALL, [22, "catalog_object", ["tables", "plant.readings"]]),
+    (FrameKind.CALL, [23, "procedures", [True, 5]]),
+    (FrameKind.CALL, [24, "procedure", ["p", 0.01]]),
 ]  # fmt: skip
 WRITES: list[tuple[int, Any]] = [
-    (Kind.WRITES, [1, encode_command(Put(KEY, b"value")), 2, encode_command(TXN)]),
-    (Kind.WRITES, [3, encode_series(("fuzz", 1), [KEY, b"1", KEY, b"2"])]),
-    (Kind.WRITES, [4, encode_command(LeaseGrant(5, 0))]),
-    (Kind.CALL, [5, "catalog_do", ["create_database", {"database": "fuzz"}, "p1", 0.01]]),
-    (Kind.CALL, [6, "procedure_cancel", ["p1"]]),
-    (Kind.CALL, [7, "region_set", ["fuzz", b"\x80"]]),
-    (Kind.CALL, [8, "region_delete", ["fuzz"]]),
-    (Kind.CALL, [9, "transfer", ["n9"]]),
-    (Kind.CALL, [10, "member_promote", ["n9"]]),
-    (Kind.CALL, [11, "member_remove", ["n9"]]),
-    (Kind.CALL, [12, "member_add", ["n1", "other", {"peer": "127.0.0.1:1"}, False]]),
+    (FrameKind.WRITES, [1, encode_command(Put(KEY, b"value")), 2, encode_command(TXN)]),
+    (FrameKind.WRITES, [3, encode_series(("fuzz", 1), [KEY, b"1", KEY, b"2"])]),
+    (FrameKind.WRITES, [4, encode_command(LeaseGrant(5, 0))]),
+    (FrameKind.CALL, [5, "catalog_do", ["create_database", {"database": "fuzz"}, "p1", 0.01]]),
+    (FrameKind.CALL, [6, "procedure_cancel", ["p1"]]),
+    (FrameKind.CALL, [7, "region_set", ["fuzz", b"\x80"]]),
+    (FrameKind.CALL, [8, "region_delete", ["fuzz"]]),
+    (FrameKind.CALL, [9, "transfer", ["n9"]]),
+    (FrameKind.CALL, [10, "member_promote", ["n9"]]),
+    (FrameKind.CALL, [11, "member_remove", ["n9"]]),
+    (FrameKind.CALL, [12, "member_add", ["n1", "other", {"peer": "127.0.0.1:1"}, False]]),
 ]
 FENCES: list[tuple[int, Any]] = [
-    (Kind.FENCE, pack(message))
+    (FrameKind.FENCE, pack(message))
     for message in (
-        Hello(HolderId("x1", "v", 3), True, 3.0, State.ACTIVE, 2, True, 17, 20, 3.31),
-        Join(2, 20),
-        Renew(12.5, 17, State.RECOVERING, True, 3.0, 3.31),
-        Staged(18),
-        Fenced(4, 13.5),
-        Stage(4, 2, 17, 30, ((18, b"k", b"body"), (30, b"l", None))),
+        Hello(HolderId("x1", "v", 3), True, 3.0, HolderPhase.ACTIVE, 2, True, 17, 20, 3.31),
+        JoinMessage(2, 20),
+        Renew(12.5, 17, HolderPhase.RECOVERING, True, 3.0, 3.31),
+        StagedMessage(18),
+        FencedMessage(4, 13.5),
+        StageMessage(4, 2, 17, 30, ((18, b"k", b"body"), (30, b"l", None))),
         Behind(4, 2, 30),
-        Grant(4, 3, 12.5, 30),
+        GrantMessage(4, 3, 12.5, 30),
         Release(4, 30),
     )
 ]
@@ -99,7 +111,11 @@ async def test_announced_gigabytes_after_the_greeting_are_not_waited_for(ground:
     async with watched(ground.member, ground.member):
         for dice in rounds:
             head = dice.choice([FRAME_BYTES_MAX + 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1]).to_bytes(4, "big")
-            lie = head + bytes([dice.choice([Kind.FENCE, Kind.WRITES, Kind.HELLO, 255])]) + dice.randbytes(70_000)
+            lie = (
+                head
+                + bytes([dice.choice([FrameKind.FENCE, FrameKind.WRITES, FrameKind.HELLO, 255])])
+                + dice.randbytes(70_000)
+            )
             sound = bytes_of(dice.sample(FENCES, 1)) if dice.random() < 0.5 else b""
             async with asyncio.timeout(20):
                 await asyncio.gather(*(say(ground.member.stream, HELLO + sound + lie, dice, 10) for _ in range(BESIDE)))
@@ -127,7 +143,7 @@ def frames_of(dice: Random) -> bytes:
 
 def harmless(kind: int, body: Any) -> Any:
     """Not the few things that somebody who may do everything may do with the only member."""
-    if kind == Kind.WRITES and isinstance(body, list):
+    if kind == FrameKind.WRITES and isinstance(body, list):
         wide = (b"\x93\x03", b"\x95\x03")
         return [b"" if isinstance(each, bytes) and each.startswith(wide) else each for each in body]
     return body
@@ -136,11 +152,11 @@ def harmless(kind: int, body: Any) -> Any:
 async def converse(address: str, frames: bytes, dice: Random) -> None:
     heard = await say(address, HELLO + frames, dice, 0.05)
     for kind, body in whole_frames(heard):
-        if kind == Kind.FAILURES:
+        if kind == FrameKind.FAILURES:
             codes = [each[0] for each in body[1::2]]
             assert "internal" not in codes, (body, frames)
             assert all(len(each[1]) < 2000 for each in body[1::2]), body
-        if kind == Kind.REFUSED:
+        if kind == FrameKind.REFUSED:
             assert 5 < len(body["reason"]) < 1000, body
 
 
@@ -157,16 +173,16 @@ async def test_numbers_at_the_edge_of_what_numbers_can_be(ground: Ground) -> Non
 
 def frames_with(number: int) -> list[tuple[int, Any]]:
     return [
-        (Kind.READS, [number, list(operation_fields(Range(KEY)))]),
-        (Kind.MORE, [number, number]),
-        (Kind.UNWATCH, [number]),
-        (Kind.CALL, [number, "ping", []]),
-        (Kind.CALL, [1, "lease_info", [number]]),
-        (Kind.CALL, [1, "procedures", [False, number]]),
-        (Kind.CALL, [1, "procedure", ["x", number]]),
-        (Kind.WATCH, [number, KEY, b"", number, False, [number], number, number]),
-        (Kind.HELLO, {"protocol": number}),
-        (Kind.FENCE, [wire.JOIN, number, number]),
-        (Kind.FENCE, [wire.STAGED, number]),
-        (Kind.FENCE, [wire.RENEW, number, number, State.ACTIVE.value, True, number, number]),
+        (FrameKind.READS, [number, list(operation_fields(Range(KEY)))]),
+        (FrameKind.MORE, [number, number]),
+        (FrameKind.UNWATCH, [number]),
+        (FrameKind.CALL, [number, "ping", []]),
+        (FrameKind.CALL, [1, "lease_info", [number]]),
+        (FrameKind.CALL, [1, "procedures", [False, number]]),
+        (FrameKind.CALL, [1, "procedure", ["x", number]]),
+        (FrameKind.WATCH, [number, KEY, b"", number, False, [number], number, number]),
+        (FrameKind.HELLO, {"protocol": number}),
+        (FrameKind.FENCE, [wire.JOIN, number, number]),
+        (FrameKind.FENCE, [wire.STAGED, number]),
+        (FrameKind.FENCE, [wire.RENEW, number, number, HolderPhase.ACTIVE.value, True, number, number]),
     ]

@@ -12,8 +12,8 @@ import msgpack
 import pytest
 
 from palisade.topology.swim import wire
-from palisade.topology.swim.messages import Ack, Digest, Ping, PingRequest, Roster
-from palisade.topology.swim.record import Identity, Record, State
+from palisade.topology.swim.messages import Ack, Ping, PingRequest, RosterDigest, RosterMessage
+from palisade.topology.swim.record import Record, SwimIdentity, SwimState
 from palisade.topology.swim.wire import Wire
 from tests.support.fuzz_ground import Ground, watched
 from tests.support.fuzzing import Rounds, anything, changed, damaged
@@ -22,19 +22,19 @@ from tests.support.processes import NodeProcess
 pytestmark = [pytest.mark.e2e, pytest.mark.alone]
 
 BESIDE = 50
-STRANGER = Identity("x1", "abc")
-RUMOUR = Record("x2", "127.0.0.1:9", "def", 3, State.SUSPECT, (("role", "follower"),))
+STRANGER = SwimIdentity("x1", "abc")
+RUMOUR = Record("x2", "127.0.0.1:9", "def", 3, SwimState.SUSPECT, (("role", "follower"),))
 
 
 def messages(node: NodeProcess) -> list[Any]:
-    own = Identity(node.id, "unknown")
-    about = Record(node.id, node.peer, "old", 1, State.DEAD)
+    own = SwimIdentity(node.id, "unknown")
+    about = Record(node.id, node.peer, "old", 1, SwimState.DEAD)
     return [
         Ping(STRANGER, 1, own, (RUMOUR,)),
         PingRequest(STRANGER, 2, own, node.peer, (RUMOUR,)),
         Ack(STRANGER, 3, own, (RUMOUR, about)),
-        Digest(STRANGER, 7, ()),
-        Roster(STRANGER, True, (RUMOUR, about)),
+        RosterDigest(STRANGER, 7, ()),
+        RosterMessage(STRANGER, True, (RUMOUR, about)),
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from palisade.metastore import compaction
 from palisade.metastore.block import Block
-from palisade.metastore.digest_check import Part
+from palisade.metastore.digest_check import DigestPart
 from palisade.metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyPins
 from palisade.metastore.history import mod_of
 from palisade.metastore.limits import Limits, Retention
@@ -201,7 +201,7 @@ def test_a_checker_sees_a_removal_that_takes_too_much(history: Driver, monkeypat
     monkeypatch.setattr(compaction, "POINTER", OneTooFew)
     history.do(Compact(8))
     history.collect_all()
-    assert [(found.part, found.revision) for found in history.findings()] == [(Part.REVISION, 9)]
+    assert [(found.part, found.revision) for found in history.findings()] == [(DigestPart.REVISION, 9)]
 
 
 # Pins

@@ -9,7 +9,7 @@ import pytest
 
 from palisade.base.digest import BUCKETS, SUM_MASK, bucket_of, digest_bytes, next_chain
 from palisade.metastore.digest import SUMS_KEY, BucketSums, differing_buckets, first_divergence
-from palisade.metastore.digest_check import Part, verify
+from palisade.metastore.digest_check import DigestPart, verify
 from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.record import LINK_BYTES, content_leaf, unpack_row
@@ -176,8 +176,8 @@ def test_a_finding_names_the_key_the_bucket_and_the_revision(full: Driver) -> No
     found = full.get(b"key9")
     full.tables.delete(Table.KEY, b"key9")
     findings = {finding.part: finding for finding in full.findings()}
-    assert findings[Part.BUCKET].bucket == bucket_of(b"key9")
-    finding = findings[Part.HISTORY]
+    assert findings[DigestPart.BUCKET].bucket == bucket_of(b"key9")
+    finding = findings[DigestPart.HISTORY]
     assert (finding.key, finding.bucket, finding.revision) == (b"key9", bucket_of(b"key9"), found.mod_revision)
     assert "the key b'key9' was written at revision" in finding.message
 
@@ -185,14 +185,16 @@ def test_a_finding_names_the_key_the_bucket_and_the_revision(full: Driver) -> No
 def test_a_torn_block_is_named_by_its_last_event(full: Driver) -> None:
     pointer = max(contents_of(full.tables)[Table.REVISION])
     flip(full.tables, Table.REVISION, pointer, 8 * 90)
-    assert [(finding.part, finding.revision) for finding in full.findings()] == [(Part.REVISION, full.store.revision)]
+    assert [(finding.part, finding.revision) for finding in full.findings()] == [
+        (DigestPart.REVISION, full.store.revision)
+    ]
 
 
 def test_a_key_that_changes_without_its_digest_is_found(full: Driver) -> None:
     number = bucket_of(b"key9")
     full.tables.owner.saving()
     flip(full.tables, Table.META, SUMS_KEY, 8 * 16 * number + 5)
-    assert [(finding.part, finding.bucket) for finding in verify(full.tables)] == [(Part.BUCKET, number)]
+    assert [(finding.part, finding.bucket) for finding in verify(full.tables)] == [(DigestPart.BUCKET, number)]
 
 
 def plant_wrong_leaf(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,5 +223,5 @@ def forgetful(self: Any, client: Any) -> None:
 
 
 def test_the_checker_sees_an_eviction_that_forgets_the_floor(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactly_once.ResultBook, "_forget", forgetful)
+    monkeypatch.setattr(exactly_once.RequestResults, "_forget", forgetful)
     assert executions(driver) == 2

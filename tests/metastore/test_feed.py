@@ -18,7 +18,7 @@ from palisade.base.digest import (
     unpack_sums,
 )
 from palisade.metastore import change_feed as feed_module
-from palisade.metastore.change_feed import Feed
+from palisade.metastore.change_feed import ChangeFeed
 from palisade.metastore.errors import Compacted, FutureRevision
 from palisade.metastore.requests import Compact, DeleteRange, Pin, Put
 from palisade.vault.change import HEADER, events_of, key_of
@@ -35,7 +35,7 @@ def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def all_rows(
-    feed: Feed, revision: int, buckets: bytes = ALL, newer_than: int = 0, between: object = None
+    feed: ChangeFeed, revision: int, buckets: bytes = ALL, newer_than: int = 0, between: object = None
 ) -> list[bytes]:
     rows, start = [], b""
     while True:
@@ -48,7 +48,7 @@ def all_rows(
             between()
 
 
-def sums_at(feed: Feed, revision: int, between: object = None) -> list[int]:
+def sums_at(feed: ChangeFeed, revision: int, between: object = None) -> list[int]:
     sums = feed.sums_at(revision)
     while not sums.step(3):
         if callable(between):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from palisade.metastore.command_codec import decode_result
 from palisade.metastore.errors import MetastoreError
-from palisade.metastore.record import Row
+from palisade.metastore.record import StoredRow
 from palisade.metastore.requests import LeaseGrant, Put, Range, RequestId, WatchRequest
 from palisade.metastore.results import RevisionEvents
 from palisade.metastore.revision_writer import RevisionWriter
@@ -154,7 +154,7 @@ def test_the_model_sees_a_version_that_is_counted_wrongly(monkeypatch: pytest.Mo
     """Planted: a key that comes back goes on with its old version."""
     original = RevisionWriter._write
 
-    def wrong(self: RevisionWriter, row: Row, *rest: Any) -> None:
+    def wrong(self: RevisionWriter, row: StoredRow, *rest: Any) -> None:
         original(self, row._replace(version=max(1, row.version - 1)) if row.version else row, *rest)
 
     monkeypatch.setattr(RevisionWriter, "_write", wrong)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from palisade.metastore.command_codec import PUT_SERIES, decode_result, encode_command, pack
 from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.limits import Limits
-from palisade.metastore.plain_put_batch import PlainPuts
+from palisade.metastore.plain_put_batch import PlainPutBatch
 from palisade.metastore.put_series import (
     SERIES_PUTS_MAX,
     encode_series,
@@ -89,8 +89,8 @@ def test_a_retry_of_a_part_of_a_series_does_the_rest(driver: Driver) -> None:
 def test_most_series_take_the_short_way(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.do(Put(b"a"), RequestId("c", 1))
     done: list[int] = []
-    original = PlainPuts.series
-    monkeypatch.setattr(PlainPuts, "series", lambda self, fields: done.append(original(self, fields)) or done[-1])
+    original = PlainPutBatch.series
+    monkeypatch.setattr(PlainPutBatch, "series", lambda self, fields: done.append(original(self, fields)) or done[-1])
     for start in range(2, 300, 100):
         driver.batch(encode_series(("c", start), [b"k", b"v"] * 100))
     assert done == [100, 100, 100]
@@ -153,11 +153,11 @@ def test_results_come_back_as_they_were(wires: list[tuple[int, int]]) -> None:
 
 def test_planted_sequences_that_do_not_count_on_are_seen(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every put of a series is remembered under the first sequence."""
-    from palisade.metastore.request_results import ResultBook
+    from palisade.metastore.request_results import RequestResults
 
     driver.do(Put(b"a"), RequestId("c", 1))
     monkeypatch.setattr(
-        ResultBook,
+        RequestResults,
         "remember_puts",
         lambda self, client, sequences, revisions: self.remember_put(client, sequences[0], revisions[-1]),
     )

@@ -8,8 +8,8 @@ import pytest
 
 from palisade.base.address import Address, AddressError
 from palisade.base.errors import ConfigError
-from palisade.fencing.timing import Timing as Fences
-from palisade.node.config import FenceTimes, InitialMember, NodeConfig, Retention, StoreLimits, Timing
+from palisade.fencing.timing import FenceTiming as Fences
+from palisade.node.config import FenceTimes, InitialMember, NodeConfig, RetentionConfig, StoreLimits, TimingConfig
 from palisade.node.config_sources import load_node_config
 from palisade.node.host import transport_limits
 from palisade.node.options import OPTIONS, read_bytes
@@ -32,10 +32,12 @@ def load(file: Path | None = None, environ: dict[str, str] | None = None, **opti
 
 def test_the_defaults_are_those_of_the_design() -> None:
     config = load()
-    assert config.timing == Timing(heartbeat_ms=100, election_min_ms=1000, election_max_ms=1500, request_deadline_s=5)
+    assert config.timing == TimingConfig(
+        heartbeat_ms=100, election_min_ms=1000, election_max_ms=1500, request_deadline_s=5
+    )
     assert config.fencing == FenceTimes(lease_s=3, renewals=5, drift=0.01, margin_s=0.25)
     assert config.fencing.timing() == Fences()
-    assert config.retention == Retention(seconds=3600, revisions=100_000, log_entries=10_000)
+    assert config.retention == RetentionConfig(seconds=3600, revisions=100_000, log_entries=10_000)
     assert config.limits == StoreLimits(4096, 1 << 20, 2 << 20, 1024, 8 << 30)
     assert config.http == Address("127.0.0.1", 7401)
     assert config.advertised() == {"http": "127.0.0.1:7401", "peer": "127.0.0.1:7501", "stream": "127.0.0.1:7601"}

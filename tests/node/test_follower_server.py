@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from aiohttp import ClientSession
 
-from palisade.api.http.openapi_document import Kind, document_of
+from palisade.api.http.openapi_document import DocumentKind, document_of
 from palisade.api.http.scenario_host import ScenarioHost
 from palisade.api.http.server import HttpServer
 from palisade.api.services import NodeServices
@@ -24,18 +24,18 @@ from palisade.node.follower_server import FollowerServer
 from palisade.node.standalone_server import standalone_server
 from palisade.raftgroup.errors import Unavailable
 from palisade.recovery.progress_log import ProgressLog
-from palisade.recovery.report import Outcome, Phase, Progress, RecoveryReport
-from palisade.recovery.vault_component import VaultKeeper
+from palisade.recovery.report import RecoveryOutcome, RecoveryPhase, RecoveryProgress, RecoveryReport
+from palisade.recovery.vault_component import VaultComponent
 from palisade.topology.logical_copy import LogicalCopy
 from palisade.topology.member import TopologyMember
 from palisade.topology.physical import PhysicalTopology
-from palisade.topology.records import NodeRecord, Role, Standing
+from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
 from palisade.topology.topology import Topology
 from palisade.vault.opening import open_vault
 from tests.support.keeper_world import World
 
 METHODS = {"GET", "PUT", "POST", "PATCH", "DELETE"}
-ACTIVE = NodeRecord("n1", Role.VOTER, Standing.ACTIVE, "i1", 1, 1, {"http": "127.0.0.1:7401"}, 7, "")
+ACTIVE = NodeRecord("n1", NodeRole.VOTER, NodeStanding.ACTIVE, "i1", 1, 1, {"http": "127.0.0.1:7401"}, 7, "")
 
 
 class Clock:
@@ -64,7 +64,7 @@ class Members:
 class Served:
     """The server of a follower, over the vault of a `World`. `http` is a session with it."""
 
-    def __init__(self, world: World, keeper: VaultKeeper, http: ClientSession, server: FollowerServer) -> None:
+    def __init__(self, world: World, keeper: VaultComponent, http: ClientSession, server: FollowerServer) -> None:
         self.world, self.keeper, self.http, self.server = world, keeper, http, server
         self.members = Members()
 
@@ -83,13 +83,13 @@ def config_of(folder: Path) -> NodeConfig:
 
 
 def topology_of(config: NodeConfig, members: Members, clock: Clock) -> Topology:
-    physical = PhysicalTopology(config.own_node(), Role.FOLLOWER)
+    physical = PhysicalTopology(config.own_node(), NodeRole.FOLLOWER)
 
     async def recover(_: Any) -> int:
         return 0
 
     member = TopologyMember(
-        lambda: members, name="f1", role=Role.FOLLOWER, instance="i", cluster="c1", token=None, addresses={},
+        lambda: members, name="f1", role=NodeRole.FOLLOWER, instance="i", cluster="c1", token=None, addresses={},
         recover=recover, cluster_id=str, duplicate=lambda: None,
     )  # fmt: skip
     logical = LogicalCopy(members.nodes, clock.now)
@@ -120,7 +120,7 @@ async def served(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) 
 
 
 def fits(shape: Any, name: str) -> None:
-    document = json.loads(document_of(Kind.MEMBER))
+    document = json.loads(document_of(DocumentKind.MEMBER))
     schema = document["components"]["schemas"][name]
     jsonschema.validate(shape, {**schema, "components": document["components"]})
 
@@ -304,11 +304,15 @@ def documented(document: dict[str, Any]) -> set[tuple[str, str]]:
 
 async def test_each_kind_of_node_documents_what_it_serves(served: Served, server: HttpServer, tmp_path: Path) -> None:
     vault = open_vault(tmp_path / "alone")
-    alone = standalone_server(config_of(tmp_path), vault, RecoveryReport("f1", Outcome.DONE))
+    alone = standalone_server(config_of(tmp_path), vault, RecoveryReport("f1", RecoveryOutcome.DONE))
     vault.close()
-    for kind, app in ((Kind.MEMBER, server.app), (Kind.FOLLOWER, served.server.app), (Kind.STANDALONE, alone.app)):
+    for kind, app in (
+        (DocumentKind.MEMBER, server.app),
+        (DocumentKind.FOLLOWER, served.server.app),
+        (DocumentKind.STANDALONE, alone.app),
+    ):
         assert routes_of(app) == documented(json.loads(document_of(kind))), kind
-    assert documented(await served.get("/openapi.json")) == documented(json.loads(document_of(Kind.FOLLOWER)))
+    assert documented(await served.get("/openapi.json")) == documented(json.loads(document_of(DocumentKind.FOLLOWER)))
 
 
 async def test_a_member_without_a_vault_has_nothing_to_change(http: ClientSession) -> None:
@@ -353,10 +357,10 @@ def test_the_log_tells_of_a_recovery_that_takes_long_and_not_of_others(caplog: p
     telling.began(True)
     for second in range(1, 13):
         clock.time += 1
-        telling.went_on(Progress(Phase.REPLAY, 1000 * second, 20_000, "revisions", float(second)))
+        telling.went_on(RecoveryProgress(RecoveryPhase.REPLAY, 1000 * second, 20_000, "revisions", float(second)))
     telling.began(True)
     clock.time += 4
-    telling.went_on(Progress(Phase.ASK, seconds=4.0))
+    telling.went_on(RecoveryProgress(RecoveryPhase.ASK, seconds=4.0))
     assert [record.getMessage() for record in caplog.records] == [
         "recovering: replay: 5,000 of 20,000 revisions, 1,000/s, about 15 s left",
         "recovering: replay: 10,000 of 20,000 revisions, 1,000/s, about 10 s left",

@@ -8,7 +8,7 @@ import pytest
 
 from palisade.node.component_adapters import cause_of_failure
 from palisade.raftgroup.errors import NodeFailed
-from palisade.recovery.lifecycle import ComponentFailed, Phase
+from palisade.recovery.lifecycle import ComponentFailed, LifecyclePhase
 
 
 def test_the_cause_of_a_failure_keeps_its_own() -> None:
@@ -17,6 +17,6 @@ def test_the_cause_of_a_failure_keeps_its_own() -> None:
     stopped = NodeFailed("the journal can't be written")
     stopped.__cause__ = full
     with pytest.raises(NodeFailed) as raised, cause_of_failure():
-        raise ComponentFailed("group", Phase.RUN, stopped)
+        raise ComponentFailed("group", LifecyclePhase.RUN, stopped)
     assert raised.value is stopped
     assert raised.value.__cause__ is full

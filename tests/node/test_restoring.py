@@ -12,7 +12,7 @@ import pytest
 
 from palisade.base.errors import ConfigError
 from palisade.fencing.release import Registration, Releases
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 from palisade.metastore.backup import BackupEncoder, header_of
 from palisade.metastore.digest_check import verify
 from palisade.metastore.lmdb_store import LmdbStore
@@ -106,11 +106,11 @@ def test_the_first_leader_waits_for_leases_that_the_backup_does_not_know_of(back
             disk.close()
 
     (former,) = asyncio.run(known(report.folders["n1"]))
-    assert (former.node, former.fences, former.lease_s) == ("(before generation 2)", True, Timing().fence_s)
-    core = Releases(Timing())
+    assert (former.node, former.fences, former.lease_s) == ("(before generation 2)", True, FenceTiming().fence_s)
+    core = Releases(FenceTiming())
     core.begin_term(1, 100.0, [former], 26)
-    assert core.advance(100.0 + Timing().proceed_s() - 0.01) is None
-    assert core.advance(100.0 + Timing().proceed_s()) == 26
+    assert core.advance(100.0 + FenceTiming().proceed_s() - 0.01) is None
+    assert core.advance(100.0 + FenceTiming().proceed_s()) == 26
 
 
 def test_every_storage_is_a_new_one(backup: bytes, tmp_path: Path) -> None:

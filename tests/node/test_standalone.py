@@ -24,10 +24,10 @@ from palisade.node.standalone import StandaloneNode
 from palisade.recovery.catchup import Difference
 from palisade.recovery.decision import Case
 from palisade.recovery.errors import RecoveryRefused
-from palisade.recovery.report import Outcome, RecoveryReport
+from palisade.recovery.report import RecoveryOutcome, RecoveryReport
 from palisade.recovery.report_file import keep_report, kept_report
 from palisade.recovery.report_json import report_lines
-from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultKeeper
+from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.recovery.vault_storage import VaultFolder
 from palisade.service.key_values import KeyValues
 from palisade.service.local_source import local_source
@@ -48,7 +48,7 @@ async def fill(data_dir: Path) -> int:
     service = KeyValues(group, group.store, deadline_s=0.3)
     claim_data_dir(data_dir, cluster="c1", node="f1")
     clock = RecoveryClock(SystemClock(), gentle=False)
-    keeper = VaultKeeper(
+    keeper = VaultComponent(
         VaultFolder(data_dir / "vault"), "f1", local_source(service, "f1"), OnVault(), clock, Difference(0)
     )
     await keeper.start()
@@ -226,7 +226,9 @@ def test_a_report_that_can_t_be_written_stops_nobody(tmp_path: Path) -> None:
 
 def test_the_command_shows_the_report_in_a_data_folder(tmp_path: Path) -> None:
     """R12, on the command line: also of a node that has refused to start."""
-    report = RecoveryReport("f1", Outcome.REFUSED, Case.D, Case.D, "ahead", lv_before=9, lv=9, lm=5, mm=1, error="why")
+    report = RecoveryReport(
+        "f1", RecoveryOutcome.REFUSED, Case.D, Case.D, "ahead", lv_before=9, lv=9, lm=5, mm=1, error="why"
+    )
     keep_report(tmp_path)(report)
     shown = CliRunner().invoke(main, ["recovery", "--data-dir", str(tmp_path)])
     assert (shown.exit_code, shown.output.splitlines()[0]) == (0, "f1: case d, refused in 0.00 s: ahead")

@@ -8,7 +8,7 @@ import pytest
 import palisade.raftgroup.command_entries
 import palisade.raftgroup.message_screen
 from palisade.raftgroup.command_entries import NO_OP, DecodedBatches, batch_in
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Entry
 from tests.support.lone_replica import LoneReplica, write
 from tests.support.register_machine import put
@@ -74,7 +74,7 @@ def test_a_displaced_proposal_may_be_proposed_again_once_another_entry_is_applie
     leader.gets_append("n2", term + 1, [(index, term + 1)], prev=(index - 1, term))
     leader.settle()
     assert leader.replica.take_displaced() == [], "the entry of n2 may yet lose against its own"
-    leader.gets("n2", Kind.APPEND, term + 1, index, index, term + 1, 100.0, [])
+    leader.gets("n2", MessageKind.APPEND, term + 1, index, index, term + 1, 100.0, [])
     leader.settle()
     assert [list(each.commands) for each in leader.replica.take_displaced()] == [[put("mine", "a", "mine")]]
     assert leader.replica.take_displaced() == []

@@ -24,7 +24,7 @@ from palisade import raftgroup
 from palisade.raftgroup.command_entries import BATCH, MEMBERSHIP, NO_OP
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.library import Engine
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from tests.support.lone_replica import LoneReplica
 
 RELIED_UPON = {
@@ -202,7 +202,7 @@ def test_an_entry_is_in_the_log_as_soon_as_it_is_proposed() -> None:
     before = leader.journal.last.index
     leader.replica.propose([])
     assert leader.journal.last.index == before + 1
-    assert leader.said(Kind.APPEND, to="n2")
+    assert leader.said(MessageKind.APPEND, to="n2")
 
 
 def test_a_follower_can_not_append() -> None:

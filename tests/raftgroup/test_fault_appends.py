@@ -6,7 +6,7 @@ import pytest
 
 import palisade.raftgroup.replica
 from palisade.raftgroup.message_screen import Append, Extend, screen_append
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from tests.support.bare_library import BareNode, entry
 from tests.support.lone_replica import HandClock, LoneReplica, storage
 
@@ -38,7 +38,7 @@ def test_fault_1_a_late_append_acknowledges_only_what_it_covers() -> None:
     follower = follower_with_three_entries()
     follower.sent.clear()
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0), commit=3)
-    assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [2]
+    assert [body[1] for body in follower.said(MessageKind.APPEND_REPLY)] == [2]
 
 
 def test_fault_1_the_commit_index_moves_only_as_far_as_the_message_covers() -> None:
@@ -76,7 +76,7 @@ def test_fault_2_the_library_counts_an_acknowledgement_of_an_earlier_term() -> N
 def test_fault_2_an_acknowledgement_of_an_earlier_term_does_not_count() -> None:
     leader = LoneReplica()
     first_term = leader.leads()
-    leader.gets("n3", Kind.APPEND_REPLY, first_term + 1, 0, False, leader.clock.time, storage("n3"))
+    leader.gets("n3", MessageKind.APPEND_REPLY, first_term + 1, 0, False, leader.clock.time, storage("n3"))
     leader.settle()
     assert not leader.replica.leads
     leader.leads()
@@ -99,7 +99,7 @@ def test_fault_3_a_late_refusal_never_moves_next_index_below_match_index() -> No
     term = leader.leads()
     match = leader.replica.engine.match_index("n2")
     assert match is not None
-    leader.gets("n2", Kind.APPEND_REPLY, term, 1, False, leader.clock.time, storage("n2"))
+    leader.gets("n2", MessageKind.APPEND_REPLY, term, 1, False, leader.clock.time, storage("n2"))
     assert leader.replica.engine.next_index("n2") == match + 1
 
 

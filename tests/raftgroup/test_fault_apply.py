@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.proposals import Applied, CallbackProposal
 from tests.support.bare_library import BareNode
 from tests.support.lone_replica import HandClock
@@ -142,7 +142,7 @@ def test_fault_13_a_leader_that_crashes_leaves_forwarded_proposals_unknown(
 
     def overhear(sender: str, receiver: str, kind: int, body: Any) -> None:
         watch(sender, receiver, kind, body)
-        if kind == Kind.FORWARD:
+        if kind == MessageKind.FORWARD:
             forwarded.append(kind)
 
     cluster.network.overhear = overhear

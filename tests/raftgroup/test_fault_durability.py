@@ -20,7 +20,7 @@ from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.journal_file import JournalFile
 from palisade.raftgroup.lmdb_journal import LmdbJournal
 from palisade.raftgroup.membership import Member, MemberRole
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Entry
 from palisade.raftgroup.proposals import Applied
 from tests.support.lone_replica import LoneReplica, storage, voters
@@ -41,31 +41,31 @@ def test_fault_4_an_acknowledgement_waits_for_the_disk() -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1), (2, 1)], prev=(0, 0))
     follower.tick()
-    assert follower.said(Kind.APPEND_REPLY) == []
+    assert follower.said(MessageKind.APPEND_REPLY) == []
     follower.sync()
-    assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [3]
+    assert [body[1] for body in follower.said(MessageKind.APPEND_REPLY)] == [3]
 
 
 def test_fault_4_a_vote_waits_for_the_disk() -> None:
     voter = LoneReplica()
     voter.waits(1.0)
-    voter.gets("n2", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    voter.gets("n2", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
     voter.tick()
-    assert voter.said(Kind.VOTE) == []
+    assert voter.said(MessageKind.VOTE) == []
     voter.sync()
-    assert voter.said(Kind.VOTE) == [[1, True, storage("n1")]]
+    assert voter.said(MessageKind.VOTE) == [[1, True, storage("n1")]]
 
 
 def test_fault_4_a_candidate_asks_for_votes_only_with_its_own_on_disk() -> None:
     candidate = LoneReplica()
     candidate.waits(1.6)
     candidate.tick()
-    candidate.gets("n2", Kind.PRE_VOTE_REPLY, 1, True, 0, storage("n2"))
+    candidate.gets("n2", MessageKind.PRE_VOTE_REPLY, 1, True, 0, storage("n2"))
     candidate.tick()
     assert candidate.replica.engine.term == 1
-    assert candidate.said(Kind.REQUEST_VOTE) == []
+    assert candidate.said(MessageKind.REQUEST_VOTE) == []
     candidate.sync()
-    assert len(candidate.said(Kind.REQUEST_VOTE)) == 2
+    assert len(candidate.said(MessageKind.REQUEST_VOTE)) == 2
 
 
 def test_fault_4_what_was_said_during_a_sync_waits_for_the_next_one() -> None:
@@ -82,9 +82,9 @@ def test_fault_4_what_was_said_during_a_sync_waits_for_the_next_one() -> None:
     asyncio.run(follower.journal.sync())
     assert follower.journal.dirty
     follower.replica.synced()
-    assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [2]
+    assert [body[1] for body in follower.said(MessageKind.APPEND_REPLY)] == [2]
     follower.sync()
-    assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [3]
+    assert [body[1] for body in follower.said(MessageKind.APPEND_REPLY)] == [3]
 
 
 def test_fault_4_a_leader_commits_nothing_that_is_not_on_its_own_disk() -> None:
@@ -92,7 +92,7 @@ def test_fault_4_a_leader_commits_nothing_that_is_not_on_its_own_disk() -> None:
     leader = LoneReplica()
     leader.leads()
     ends = leader.proposes(b"\x93\xa1x\xa1a\xa1v")
-    assert leader.said(Kind.APPEND, to="n2"), "its own disk is no reason to let the others wait (thesis 10.2.1)"
+    assert leader.said(MessageKind.APPEND, to="n2"), "its own disk is no reason to let the others wait (thesis 10.2.1)"
     leader.acknowledges("n2")
     leader.acknowledges("n3")
     leader.tick()
@@ -118,7 +118,7 @@ def test_fault_4_a_leader_says_nothing_in_its_term_to_who_connects_before_that_i
     assert leader.sent == []
     leader.sync()
     leader.tick()
-    assert [body[0] for body in leader.said(Kind.APPEND, to="n2")] == [1]
+    assert [body[0] for body in leader.said(MessageKind.APPEND, to="n2")] == [1]
 
 
 def test_fault_4_of_one_index_and_one_term_nobody_is_ever_sent_two_entries() -> None:
@@ -130,46 +130,46 @@ def test_fault_4_of_one_index_and_one_term_nobody_is_ever_sent_two_entries() -> 
         leader.tick()
         leader.proposes(command)
         leader.replica.connected("n2")
-        for term, _, prev_index, _, _, entries in leader.said(Kind.APPEND, to="n2"):
+        for term, _, prev_index, _, _, entries in leader.said(MessageKind.APPEND, to="n2"):
             for number, (packed, _) in enumerate(entries, prev_index + 1):
                 sent.setdefault((number, term), set()).add(packed)
         leader.crash()
     assert not [at for at, commands in sent.items() if len(commands) > 1]
     leader.waits(leader.timing.election_timeout_max_s + 0.01)
     leader.settle()
-    assert leader.said(Kind.APPEND, to="n2"), "it does speak, once its term is on its disk"
+    assert leader.said(MessageKind.APPEND, to="n2"), "it does speak, once its term is on its disk"
 
 
 def test_fault_4_planted_without_holding_back_the_vote_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Outbox, "send_durable", lambda self, *message: self._send(*message))
     voter = LoneReplica()
     voter.waits(1.0)
-    voter.gets("n2", Kind.REQUEST_VOTE, 1, 0, 0, False)
-    assert voter.said(Kind.VOTE) == [[1, True, storage("n1")]]
+    voter.gets("n2", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
+    assert voter.said(MessageKind.VOTE) == [[1, True, storage("n1")]]
     voter.crash()
     voter.waits(1.0)
-    voter.gets("n3", Kind.REQUEST_VOTE, 1, 0, 0, False)
-    assert voter.said(Kind.VOTE) == [[1, True, storage("n1")]], "two votes in one term"
+    voter.gets("n3", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
+    assert voter.said(MessageKind.VOTE) == [[1, True, storage("n1")]], "two votes in one term"
 
 
 def test_a_crash_after_the_vote_and_before_the_answer_forgets_both_or_none() -> None:
     voter = LoneReplica()
     voter.waits(1.0)
-    voter.gets("n2", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    voter.gets("n2", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
     voter.crash()
     assert (voter.replica.engine.term, voter.replica.engine.vote) == (0, None)
     voter.waits(1.0)
-    voter.gets("n2", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    voter.gets("n2", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
     asyncio.run(voter.journal.sync())
     voter.crash()
     voter.waits(1.0)
-    voter.gets("n3", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    voter.gets("n3", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
     voter.settle()
     assert voter.replica.engine.vote == "n2"
-    assert voter.said(Kind.VOTE) == [], "the answer was lost, the vote was not"
-    voter.gets("n2", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    assert voter.said(MessageKind.VOTE) == [], "the answer was lost, the vote was not"
+    voter.gets("n2", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
     voter.settle()
-    assert voter.said(Kind.VOTE) == [[1, True, storage("n1")]]
+    assert voter.said(MessageKind.VOTE) == [[1, True, storage("n1")]]
 
 
 def test_a_crash_after_the_append_and_before_the_answer_loses_nothing_acknowledged() -> None:
@@ -181,7 +181,7 @@ def test_a_crash_after_the_append_and_before_the_answer_loses_nothing_acknowledg
     assert follower.log == [(1, 1)]
     follower.gets_append("n2", 1, [], prev=(2, 1))
     follower.settle()
-    assert [body[1:3] for body in follower.said(Kind.APPEND_REPLY)] == [[2, False]], "it asks for entry 2 again"
+    assert [body[1:3] for body in follower.said(MessageKind.APPEND_REPLY)] == [[2, False]], "it asks for entry 2 again"
 
 
 def test_a_follower_applies_what_is_on_its_own_disk_only() -> None:
@@ -198,7 +198,7 @@ def test_the_term_never_goes_back_over_a_restart() -> None:
     node = LoneReplica()
     terms = []
     for term in (3, 5, 9):
-        node.gets("n2", Kind.HEARTBEAT, term, node.clock.time)
+        node.gets("n2", MessageKind.HEARTBEAT, term, node.clock.time)
         node.settle()
         node.crash()
         terms.append(node.replica.engine.term)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import palisade.raftgroup.voting
-from palisade.raftgroup.messages import Kind
-from palisade.raftgroup.role import Role
+from palisade.raftgroup.messages import MessageKind
+from palisade.raftgroup.role import RaftRole
 from tests.support.bare_library import BareNode, entry
 from tests.support.lone_replica import HandClock, LoneReplica, storage
 
@@ -32,25 +32,25 @@ def test_fault_7_the_library_votes_while_it_hears_a_leader() -> None:
 def test_fault_7_nobody_votes_within_the_election_timeout_of_hearing_a_leader() -> None:
     follower = following_follower()
     follower.waits(0.99)
-    follower.gets("n3", Kind.REQUEST_VOTE, 9, 5, 5, False)
-    follower.gets("n3", Kind.PRE_VOTE, 9, 5, 5)
+    follower.gets("n3", MessageKind.REQUEST_VOTE, 9, 5, 5, False)
+    follower.gets("n3", MessageKind.PRE_VOTE, 9, 5, 5)
     follower.settle()
-    assert follower.said(Kind.VOTE) == []
-    assert follower.said(Kind.PRE_VOTE_REPLY) == [[9, False, 1, storage("n1")]]
+    assert follower.said(MessageKind.VOTE) == []
+    assert follower.said(MessageKind.PRE_VOTE_REPLY) == [[9, False, 1, storage("n1")]]
     assert follower.replica.engine.term == 1
     follower.waits(0.02)
-    follower.gets("n3", Kind.REQUEST_VOTE, 9, 5, 5, False)
+    follower.gets("n3", MessageKind.REQUEST_VOTE, 9, 5, 5, False)
     follower.settle()
-    assert follower.said(Kind.VOTE) == [[9, True, storage("n1")]]
+    assert follower.said(MessageKind.VOTE) == [[9, True, storage("n1")]]
 
 
 def test_fault_7_nobody_votes_within_the_election_timeout_of_starting() -> None:
     """It may have promised its leader something and forgotten it."""
     starter = LoneReplica()
     starter.waits(0.99)
-    starter.gets("n3", Kind.REQUEST_VOTE, 1, 0, 0, False)
+    starter.gets("n3", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
     starter.settle()
-    assert starter.said(Kind.VOTE) == []
+    assert starter.said(MessageKind.VOTE) == []
     assert starter.replica.engine.term == 0
 
 
@@ -68,46 +68,46 @@ def test_fault_7_a_node_that_nobody_would_vote_for_keeps_its_term() -> None:
         isolated.waits(0.2)
         isolated.settle()
     assert isolated.replica.engine.term == 0
-    assert isolated.replica.role is Role.FOLLOWER
-    assert isolated.said(Kind.REQUEST_VOTE) == []
-    assert len(isolated.said(Kind.PRE_VOTE, to="n2")) > 10, "it goes on asking"
+    assert isolated.replica.role is RaftRole.FOLLOWER
+    assert isolated.said(MessageKind.REQUEST_VOTE) == []
+    assert len(isolated.said(MessageKind.PRE_VOTE, to="n2")) > 10, "it goes on asking"
 
 
 def test_fault_7_grants_of_an_old_round_are_worth_nothing_once_a_leader_was_heard() -> None:
     node = LoneReplica()
     node.waits(1.6)
     node.tick()
-    node.gets("n3", Kind.PRE_VOTE_REPLY, 1, True, 0, storage("n3"))
-    node.gets("n2", Kind.HEARTBEAT, 0, node.clock.time)
+    node.gets("n3", MessageKind.PRE_VOTE_REPLY, 1, True, 0, storage("n3"))
+    node.gets("n2", MessageKind.HEARTBEAT, 0, node.clock.time)
     for _ in range(20):
         node.waits(0.1)
         node.tick()
     assert node.replica.engine.term == 0
-    assert node.said(Kind.REQUEST_VOTE) == []
+    assert node.said(MessageKind.REQUEST_VOTE) == []
 
 
 def test_fault_7_a_campaign_keeps_the_promise_to_the_leader_that_was_heard_last() -> None:
     """Also when the library believes that a hand-over is still pending: its flag survives a change of term."""
     node = following_follower()
-    node.gets("n2", Kind.CAMPAIGN_NOW, 1)
-    node.gets("n3", Kind.REQUEST_VOTE, 2, 1, 1, True)
-    node.gets("n3", Kind.APPEND, 2, 1, 1, 1, node.clock.time, [])
+    node.gets("n2", MessageKind.CAMPAIGN_NOW, 1)
+    node.gets("n3", MessageKind.REQUEST_VOTE, 2, 1, 1, True)
+    node.gets("n3", MessageKind.APPEND, 2, 1, 1, 1, node.clock.time, [])
     node.settle()
     node.sent.clear()
     for _ in range(9):
         node.waits(0.1)
-        node.gets("n2", Kind.PRE_VOTE_REPLY, 3, True, 2, storage("n2"))
+        node.gets("n2", MessageKind.PRE_VOTE_REPLY, 3, True, 2, storage("n2"))
         node.settle()
-    assert node.said(Kind.REQUEST_VOTE) == []
+    assert node.said(MessageKind.REQUEST_VOTE) == []
     assert node.replica.engine.term == 2
 
 
 def test_fault_7_planted_without_the_promise_the_vote_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(palisade.raftgroup.voting, "may_vote", lambda *_, **__: True)
     follower = following_follower()
-    follower.gets("n3", Kind.REQUEST_VOTE, 9, 5, 5, False)
+    follower.gets("n3", MessageKind.REQUEST_VOTE, 9, 5, 5, False)
     follower.settle()
-    assert follower.said(Kind.VOTE) == [[9, True, storage("n1")]]
+    assert follower.said(MessageKind.VOTE) == [[9, True, storage("n1")]]
 
 
 def test_fault_8_the_library_believes_in_its_leadership_for_half_a_minute() -> None:
@@ -141,7 +141,7 @@ def test_fault_8_the_lease_is_measured_from_the_sending_not_from_the_answer() ->
     sent_at = leader.clock.time
     leader.waits(0.8)
     answer = [leader.replica.engine.term, leader.journal.last.index + 1, True, sent_at, storage("n2")]
-    leader.gets("n2", Kind.APPEND_REPLY, *answer)
+    leader.gets("n2", MessageKind.APPEND_REPLY, *answer)
     assert leader.replica.lease_remaining_s() < 0.2
 
 
@@ -161,22 +161,22 @@ def test_fault_14_a_repeated_vote_counts_once_also_after_a_late_one_of_an_earlie
 ) -> None:
     candidate = LoneReplica(["n1", "n2", "n3", "n4", "n5"])
     term = candidate.campaigns(["n2", "n3"])
-    candidate.gets("n2", Kind.VOTE, term, True, storage("n2"))
+    candidate.gets("n2", MessageKind.VOTE, term, True, storage("n2"))
     for late_term, voter in between:
-        candidate.gets(voter, Kind.VOTE, late_term, True, storage(voter))
+        candidate.gets(voter, MessageKind.VOTE, late_term, True, storage(voter))
     for _ in range(3):
-        candidate.gets("n2", Kind.VOTE, term, True, storage("n2"))
-    assert candidate.replica.engine.role is Role.CANDIDATE
-    candidate.gets("n3", Kind.VOTE, term, True, storage("n3"))
+        candidate.gets("n2", MessageKind.VOTE, term, True, storage("n2"))
+    assert candidate.replica.engine.role is RaftRole.CANDIDATE
+    candidate.gets("n3", MessageKind.VOTE, term, True, storage("n3"))
     assert candidate.replica.engine.leads
 
 
 def test_fault_14_the_vote_of_another_storage_under_the_same_id_does_not_count() -> None:
     candidate = LoneReplica()
     term = candidate.campaigns()
-    candidate.gets("n2", Kind.VOTE, term, True, "another storage")
-    candidate.gets("n9", Kind.VOTE, term, True, storage("n9"))
-    assert candidate.replica.engine.role is Role.CANDIDATE
+    candidate.gets("n2", MessageKind.VOTE, term, True, "another storage")
+    candidate.gets("n9", MessageKind.VOTE, term, True, storage("n9"))
+    assert candidate.replica.engine.role is RaftRole.CANDIDATE
 
 
 def test_a_learner_votes_when_asked_because_only_the_candidate_knows_whether_it_counts() -> None:
@@ -184,32 +184,32 @@ def test_a_learner_votes_when_asked_because_only_the_candidate_knows_whether_it_
     outsider = LoneReplica(["n2", "n3"])
     outsider.waits(1.0)
     assert not outsider.replica.is_voter
-    outsider.gets("n2", Kind.PRE_VOTE, 1, 5, 1)
-    outsider.gets("n2", Kind.REQUEST_VOTE, 1, 5, 1, False)
+    outsider.gets("n2", MessageKind.PRE_VOTE, 1, 5, 1)
+    outsider.gets("n2", MessageKind.REQUEST_VOTE, 1, 5, 1, False)
     outsider.settle()
-    assert outsider.said(Kind.PRE_VOTE_REPLY) == [[1, True, 0, storage("n1")]]
-    assert outsider.said(Kind.VOTE) == [[1, True, storage("n1")]]
+    assert outsider.said(MessageKind.PRE_VOTE_REPLY) == [[1, True, 0, storage("n1")]]
+    assert outsider.said(MessageKind.VOTE) == [[1, True, storage("n1")]]
 
 
 def test_one_node_votes_once_in_a_term() -> None:
     voter = LoneReplica()
     voter.waits(1.0)
-    voter.gets("n2", Kind.REQUEST_VOTE, 3, 0, 0, False)
-    voter.gets("n3", Kind.REQUEST_VOTE, 3, 0, 0, False)
-    voter.gets("n2", Kind.REQUEST_VOTE, 3, 0, 0, False)
+    voter.gets("n2", MessageKind.REQUEST_VOTE, 3, 0, 0, False)
+    voter.gets("n3", MessageKind.REQUEST_VOTE, 3, 0, 0, False)
+    voter.gets("n2", MessageKind.REQUEST_VOTE, 3, 0, 0, False)
     voter.settle()
-    assert voter.said(Kind.VOTE, to="n3") == []
-    assert voter.said(Kind.VOTE, to="n2") == [[3, True, storage("n1")]] * 2
+    assert voter.said(MessageKind.VOTE, to="n3") == []
+    assert voter.said(MessageKind.VOTE, to="n2") == [[3, True, storage("n1")]] * 2
 
 
 def test_a_candidate_whose_log_is_behind_gets_no_vote() -> None:
     voter = following_follower()
     voter.waits(1.0)
-    voter.gets("n3", Kind.REQUEST_VOTE, 2, 9, 0, False)
-    voter.gets("n3", Kind.PRE_VOTE, 3, 0, 1)
+    voter.gets("n3", MessageKind.REQUEST_VOTE, 2, 9, 0, False)
+    voter.gets("n3", MessageKind.PRE_VOTE, 3, 0, 1)
     voter.settle()
-    assert voter.said(Kind.VOTE) == []
-    assert voter.said(Kind.PRE_VOTE_REPLY)[0][1] is False
+    assert voter.said(MessageKind.VOTE) == []
+    assert voter.said(MessageKind.PRE_VOTE_REPLY)[0][1] is False
 
 
 def test_a_leader_that_hands_over_gives_its_lease_up_first_and_for_the_whole_term() -> None:
@@ -217,7 +217,7 @@ def test_a_leader_that_hands_over_gives_its_lease_up_first_and_for_the_whole_ter
     leader = LoneReplica()
     leader.leads()
     assert leader.replica.hand_over("n2")
-    assert leader.said(Kind.CAMPAIGN_NOW) == [[1]]
+    assert leader.said(MessageKind.CAMPAIGN_NOW) == [[1]]
     for _ in range(5):
         leader.waits(0.1)
         leader.acknowledges("n2")
@@ -230,27 +230,27 @@ def test_a_leader_hands_over_only_to_who_holds_the_whole_log() -> None:
     leader = LoneReplica()
     leader.leads()
     assert not leader.replica.hand_over("n3")
-    assert leader.said(Kind.CAMPAIGN_NOW) == []
+    assert leader.said(MessageKind.CAMPAIGN_NOW) == []
     assert leader.replica.lease_holds()
 
 
 def test_a_handed_over_campaign_is_voted_for_although_the_leader_was_just_heard() -> None:
     follower = following_follower()
-    follower.gets("n3", Kind.REQUEST_VOTE, 2, 1, 1, True)
+    follower.gets("n3", MessageKind.REQUEST_VOTE, 2, 1, 1, True)
     follower.settle()
-    assert follower.said(Kind.VOTE) == [[2, True, storage("n1")]]
+    assert follower.said(MessageKind.VOTE) == [[2, True, storage("n1")]]
 
 
 def test_who_is_told_to_campaign_does_so_at_once_and_says_why() -> None:
     follower = following_follower()
-    follower.gets("n2", Kind.CAMPAIGN_NOW, 1)
+    follower.gets("n2", MessageKind.CAMPAIGN_NOW, 1)
     follower.settle()
-    assert follower.said(Kind.REQUEST_VOTE, to="n3") == [[2, 1, 1, True]]
+    assert follower.said(MessageKind.REQUEST_VOTE, to="n3") == [[2, 1, 1, True]]
 
 
 @pytest.mark.parametrize(("sender", "term"), [("n3", 1), ("n2", 0), ("n2", 2)])
 def test_a_hand_over_of_another_term_or_of_somebody_who_does_not_lead_is_ignored(sender: str, term: int) -> None:
     follower = following_follower()
-    follower.gets(sender, Kind.CAMPAIGN_NOW, term)
+    follower.gets(sender, MessageKind.CAMPAIGN_NOW, term)
     follower.settle()
-    assert follower.said(Kind.REQUEST_VOTE) == []
+    assert follower.said(MessageKind.REQUEST_VOTE) == []

@@ -16,7 +16,7 @@ from pysyncobj.tcp_connection import TcpConnection
 
 from palisade import raftgroup
 from palisade.base.frames import FrameError, FrameParser
-from palisade.raftgroup.messages import Kind, is_well_formed
+from palisade.raftgroup.messages import MessageKind, is_well_formed
 from tests.support.lone_replica import LoneReplica
 from tests.support.raft_cluster import Cluster
 
@@ -56,8 +56,10 @@ def test_fault_11_a_pickle_on_the_wire_is_no_frame() -> None:
     assert TOUCHED == []
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_fault_11_a_pickle_inside_a_message_is_not_unpickled(make_cluster: Callable[..., Cluster], kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(MessageKind))
+def test_fault_11_a_pickle_inside_a_message_is_not_unpickled(
+    make_cluster: Callable[..., Cluster], kind: MessageKind
+) -> None:
     cluster = make_cluster()
     leader = cluster.leader()
     for body in (pickle.dumps(Malicious()), [pickle.dumps(Malicious())] * 6, [[b"\x00" + pickle.dumps(Malicious())]]):
@@ -90,7 +92,7 @@ def test_fault_11_the_librarys_own_requests_to_add_remove_and_transfer_have_no_k
     before = replica.replica.membership
     for request in (["add", ["n9"]], ["remove", ["n2"]], ["transfer", ["n2"]], {"type": "apply_command"}):
         for kind in range(256):
-            if is_well_formed(kind, request) and kind not in {int(each) for each in Kind}:
+            if is_well_formed(kind, request) and kind not in {int(each) for each in MessageKind}:
                 replica.replica.receive("n2", kind, request)
     replica.settle()
     assert replica.replica.membership == before

@@ -11,8 +11,8 @@ import pytest
 
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.log_retention import LogRetention
-from palisade.raftgroup.messages import Kind
-from palisade.raftgroup.snapshot_transfer import Message
+from palisade.raftgroup.messages import MessageKind
+from palisade.raftgroup.snapshot_transfer import SnapshotMessage
 from tests.support.bare_library import BareNode, entry
 from tests.support.lone_replica import HandClock, LoneReplica
 from tests.support.raft_cluster import Cluster
@@ -67,7 +67,7 @@ def snapshot_messages(cluster: Cluster, to: str) -> list[tuple[int, list[Any]]]:
 
     def overhear(sender: str, receiver: str, kind: int, body: Any) -> None:
         watch(sender, receiver, kind, body)
-        if kind == Kind.SNAPSHOT and receiver == to:
+        if kind == MessageKind.SNAPSHOT and receiver == to:
             seen.append((body[0], body))
 
     cluster.network.overhear = overhear
@@ -121,8 +121,8 @@ def test_fault_10_a_snapshot_goes_out_a_few_pieces_at_a_time_and_is_installed_on
     seen = snapshot_messages(cluster, follower)
     cluster.start(follower)
     cluster.run_until(cluster.converged)
-    offers = [body for message, body in seen if message == Message.OFFER]
-    pieces = [body[2] for message, body in seen if message == Message.CHUNK]
+    offers = [body for message, body in seen if message == SnapshotMessage.OFFER]
+    pieces = [body[2] for message, body in seen if message == SnapshotMessage.CHUNK]
     assert len({body[1] for body in offers}) == 1
     assert pieces == sorted(set(pieces)), "no piece twice"
     assert cluster.nodes[follower].disk.machine.installs == 1
@@ -133,13 +133,13 @@ def test_fault_10_an_interrupted_snapshot_goes_on_where_it_was(make_cluster: Cal
     cluster, leader, follower = lagging(make_cluster)
     seen = snapshot_messages(cluster, follower)
     cluster.start(follower)
-    cluster.run_until(lambda: sum(message == Message.CHUNK for message, _ in seen) >= 6)
+    cluster.run_until(lambda: sum(message == SnapshotMessage.CHUNK for message, _ in seen) >= 6)
     cluster.network.isolate(follower)
     cluster.run_for(4.0)
     cluster.network.heal()
     before = len(seen)
     cluster.run_until(cluster.converged)
-    resumed = [body[2] for message, body in seen[before:] if message == Message.CHUNK]
+    resumed = [body[2] for message, body in seen[before:] if message == SnapshotMessage.CHUNK]
     assert resumed
     assert min(resumed) > 0
     assert cluster.nodes[follower].disk.machine.installs == 1
@@ -154,7 +154,7 @@ def test_a_crash_at_any_moment_of_an_install_ends_in_the_same_state(
     cluster, leader, follower = lagging(make_cluster)
     seen = snapshot_messages(cluster, follower)
     cluster.start(follower)
-    cluster.run_until(lambda: any(message == Message.CHUNK for message, _ in seen))
+    cluster.run_until(lambda: any(message == SnapshotMessage.CHUNK for message, _ in seen))
     cluster.run_for(moment_s)
     cluster.restart(follower)
     cluster.run_until(lambda: cluster.nodes[follower].healthy and cluster.converged())
@@ -168,7 +168,7 @@ def test_a_snapshot_during_a_change_of_leader_still_arrives(make_cluster: Callab
     cluster, leader, follower = lagging(make_cluster)
     seen = snapshot_messages(cluster, follower)
     cluster.start(follower)
-    cluster.run_until(lambda: any(message == Message.CHUNK for message, _ in seen))
+    cluster.run_until(lambda: any(message == SnapshotMessage.CHUNK for message, _ in seen))
     cluster.crash(leader)
     cluster.leader()
     cluster.run_until(cluster.converged)

@@ -18,7 +18,7 @@ from palisade.raftgroup.errors import DataDirectoryError, MembershipRefused
 from palisade.raftgroup.journal_identity import keep_membership, open_storage
 from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.memory_journal import MemoryJournal
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.quorum_loss import Survivor, force_new_cluster, survey
 from tests.support.lone_replica import LoneReplica, voters
 from tests.support.raft_cluster import Cluster, Node, settled
@@ -130,7 +130,7 @@ def half_joined(make_cluster: MakeCluster, seed: int, monkeypatch: pytest.Monkey
         cluster.crash(member)
     last = force(cluster, "n1").last_index
     cluster.network.intercept = lambda _, to, kind, body: (
-        to != "n2" or kind != Kind.APPEND or body[2] < last or body[5] == []
+        to != "n2" or kind != MessageKind.APPEND or body[2] < last or body[5] == []
     )
     cluster.start("n1")
     cluster.leader()
@@ -167,7 +167,7 @@ def joining(make_cluster: MakeCluster, seed: int, taken: int, monkeypatch: pytes
     settled(cluster)
     cluster.wipe("n2")
     cluster.network.intercept = lambda _, to, kind, body: (
-        to != "n2" or kind != Kind.APPEND or body[2] < taken or body[5] == []
+        to != "n2" or kind != MessageKind.APPEND or body[2] < taken or body[5] == []
     )
     cluster.start("n2")
     n2 = cluster.nodes["n2"]

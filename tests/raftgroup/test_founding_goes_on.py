@@ -15,7 +15,7 @@ from palisade.raftgroup.journal_identity import keep_membership, open_storage
 from palisade.raftgroup.log_retention import LogRetention
 from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.memory_journal import MemoryJournal
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from tests.support.raft_cluster import Cluster
 from tests.support.simulation import Stuck
 
@@ -38,7 +38,7 @@ def test_a_provisional_membership_is_not_kept() -> None:
 def two_that_hear_late(cluster: Cluster) -> None:
     """n1 and n2 do not hear what the other one has pinned, and n3 hears it of both: so n3 leads, and the other two
     follow. Both compact their logs; then n2 is started again, and they hear of each other."""
-    lost = ({"n1", "n2"}, Kind.FOUNDING)
+    lost = ({"n1", "n2"}, MessageKind.FOUNDING)
     cluster.network.intercept = lambda sender, receiver, kind, _: ({sender, receiver}, kind) != lost
     assert cluster.leader(within_s=30.0).id == "n3"
     for number in range(40):

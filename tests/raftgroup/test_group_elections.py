@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from palisade.raftgroup.errors import MembershipRefused, RaftError, Unavailable
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from tests.support.raft_cluster import Cluster, Node, settled
 from tests.support.raft_network import Weather
 
@@ -146,7 +146,7 @@ class TestHandOver:
         leader = settled(cluster)
         term = leader.group.term
         target = cluster.followers()[0]
-        cluster.network.intercept = lambda _from, _to, kind, _body: kind != Kind.CAMPAIGN_NOW
+        cluster.network.intercept = lambda _from, _to, kind, _body: kind != MessageKind.CAMPAIGN_NOW
         with pytest.raises(Unavailable, match="did not take over in time"):
             cluster.call(leader.id, leader.group.transfer(target.id))
         assert not leader.group.try_read_barrier(), "the campaign may still come"
@@ -204,12 +204,12 @@ def lost_order(cluster: Cluster, leader: Node) -> tuple[Node, Callable[[], None]
     kept: list[tuple[str, Any]] = []
 
     def keep(sender: str, _receiver: str, kind: int, body: Any) -> bool:
-        if kind == Kind.CAMPAIGN_NOW:
+        if kind == MessageKind.CAMPAIGN_NOW:
             kept.append((sender, body))
-        return kind != Kind.CAMPAIGN_NOW
+        return kind != MessageKind.CAMPAIGN_NOW
 
     cluster.network.intercept = keep
     with pytest.raises(Unavailable):
         cluster.call(leader.id, leader.group.transfer(target.id))
     sender, body = kept[0]
-    return target, lambda: target.process.call(target.group.on_message, sender, int(Kind.CAMPAIGN_NOW), body)
+    return target, lambda: target.process.call(target.group.on_message, sender, int(MessageKind.CAMPAIGN_NOW), body)

@@ -9,7 +9,7 @@ import pytest
 from palisade.raftgroup.errors import DataDirectoryError, MembershipRefused, OutcomeUnknown, RaftError
 from palisade.raftgroup.founding import OTHER_STORAGE
 from palisade.raftgroup.membership import MemberRole
-from palisade.raftgroup.role import Role
+from palisade.raftgroup.role import RaftRole
 from tests.support.raft_cluster import Cluster, Node, settled
 
 MakeCluster = Callable[..., Cluster]
@@ -28,7 +28,7 @@ class TestMembership:
         settled(cluster)
         node = self.joined(cluster, "n4")
         assert "n4" in cluster.leader().group.members.learners
-        cluster.run_until(lambda: node.group.role is Role.FOLLOWER)
+        cluster.run_until(lambda: node.group.role is RaftRole.FOLLOWER)
         cluster.run_until(cluster.converged)
         assert cluster.leader().group.members.voters == {"n1", "n2", "n3", "n4"}
         assert cluster.read("n4", "a") == "first"
@@ -38,11 +38,11 @@ class TestMembership:
         settled(cluster)
         node = self.joined(cluster, "n4", becomes_voter=False)
         cluster.run_until(cluster.converged)
-        assert node.group.role is Role.LEARNER
+        assert node.group.role is RaftRole.LEARNER
         for member in ("n1", "n2", "n3"):
             cluster.crash(member)
         cluster.run_for(10.0)
-        assert node.group.role is Role.LEARNER
+        assert node.group.role is RaftRole.LEARNER
         assert cluster.leaders() == []
 
     def test_a_learner_is_promoted_only_once_it_has_caught_up(self, make_cluster: MakeCluster) -> None:
@@ -66,7 +66,7 @@ class TestMembership:
         cluster.call(leader.id, leader.group.remove(gone.id))
         cluster.run_for(20.0)
         assert (leader.group.term, leader.group.leads) == (term, True)
-        assert gone.group.role in (Role.FOLLOWER, Role.REMOVED)
+        assert gone.group.role in (RaftRole.FOLLOWER, RaftRole.REMOVED)
         assert gone.id not in leader.peers.connected()
         with pytest.raises(RaftError):
             cluster.put(gone.id, "a", "of a removed member", timeout_s=1.0)
@@ -159,14 +159,14 @@ class TestMembership:
         cluster.wipe(wiped.id)
         cluster.start(wiped.id)
         cluster.run_for(3.0)
-        assert wiped.group.role is Role.LEARNER
+        assert wiped.group.role is RaftRole.LEARNER
         assert wiped.disk.journal.last.index == 0, "nobody has invited it yet"
         if crash_leader:
             cluster.restart(leader.id)
             cluster.run_for(1.0)
         leader = cluster.leader()
         cluster.call(leader.id, leader.group.add(cluster.member(wiped, becomes_voter=True)))
-        cluster.run_until(lambda: wiped.group.role is Role.FOLLOWER)
+        cluster.run_until(lambda: wiped.group.role is RaftRole.FOLLOWER)
         cluster.run_until(cluster.converged)
         appends = cluster.network.delivered
         cluster.run_for(5.0)
@@ -251,7 +251,7 @@ class TestMembership:
         cluster.run_for(2.5)
         leader = cluster.leader()
         cluster.call(leader.id, leader.group.add(cluster.member(wiped, becomes_voter=True)))
-        cluster.run_until(lambda: wiped.group.role is Role.FOLLOWER)
+        cluster.run_until(lambda: wiped.group.role is RaftRole.FOLLOWER)
         cluster.call(leader.id, leader.group.transfer(wiped.id))
         cluster.start(laggard.id)
         cluster.run_until(cluster.converged)
@@ -275,7 +275,7 @@ class TestMembership:
         cluster.run_for(0.5)
         cluster.network.block(leader.id, "n3")
         cluster.call(leader.id, leader.group.promote("n3"))
-        assert node.group.role is Role.LEARNER
+        assert node.group.role is RaftRole.LEARNER
         cluster.crash(leader.id)
         cluster.network.heal()
         assert cluster.put(cluster.leader().id, "a", "second")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from palisade.raftgroup.errors import Unavailable
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from tests.support.raft_cluster import Cluster, settled
 
 MakeCluster = Callable[..., Cluster]
@@ -51,7 +51,7 @@ class TestReads:
 
         def overhear(sender: str, receiver: str, kind: int, body: Any) -> None:
             watch(sender, receiver, kind, body)
-            if kind == Kind.REQUEST:
+            if kind == MessageKind.REQUEST:
                 asked.append(kind)
 
         cluster.network.overhear = overhear

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from palisade.raftgroup.append_replies import Acknowledge, Drop, Hold, Reply, Resend, StepDown, screen_reply
+from palisade.raftgroup.append_replies import Acknowledge, AppendReply, DropReply, Hold, Resend, StepDown, screen_reply
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.memory_journal import MemoryJournal
 from palisade.raftgroup.message_screen import Append, Extend, Matched, Missing, StaleTerm, screen_append
@@ -79,22 +79,22 @@ class TestReplies:
     """`match` None is unknown, which no arithmetic takes for an index."""
 
     @staticmethod
-    def screened(reply: Reply, match: int | None = None) -> object:
+    def screened(reply: AppendReply, match: int | None = None) -> object:
         return screen_reply(reply, term=5, match=match, last_index=10, synced_index=8)
 
     def test_of_a_later_term_end_the_leadership(self) -> None:
-        assert self.screened(Reply(6, 0, False)) == StepDown(6)
+        assert self.screened(AppendReply(6, 0, False)) == StepDown(6)
 
     def test_of_an_earlier_term_count_for_nothing(self) -> None:
-        assert isinstance(self.screened(Reply(4, 9, True)), Drop)
-        assert isinstance(self.screened(Reply(4, 1, False)), Drop)
+        assert isinstance(self.screened(AppendReply(4, 9, True)), DropReply)
+        assert isinstance(self.screened(AppendReply(4, 1, False)), DropReply)
 
     def test_that_acknowledge_what_is_not_there_count_for_nothing(self) -> None:
-        assert isinstance(self.screened(Reply(5, 12, True)), Drop)
+        assert isinstance(self.screened(AppendReply(5, 12, True)), DropReply)
 
     def test_that_acknowledge_more_than_the_own_disk_holds_wait(self) -> None:
-        assert self.screened(Reply(5, 10, True)) == Hold(9)
-        assert self.screened(Reply(5, 9, True)) == Acknowledge(8)
+        assert self.screened(AppendReply(5, 10, True)) == Hold(9)
+        assert self.screened(AppendReply(5, 9, True)) == Acknowledge(8)
 
     @pytest.mark.parametrize(
         ("asked", "match", "sent"), [(3, None, 3), (0, None, 1), (3, 6, 7), (99, 6, 11), (-5, 0, 1)]
@@ -102,13 +102,13 @@ class TestReplies:
     def test_that_ask_for_an_index_get_one_between_match_and_the_end(
         self, asked: int, match: int | None, sent: int
     ) -> None:
-        assert self.screened(Reply(5, asked, False), match) == Resend(sent)
+        assert self.screened(AppendReply(5, asked, False), match) == Resend(sent)
 
     @given(
-        st.builds(Reply, st.integers(0, 9), st.integers(-3, 20), st.booleans()),
+        st.builds(AppendReply, st.integers(0, 9), st.integers(-3, 20), st.booleans()),
         st.none() | st.integers(0, 10),
     )
-    def test_next_index_stays_above_match_and_within_the_log(self, reply: Reply, match: int | None) -> None:
+    def test_next_index_stays_above_match_and_within_the_log(self, reply: AppendReply, match: int | None) -> None:
         verdict = screen_reply(reply, term=5, match=match, last_index=10, synced_index=10)
         if isinstance(verdict, Resend):
             assert (match or 0) < verdict.next_index <= 11

@@ -8,7 +8,7 @@ from typing import Any
 
 from palisade.base.snapshots import SnapshotMeta
 from palisade.raftgroup.membership import Member, MemberRole, Membership
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.snapshot_transfer import chunk, offer
 from palisade.raftgroup.snapshots import Snapshots
 from tests.support.lone_replica import LoneReplica
@@ -20,7 +20,7 @@ def with_a_held_acknowledgement() -> tuple[LoneReplica, int]:
     leader = LoneReplica(("n1", "n2", "n3", "n4", "n5"))
     term = leader.campaigns(["n2", "n3"])
     for voter in ("n2", "n3"):
-        leader.gets(voter, Kind.VOTE, term, True, f"{voter}-storage")
+        leader.gets(voter, MessageKind.VOTE, term, True, f"{voter}-storage")
     leader.settle()
     for follower in ("n2", "n3", "n4"):
         leader.acknowledges(follower)
@@ -81,9 +81,9 @@ def test_messages_that_an_install_has_synced_leave_with_the_next_sync_of_the_gro
     follower.tick()
     asyncio.run(follower.journal.sync())
     assert not follower.journal.dirty
-    assert follower.said(Kind.APPEND_REPLY) == []
+    assert follower.said(MessageKind.APPEND_REPLY) == []
     follower.settle()
-    assert [body[1] for body in follower.said(Kind.APPEND_REPLY)] == [3]
+    assert [body[1] for body in follower.said(MessageKind.APPEND_REPLY)] == [3]
 
 
 class Patient:

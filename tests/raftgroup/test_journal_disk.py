@@ -20,7 +20,7 @@ import pytest
 
 from palisade.raftgroup import journal_file
 from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
-from palisade.raftgroup.journal import Changes
+from palisade.raftgroup.journal import LogChanges
 from palisade.raftgroup.journal_file import JournalFile
 from palisade.raftgroup.journal_format import meta_value, pack
 from palisade.raftgroup.lmdb_journal import LmdbJournal
@@ -60,8 +60,8 @@ class Gate:
     def open(self) -> None:
         self._open.set()
 
-    def around(self, begin: Callable[[JournalFile, Changes], Callable[[], object]]) -> Any:
-        def begin_behind_gate(file: JournalFile, changes: Changes) -> Callable[[], object]:
+    def around(self, begin: Callable[[JournalFile, LogChanges], Callable[[], object]]) -> Any:
+        def begin_behind_gate(file: JournalFile, changes: LogChanges) -> Callable[[], object]:
             commit = begin(file, changes)
             self.commits += 1
 
@@ -355,7 +355,7 @@ async def test_a_failure_reaches_everybody_who_waits(
     journal = LmdbJournal(tmp_path)
     begin = JournalFile.begin
 
-    def begin_and_fail(file: JournalFile, changes: Changes) -> Callable[[], object]:
+    def begin_and_fail(file: JournalFile, changes: LogChanges) -> Callable[[], object]:
         commit = begin(file, changes)
 
         def fail() -> None:

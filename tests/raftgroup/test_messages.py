@@ -10,25 +10,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palisade.raftgroup.messages import NUMBER_MAX, Kind, is_well_formed
+from palisade.raftgroup.messages import NUMBER_MAX, MessageKind, is_well_formed
 from tests.support.lone_replica import LoneReplica
 from tests.support.raft_cluster import Cluster, settled
 
-WELL_FORMED: dict[Kind, Any] = {
-    Kind.APPEND: [1, 0, 0, 0, 1.5, [[b"\x01", 1]]],
-    Kind.HEARTBEAT: [1, 2],
-    Kind.APPEND_REPLY: [1, 2, True, 1.5, "storage"],
-    Kind.HEARTBEAT_REPLY: [1, 1.5, "storage"],
-    Kind.PRE_VOTE: [1, 2, 3],
-    Kind.PRE_VOTE_REPLY: [1, True, 0, "storage"],
-    Kind.REQUEST_VOTE: [1, 2, 3, False],
-    Kind.VOTE: [1, True, "storage"],
-    Kind.CAMPAIGN_NOW: [1],
-    Kind.FORWARD: [[1, [b"command"], 1]],
-    Kind.FORWARD_REPLY: [[1, 0, 5, 1, [None]]],
-    Kind.REQUEST: [1, "read_index", []],
-    Kind.RESPONSE: [1, None, 5],
-    Kind.FOUNDING: [{"n1": "storage"}],
+WELL_FORMED: dict[MessageKind, Any] = {
+    MessageKind.APPEND: [1, 0, 0, 0, 1.5, [[b"\x01", 1]]],
+    MessageKind.HEARTBEAT: [1, 2],
+    MessageKind.APPEND_REPLY: [1, 2, True, 1.5, "storage"],
+    MessageKind.HEARTBEAT_REPLY: [1, 1.5, "storage"],
+    MessageKind.PRE_VOTE: [1, 2, 3],
+    MessageKind.PRE_VOTE_REPLY: [1, True, 0, "storage"],
+    MessageKind.REQUEST_VOTE: [1, 2, 3, False],
+    MessageKind.VOTE: [1, True, "storage"],
+    MessageKind.CAMPAIGN_NOW: [1],
+    MessageKind.FORWARD: [[1, [b"command"], 1]],
+    MessageKind.FORWARD_REPLY: [[1, 0, 5, 1, [None]]],
+    MessageKind.REQUEST: [1, "read_index", []],
+    MessageKind.RESPONSE: [1, None, 5],
+    MessageKind.FOUNDING: [{"n1": "storage"}],
 }
 WIRE = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats() | st.text() | st.binary(),
@@ -38,28 +38,28 @@ WIRE = st.recursive(
 
 
 @pytest.mark.parametrize("kind", list(WELL_FORMED))
-def test_what_is_said_is_well_formed(kind: Kind) -> None:
+def test_what_is_said_is_well_formed(kind: MessageKind) -> None:
     assert is_well_formed(kind, WELL_FORMED[kind])
 
 
 @pytest.mark.parametrize("kind", list(WELL_FORMED))
-def test_a_field_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
+def test_a_field_more_or_less_or_of_another_type_is_not(kind: MessageKind) -> None:
     body = WELL_FORMED[kind]
     assert not is_well_formed(kind, None)
     assert not is_well_formed(kind, {"a": body})
     assert not is_well_formed(kind, [*body, "more"])
     assert not is_well_formed(kind, [object(), *body[1:]])
-    if kind not in (Kind.FORWARD, Kind.FORWARD_REPLY):
+    if kind not in (MessageKind.FORWARD, MessageKind.FORWARD_REPLY):
         assert not is_well_formed(kind, body[:-1])
 
 
 def test_every_kind_but_the_snapshots_own_is_judged() -> None:
-    assert set(Kind) - set(WELL_FORMED) == {Kind.SNAPSHOT}
+    assert set(MessageKind) - set(WELL_FORMED) == {MessageKind.SNAPSHOT}
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(WELL_FORMED)), WIRE)
-def test_no_well_formed_message_breaks_a_member(kind: Kind, body: Any) -> None:
+def test_no_well_formed_message_breaks_a_member(kind: MessageKind, body: Any) -> None:
     """A stranger's numbers may be refused with a reason; they never end in a type or index error half-way."""
     if not is_well_formed(kind, body):
         return
@@ -75,7 +75,7 @@ def test_garbage_from_a_member_changes_nothing(
     cluster = make_cluster()
     leader = settled(cluster)
     for kind, body in garbage:
-        if not is_well_formed(kind, body) or kind not in list(Kind):
+        if not is_well_formed(kind, body) or kind not in list(MessageKind):
             leader.group.on_message("n2", kind, body)
     cluster.run_for(0.5)
     assert leader.group.leads
@@ -85,21 +85,21 @@ def test_garbage_from_a_member_changes_nothing(
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        (Kind.APPEND, [True, 0, 0, 0, 1.0, []]),
-        (Kind.APPEND, [1, 0, 0, -1, 1.0, []]),
-        (Kind.APPEND, [1, 0, False, 0, 1.0, []]),
-        (Kind.APPEND, [1, 0, 0, 0, math.nan, []]),
-        (Kind.APPEND, [1, 0, 0, 0, 1.0, [[b"x", -1]]]),
-        (Kind.HEARTBEAT, [NUMBER_MAX + 1, 1.0]),
-        (Kind.HEARTBEAT, [2, math.inf]),
-        (Kind.HEARTBEAT, [2, True]),
-        (Kind.REQUEST_VOTE, [-3, 5, 2, True]),
-        (Kind.CAMPAIGN_NOW, [(1 << 64) - 1]),
-        (Kind.FORWARD, [[1, [b"x", "text"], 1]]),
-        (Kind.FORWARD, [[1, [b"x", [[]]], 1]]),
-        (Kind.FORWARD, [[1, [b"x"], -1]]),
+        (MessageKind.APPEND, [True, 0, 0, 0, 1.0, []]),
+        (MessageKind.APPEND, [1, 0, 0, -1, 1.0, []]),
+        (MessageKind.APPEND, [1, 0, False, 0, 1.0, []]),
+        (MessageKind.APPEND, [1, 0, 0, 0, math.nan, []]),
+        (MessageKind.APPEND, [1, 0, 0, 0, 1.0, [[b"x", -1]]]),
+        (MessageKind.HEARTBEAT, [NUMBER_MAX + 1, 1.0]),
+        (MessageKind.HEARTBEAT, [2, math.inf]),
+        (MessageKind.HEARTBEAT, [2, True]),
+        (MessageKind.REQUEST_VOTE, [-3, 5, 2, True]),
+        (MessageKind.CAMPAIGN_NOW, [(1 << 64) - 1]),
+        (MessageKind.FORWARD, [[1, [b"x", "text"], 1]]),
+        (MessageKind.FORWARD, [[1, [b"x", [[]]], 1]]),
+        (MessageKind.FORWARD, [[1, [b"x"], -1]]),
     ],
 )
-def test_numbers_that_no_member_has_are_not_handled(kind: Kind, body: Any) -> None:
+def test_numbers_that_no_member_has_are_not_handled(kind: MessageKind, body: Any) -> None:
     """They stopped the node that they came to, or left it with a term that has no successor (docs/bugs-found.md)."""
     assert not is_well_formed(kind, body)

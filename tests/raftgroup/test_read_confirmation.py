@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 
 from palisade.raftgroup.leader_rpc import LeaderCalls
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.read_barrier import ReadBarrier
 from tests.support.lone_replica import LoneReplica, storage
 
@@ -37,7 +37,7 @@ def passes(kind: type[ReadBarrier], *, asked_before_it_began: bool) -> bool:
         await asyncio.sleep(0)
         if read.done():
             raise AssertionError("it did not wait for anybody")
-        leader.gets("n2", Kind.HEARTBEAT_REPLY, term, sent_at, storage("n2"))
+        leader.gets("n2", MessageKind.HEARTBEAT_REPLY, term, sent_at, storage("n2"))
         barrier.turned()
         await asyncio.wait([read], timeout=0.01)
         read.cancel()

@@ -13,7 +13,7 @@ import pytest
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.membership_changes import ANSWER_TIMEOUT_S
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from tests.support.raft_cluster import Cluster, settled
 
 MakeCluster = Callable[..., Cluster]
@@ -82,7 +82,9 @@ def test_a_leader_that_can_not_commit_its_first_entry_says_so(make_cluster: Make
     cluster = make_cluster()
     old = settled(cluster)
     heir, other = cluster.followers()
-    cluster.network.intercept = lambda sender, _to, kind, body: kind != Kind.APPEND or sender != heir.id or not body[-1]
+    cluster.network.intercept = lambda sender, _to, kind, body: (
+        kind != MessageKind.APPEND or sender != heir.id or not body[-1]
+    )
     cluster.call(old.id, old.group.transfer(heir.id))
     began = cluster.simulation.now
     with pytest.raises(Unavailable, match=f"{heir.id} was elected and could not commit anything"):

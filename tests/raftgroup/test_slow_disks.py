@@ -11,7 +11,7 @@ from palisade.raftgroup import voting
 from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.prevote import SHORT_ATTEMPTS, election_patience_s
 from palisade.raftgroup.replica import Replica
-from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.timing import RaftTiming
 from tests.support.raft_cluster import Cluster, Node, settled
 from tests.support.simulation import Stuck
 
@@ -77,7 +77,7 @@ def test_a_leader_is_elected_by_votes_that_take_seconds_and_stays(
         assert cluster.put(leader.id, "a", "after")
 
 
-def impatient(attempt: int, timing: Timing) -> tuple[float, float]:
+def impatient(attempt: int, timing: RaftTiming) -> tuple[float, float]:
     return election_patience_s(min(attempt, SHORT_ATTEMPTS), timing)
 
 

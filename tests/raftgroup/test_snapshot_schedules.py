@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palisade.raftgroup import snapshot_receiver, snapshot_sender
-from palisade.raftgroup.snapshot_receiver import Receiver
-from palisade.raftgroup.snapshot_sender import Sender
+from palisade.raftgroup.snapshot_receiver import SnapshotReceiver
+from palisade.raftgroup.snapshot_sender import SnapshotSender
 from palisade.raftgroup.snapshot_transfer import Install, WriteChunk
 from tests.support.snapshot_world import Line, World
 
@@ -80,33 +80,33 @@ def ignore_checksums(patch: pytest.MonkeyPatch) -> None:
 
 
 def write_whatever_comes(patch: pytest.MonkeyPatch) -> None:
-    original = Receiver._got_chunk
+    original = SnapshotReceiver._got_chunk
 
-    def take_any(self: Receiver, member: str, transfer: str, fields: list[Any], *rest: Any) -> list[Any]:
+    def take_any(self: SnapshotReceiver, member: str, transfer: str, fields: list[Any], *rest: Any) -> list[Any]:
         if self._current is not None and self._current.next_chunk is not None and not self._current.installing:
             self._current.next_chunk = fields[0]
         return original(self, member, transfer, fields, *rest)
 
-    patch.setattr(Receiver, "_got_chunk", take_any)
+    patch.setattr(SnapshotReceiver, "_got_chunk", take_any)
 
 
 def install_at_every_last_piece(patch: pytest.MonkeyPatch) -> None:
-    original = Receiver._got_chunk
+    original = SnapshotReceiver._got_chunk
 
-    def install_again(self: Receiver, member: str, transfer: str, fields: list[Any], *rest: Any) -> list[Any]:
+    def install_again(self: SnapshotReceiver, member: str, transfer: str, fields: list[Any], *rest: Any) -> list[Any]:
         effects = original(self, member, transfer, fields, *rest)
         current = self._current
         if fields[3] and current is not None and not any(isinstance(effect, Install) for effect in effects):
             effects.append(Install(current.meta, current.membership))
         return effects
 
-    patch.setattr(Receiver, "_got_chunk", install_again)
+    patch.setattr(SnapshotReceiver, "_got_chunk", install_again)
 
 
 def install_without_the_last_piece(patch: pytest.MonkeyPatch) -> None:
-    original = Receiver._got_chunk
+    original = SnapshotReceiver._got_chunk
 
-    def install_early(self: Receiver, member: str, transfer: str, fields: list[Any], *rest: Any) -> list[Any]:
+    def install_early(self: SnapshotReceiver, member: str, transfer: str, fields: list[Any], *rest: Any) -> list[Any]:
         effects = original(self, member, transfer, fields, *rest)
         current = self._current
         if fields[3] and current is not None and not current.installing:
@@ -114,49 +114,49 @@ def install_without_the_last_piece(patch: pytest.MonkeyPatch) -> None:
             effects.append(Install(current.meta, current.membership))
         return effects
 
-    patch.setattr(Receiver, "_got_chunk", install_early)
+    patch.setattr(SnapshotReceiver, "_got_chunk", install_early)
 
 
 def never_ask_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sender, "tick", lambda _self, _now: [])
+    patch.setattr(SnapshotSender, "tick", lambda _self, _now: [])
 
 
 def believe_in_the_old_position(patch: pytest.MonkeyPatch) -> None:
-    original = Sender._go_on_from
+    original = SnapshotSender._go_on_from
 
-    def never_back(self: Sender, next_chunk: int, installing: bool, now: float) -> list[Any]:
+    def never_back(self: SnapshotSender, next_chunk: int, installing: bool, now: float) -> list[Any]:
         return original(self, max(next_chunk, self._furthest), installing, now)
 
-    patch.setattr(Sender, "_go_on_from", never_back)
+    patch.setattr(SnapshotSender, "_go_on_from", never_back)
 
 
 def do_not_repeat_the_last_piece(patch: pytest.MonkeyPatch) -> None:
-    original = Sender._go_on_from
+    original = SnapshotSender._go_on_from
 
-    def from_the_next(self: Sender, next_chunk: int, installing: bool, now: float) -> list[Any]:
+    def from_the_next(self: SnapshotSender, next_chunk: int, installing: bool, now: float) -> list[Any]:
         return original(self, next_chunk, True, now)
 
-    patch.setattr(Sender, "_go_on_from", from_the_next)
+    patch.setattr(SnapshotSender, "_go_on_from", from_the_next)
 
 
 def write_a_piece_twice(patch: pytest.MonkeyPatch) -> None:
-    original = Receiver._got_chunk
+    original = SnapshotReceiver._got_chunk
 
-    def repeat(self: Receiver, *arguments: Any) -> list[Any]:
+    def repeat(self: SnapshotReceiver, *arguments: Any) -> list[Any]:
         effects = original(self, *arguments)
         return [*effects[:1], *effects] if effects and isinstance(effects[0], WriteChunk) else effects
 
-    patch.setattr(Receiver, "_got_chunk", repeat)
+    patch.setattr(SnapshotReceiver, "_got_chunk", repeat)
 
 
 def forget_the_commit_index(patch: pytest.MonkeyPatch) -> None:
-    original = Receiver.receive
+    original = SnapshotReceiver.receive
 
-    def blind(self: Receiver, member: str, wire: Any, now: float, *, term: int, commit_index: int) -> list[Any]:
+    def blind(self: SnapshotReceiver, member: str, wire: Any, now: float, *, term: int, commit_index: int) -> list[Any]:
         self._finished = None
         return original(self, member, wire, now, term=term, commit_index=0)
 
-    patch.setattr(Receiver, "receive", blind)
+    patch.setattr(SnapshotReceiver, "receive", blind)
 
 
 def read_the_wrong_piece_as_last(patch: pytest.MonkeyPatch) -> None:

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palisade.base.snapshots import SnapshotMeta
-from palisade.raftgroup.snapshot_receiver import Receiver
-from palisade.raftgroup.snapshot_sender import Outcome, Sender
+from palisade.raftgroup.snapshot_receiver import SnapshotReceiver
+from palisade.raftgroup.snapshot_sender import SnapshotSender, TransferOutcome
 from palisade.raftgroup.snapshot_transfer import (
     AbortWriter,
     CloseReader,
     Install,
     OpenWriter,
     ReadChunk,
-    Refusal,
     SendMessage,
+    TransferRefusal,
     TransferTiming,
     WriteChunk,
     accept,
@@ -41,7 +41,7 @@ class Follower:
     """A receiver whose effects are looked at instead of carried out."""
 
     def __init__(self, *, term: int = 4, commit_index: int = 10) -> None:
-        self.receiver = Receiver(TIMING)
+        self.receiver = SnapshotReceiver(TIMING)
         self.term = term
         self.commit_index = commit_index
         self.now = 0.0
@@ -57,11 +57,11 @@ def says(*bodies: list[Any]) -> list[SendMessage]:
     return [SendMessage("n1", body) for body in bodies]
 
 
-def leader() -> Sender:
-    return Sender("n2", META, MEMBERSHIP, 4, TIMING, 0.0)
+def leader() -> SnapshotSender:
+    return SnapshotSender("n2", META, MEMBERSHIP, 4, TIMING, 0.0)
 
 
-def accepted_leader(pieces: int) -> Sender:
+def accepted_leader(pieces: int) -> SnapshotSender:
     """A sender that has been accepted and has read as far as it wants to."""
     sender = leader()
     sender.start(0.0)
@@ -69,7 +69,7 @@ def accepted_leader(pieces: int) -> Sender:
     return sender
 
 
-def answer(sender: Sender, effects: list[Any], pieces: int) -> list[list[Any]]:
+def answer(sender: SnapshotSender, effects: list[Any], pieces: int) -> list[list[Any]]:
     """Read what it asks for until it asks no more; the messages that it sends meanwhile."""
     sent: list[list[Any]] = []
     while effects:
@@ -95,7 +95,7 @@ def test_a_snapshot_arrives_whole_and_is_installed_once(pieces: int) -> None:
     world.start()
     world.run_to_the_end(5)
     world.check()
-    assert world.sender.outcome is Outcome.INSTALLED
+    assert world.sender.outcome is TransferOutcome.INSTALLED
     assert world.reads == list(range(pieces + 1))
 
 
@@ -133,7 +133,7 @@ def test_a_new_leader_with_the_same_snapshot_goes_on_with_it() -> None:
     world.start()
     world.run_until(lambda: world.receiver.next_chunk == 12)
     world.do(world.sender.abort("this node does not lead any more"))
-    assert (world.sender.outcome, world.reader_closed) == (Outcome.FAILED, 1)
+    assert (world.sender.outcome, world.reader_closed) == (TransferOutcome.FAILED, 1)
     world.reads.clear()
     world.reader_closed = 0
     world.offer_again("snapshot-1", term=7)
@@ -171,14 +171,14 @@ def test_a_snapshot_that_is_not_ahead_of_the_follower_is_refused(commit_index: i
     """PySyncObj, fault 9; M11."""
     follower = Follower(commit_index=commit_index)
     text = f"the snapshot is of 100, this follower has committed {commit_index}"
-    assert follower.gets(OFFER) == says(refuse("s1", Refusal.NOT_AHEAD, text))
+    assert follower.gets(OFFER) == says(refuse("s1", TransferRefusal.NOT_AHEAD, text))
     assert follower.receiver.receiving is None
 
 
 def test_a_snapshot_of_an_earlier_leader_is_refused() -> None:
     follower = Follower(term=5)
     assert follower.gets(OFFER) == says(
-        refuse("s1", Refusal.OLD_TERM, "the offer is of term 4, this follower is in term 5")
+        refuse("s1", TransferRefusal.OLD_TERM, "the offer is of term 4, this follower is in term 5")
     )
 
 
@@ -188,7 +188,7 @@ def test_a_follower_that_got_there_by_the_log_gives_the_transfer_up() -> None:
     follower.commit_index = 100
     aborted, refusal = follower.gets(chunk("s1", 0, b"x", True))
     assert aborted == AbortWriter()
-    assert refusal.body[:3] == [2, "s1", Refusal.NOT_AHEAD]
+    assert refusal.body[:3] == [2, "s1", TransferRefusal.NOT_AHEAD]
     assert follower.receiver.receiving is None
 
 
@@ -230,14 +230,14 @@ def test_nothing_takes_the_place_of_an_install_that_has_begun() -> None:
     follower.gets(OFFER)
     follower.gets(chunk("s1", 0, b"x", True))
     other = offer(SnapshotMeta("s2", 200, 4, None), 9, None)
-    assert follower.gets(other) == says(refuse("s2", Refusal.BUSY, "the snapshot of 100 is being installed"))
+    assert follower.gets(other) == says(refuse("s2", TransferRefusal.BUSY, "the snapshot of 100 is being installed"))
     assert follower.receiver.installing
 
 
 def test_an_older_offer_that_comes_late_does_not_replace_a_newer_one() -> None:
     follower = Follower()
     follower.gets(offer(SnapshotMeta("s2", 200, 4, None), 4, None))
-    assert follower.gets(OFFER)[0].body[:3] == [2, "s1", Refusal.BUSY]
+    assert follower.gets(OFFER)[0].body[:3] == [2, "s1", TransferRefusal.BUSY]
     assert follower.gets(chunk("s2", 0, b"x", False)) == [WriteChunk(0, b"x"), *says(acknowledge("s2", 1))]
 
 
@@ -247,7 +247,7 @@ def test_an_unfinished_transfer_is_thrown_away_for_a_newer_one() -> None:
     follower.gets(chunk("s1", 0, b"x", False))
     newer = SnapshotMeta("s2", 200, 4, None)
     assert follower.gets(offer(newer, 4, None)) == [AbortWriter(), OpenWriter(newer), *says(accept("s2", 0, False))]
-    assert follower.gets(chunk("s1", 1, b"y", False))[0].body[:3] == [2, "s1", Refusal.UNKNOWN]
+    assert follower.gets(chunk("s1", 1, b"y", False))[0].body[:3] == [2, "s1", TransferRefusal.UNKNOWN]
 
 
 def test_an_offer_that_is_repeated_opens_one_writer() -> None:
@@ -318,14 +318,14 @@ def test_silence_makes_the_leader_ask_and_become_more_patient() -> None:
 @pytest.mark.parametrize(
     ("wire", "outcome"),
     [
-        (done("s1", True, ""), Outcome.INSTALLED),
-        (done("s1", False, "torn"), Outcome.FAILED),
-        (refuse("s1", Refusal.NOT_AHEAD, "has it"), Outcome.NOT_NEEDED),
-        (refuse("s1", Refusal.OLD_TERM, "deposed"), Outcome.FAILED),
-        (refuse("s1", 77, "of a later release"), Outcome.FAILED),  # type: ignore[arg-type]
+        (done("s1", True, ""), TransferOutcome.INSTALLED),
+        (done("s1", False, "torn"), TransferOutcome.FAILED),
+        (refuse("s1", TransferRefusal.NOT_AHEAD, "has it"), TransferOutcome.NOT_NEEDED),
+        (refuse("s1", TransferRefusal.OLD_TERM, "deposed"), TransferOutcome.FAILED),
+        (refuse("s1", 77, "of a later release"), TransferOutcome.FAILED),  # type: ignore[arg-type]
     ],
 )
-def test_what_ends_a_transfer(wire: list[Any], outcome: Outcome) -> None:
+def test_what_ends_a_transfer(wire: list[Any], outcome: TransferOutcome) -> None:
     sender = accepted_leader(20)
     assert sender.receive(wire, 0.1) == [CloseReader()]
     assert (sender.outcome, sender.reason) == (outcome, wire[3])
@@ -335,14 +335,16 @@ def test_what_ends_a_transfer(wire: list[Any], outcome: Outcome) -> None:
 def test_a_busy_follower_is_asked_again() -> None:
     sender = leader()
     (first,) = sender.start(0.0)
-    assert sender.receive(refuse("s1", Refusal.BUSY, "wait"), 0.1) == []
+    assert sender.receive(refuse("s1", TransferRefusal.BUSY, "wait"), 0.1) == []
     assert sender.tick(1.0) == [first]
 
 
 def test_a_follower_that_knows_nothing_any_more_is_offered_it_again() -> None:
     sender = accepted_leader(20)
-    assert sender.receive(refuse("s1", Refusal.UNKNOWN, "?"), 0.1) == [SendMessage("n2", offer(META, 4, MEMBERSHIP))]
-    assert sender.receive(refuse("s1", Refusal.UNKNOWN, "?"), 0.1) == []
+    assert sender.receive(refuse("s1", TransferRefusal.UNKNOWN, "?"), 0.1) == [
+        SendMessage("n2", offer(META, 4, MEMBERSHIP))
+    ]
+    assert sender.receive(refuse("s1", TransferRefusal.UNKNOWN, "?"), 0.1) == []
     assert numbers(answer(sender, sender.receive(accept("s1", 0, False), 0.2), 20)) == [0, 1, 2, 3]
 
 
@@ -351,7 +353,7 @@ def test_a_follower_that_knows_nothing_any_more_is_offered_it_again() -> None:
     [
         (None, TIMING.silence_s, "has not answered"),
         (accept("s1", 0, False), TIMING.stall_s, "has made no progress"),
-        (refuse("s1", Refusal.BUSY, "wait"), TIMING.life_s, "has not got its snapshot"),
+        (refuse("s1", TransferRefusal.BUSY, "wait"), TIMING.life_s, "has not got its snapshot"),
     ],
 )
 def test_every_transfer_has_an_end(hear: list[Any] | None, limit: float, reason: str) -> None:
@@ -363,7 +365,7 @@ def test_every_transfer_has_an_end(hear: list[Any] | None, limit: float, reason:
         if hear is not None:
             sender.receive(hear, now)
         sender.tick(now)
-    assert sender.outcome is Outcome.FAILED
+    assert sender.outcome is TransferOutcome.FAILED
     assert reason in sender.reason
     assert now == pytest.approx(limit, abs=1.0)
 
@@ -387,7 +389,7 @@ def test_a_snapshot_without_pieces_is_none() -> None:
     sender.start(0.0)
     sender.receive(accept("s1", 0, False), 0.0)
     assert sender.read(0, None, 0.0) == [CloseReader()]
-    assert sender.outcome is Outcome.FAILED
+    assert sender.outcome is TransferOutcome.FAILED
 
 
 def test_more_pieces_than_there_are_can_not_be_had() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.prevote import election_patience_s
-from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.timing import RaftTiming
 from tests.support.lone_replica import LoneReplica
 
-TIMING = Timing()
+TIMING = RaftTiming()
 
 
 def test_the_first_retry_comes_soon_later_ones_as_late_as_any_election_and_then_later_and_later() -> None:
@@ -22,7 +22,7 @@ def test_the_first_retry_comes_soon_later_ones_as_late_as_any_election_and_then_
 
 
 def pre_votes_asked(candidate: LoneReplica) -> list[int]:
-    return [body[0] for _, kind, body in candidate.sent if kind == Kind.PRE_VOTE]
+    return [body[0] for _, kind, body in candidate.sent if kind == MessageKind.PRE_VOTE]
 
 
 def test_a_candidate_that_was_not_elected_asks_again_before_another_election_timeout() -> None:
@@ -44,7 +44,7 @@ def test_it_does_not_ask_at_once_so_that_two_candidates_come_apart() -> None:
 def test_who_has_heard_a_leader_since_starts_from_the_first_attempt() -> None:
     candidate = LoneReplica()
     term = candidate.campaigns()
-    candidate.gets("n2", Kind.HEARTBEAT, term, 0.0)
+    candidate.gets("n2", MessageKind.HEARTBEAT, term, 0.0)
     candidate.settle()
     term = candidate.campaigns()
     candidate.waits(0.61)

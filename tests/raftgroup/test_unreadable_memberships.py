@@ -12,7 +12,7 @@ import pytest
 from palisade.raftgroup.command_entries import MEMBERSHIP
 from palisade.raftgroup.membership import Membership
 from palisade.raftgroup.membership_entries import membership_entry
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from tests.support.lone_replica import LoneReplica, voters, write
 from tests.support.raft_cluster import Cluster, settled
 
@@ -44,10 +44,10 @@ def test_an_append_that_brings_one_is_dropped_as_a_whole_and_logged(
     follower.settle()
     follower.sent.clear()
     with caplog.at_level(logging.WARNING):
-        follower.gets("n2", Kind.APPEND, 1, 1, 1, 1, 100.0, [[write(2, 1), 1], [MEMBERSHIP + packed, 1]])
+        follower.gets("n2", MessageKind.APPEND, 1, 1, 1, 1, 100.0, [[write(2, 1), 1], [MEMBERSHIP + packed, 1]])
     follower.settle()
     assert follower.log == [(1, 1)]
-    assert follower.said(Kind.APPEND_REPLY) == []
+    assert follower.said(MessageKind.APPEND_REPLY) == []
     assert follower.replica.membership == follower.membership
     assert "entry 3 of term 1 can't be read" in caplog.text
     follower.crash()
@@ -57,7 +57,7 @@ def test_an_append_that_brings_one_is_dropped_as_a_whole_and_logged(
 def test_one_that_can_be_read_counts_at_once() -> None:
     follower = LoneReplica()
     wanted = Membership(voters("n1", "n2").members, version=2)
-    follower.gets("n2", Kind.APPEND, 1, 0, 0, 0, 100.0, [[membership_entry(wanted), 1]])
+    follower.gets("n2", MessageKind.APPEND, 1, 0, 0, 0, 100.0, [[membership_entry(wanted), 1]])
     assert follower.replica.membership == wanted
 
 
@@ -65,7 +65,7 @@ def test_a_leader_that_sends_one_again_and_again_fills_no_disk(caplog: pytest.Lo
     follower = LoneReplica()
     with caplog.at_level(logging.WARNING):
         for _ in range(1000):
-            follower.gets("n2", Kind.APPEND, 1, 0, 0, 0, 100.0, [[MEMBERSHIP + b"\xc1", 1]])
+            follower.gets("n2", MessageKind.APPEND, 1, 0, 0, 0, 100.0, [[MEMBERSHIP + b"\xc1", 1]])
     assert len(caplog.records) <= 10
 
 
@@ -75,7 +75,7 @@ def test_a_node_that_is_sent_one_goes_on(make_cluster: Callable[..., Cluster]) -
     follower = cluster.followers()[0]
     last = follower.disk.journal.last
     body = [leader.group.term, 0, last.index, last.term, 0.0, [[MEMBERSHIP + b"\xc1", leader.group.term]]]
-    follower.process.call(lambda: follower.group.on_message(leader.id, Kind.APPEND, body))
+    follower.process.call(lambda: follower.group.on_message(leader.id, MessageKind.APPEND, body))
     cluster.run_for(0.5)
     assert not follower.failed
     assert cluster.put(follower.id, "a", "later")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from palisade.raftgroup.command_entries import BATCH, NO_OP, batch_entry, batch_in
 from palisade.raftgroup.errors import NodeFailed
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Entry
 from palisade.raftgroup.proposals import CallbackProposal
 from tests.support.lone_replica import LoneReplica, write
@@ -72,14 +72,14 @@ def test_an_append_with_an_entry_that_can_not_be_read_is_dropped_as_a_whole(
     """Seed 5501, round 818: it was acknowledged, and stopped each node that came to apply it."""
     follower = follower_of_two()
     with caplog.at_level(logging.WARNING):
-        follower.gets("n2", Kind.APPEND, 2, 9, 2, 2, SENT_AT, [[write(3, 2), 2], [UNREADABLE[what], 2]])
+        follower.gets("n2", MessageKind.APPEND, 2, 9, 2, 2, SENT_AT, [[write(3, 2), 2], [UNREADABLE[what], 2]])
     follower.settle()
     was_not_taken(follower, caplog, "entry 4 of term 2")
 
 
 def was_not_taken(follower: LoneReplica, caplog: pytest.LogCaptureFixture, why: str) -> None:
     assert follower.log == [(1, 1), (2, 2)]
-    assert follower.said(Kind.APPEND_REPLY) == []
+    assert follower.said(MessageKind.APPEND_REPLY) == []
     assert follower.replica.engine.commit_index <= 2
     (line,) = caplog.messages
     assert "dropped an append of n2" in line
@@ -88,21 +88,21 @@ def was_not_taken(follower: LoneReplica, caplog: pytest.LogCaptureFixture, why: 
     follower.gets_append("n2", 3, [(3, 3)], prev=(2, 2))
     follower.settle()
     assert follower.log == [(1, 1), (2, 2), (3, 3)]
-    assert [body[1:3] for body in follower.said(Kind.APPEND_REPLY)] == [[4, True]]
+    assert [body[1:3] for body in follower.said(MessageKind.APPEND_REPLY)] == [[4, True]]
 
 
 def test_a_leader_that_sends_one_again_and_again_fills_no_disk(caplog: pytest.LogCaptureFixture) -> None:
     follower = follower_of_two()
     with caplog.at_level(logging.WARNING):
         for _ in range(1000):
-            follower.gets("n2", Kind.APPEND, 2, 0, 2, 2, SENT_AT, [[BATCH, 2]])
+            follower.gets("n2", MessageKind.APPEND, 2, 0, 2, 2, SENT_AT, [[BATCH, 2]])
     assert len(caplog.records) <= 10
 
 
 def test_terms_may_stay_and_grow() -> None:
     follower = follower_of_two()
     follower.gets_append("n2", 5, [(3, 2), (4, 4), (5, 4), (6, 5)], prev=(2, 2))
-    follower.gets("n2", Kind.APPEND, 5, 0, 6, 5, SENT_AT, [[NO_OP, 5]])
+    follower.gets("n2", MessageKind.APPEND, 5, 0, 6, 5, SENT_AT, [[NO_OP, 5]])
     assert follower.log[2:] == [(3, 2), (4, 4), (5, 4), (6, 5), (7, 5)]
 
 
@@ -126,7 +126,7 @@ def test_a_node_that_is_sent_one_goes_on(make_cluster: Callable[..., Cluster]) -
     last, term = follower.disk.journal.last, leader.group.term
     for entries in ([[write(1, 1), term], [write(2, 1), term - 1]], [[BATCH + b"\xc1", term]]):
         body = [term, 0, last.index, last.term, 0.0, entries]
-        follower.process.call(lambda body=body: follower.group.on_message(leader.id, Kind.APPEND, body))
+        follower.process.call(lambda body=body: follower.group.on_message(leader.id, MessageKind.APPEND, body))
     cluster.run_for(0.5)
     assert not follower.failed
     assert cluster.put(follower.id, "a", "later")

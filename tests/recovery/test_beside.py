@@ -15,12 +15,12 @@ from palisade.metastore.memory_store import MemoryStore
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.requests import Put
 from palisade.metastore.state_machine import MetaStore
-from palisade.recovery.flush_follower import FEW_REVISIONS, Beside, take
+from palisade.recovery.flush_follower import FEW_REVISIONS, FlushFollower, take
 from palisade.vault.change import Revision
 from palisade.vault.errors import VaultDiverged, VaultGap
 from palisade.vault.lmdb_tables import LmdbBackend
 from palisade.vault.memory_tables import MemoryBackend
-from palisade.vault.position import Position
+from palisade.vault.position import VaultPosition
 from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Node, Shelf, SimulatedClock, founded
@@ -48,7 +48,7 @@ class Member:
         self.driver.tables = self.disk  # type: ignore[assignment]
         self.driver.store = MetaStore(self.disk)
         self.driver.clock_ms, self.driver.log = 0, []
-        self.beside = Beside(self.driver.store, Stored(self.driver))
+        self.beside = FlushFollower(self.driver.store, Stored(self.driver))
         self.driver.store.listen(self.beside)
         self.backend = LmdbBackend(path / "vault")
         self.vault = Vault(self.backend)
@@ -208,7 +208,7 @@ async def test_a_leap_that_is_cancelled_changes_nothing(member: Member) -> None:
 
 async def test_a_leap_never_goes_back(member: Member) -> None:
     with pytest.raises(VaultGap, match="is not after revision 0"):
-        await member.vault.leap(lambda: iter(()), Position(0, bytes(16), 0), [0] * 4096, member.pause)
+        await member.vault.leap(lambda: iter(()), VaultPosition(0, bytes(16), 0), [0] * 4096, member.pause)
 
 
 async def test_planted_a_leap_over_a_flush_that_was_missed_is_seen(member: Member) -> None:
@@ -232,7 +232,7 @@ class Following:
     def __init__(self, *, listens: bool) -> None:
         self.cluster = founded(full((b"/k/%02d" % n, b"") for n in range(30))).restarted()
         self.stored = Stored(self.cluster)
-        self.beside = Beside(self.cluster.store, self.stored)
+        self.beside = FlushFollower(self.cluster.store, self.stored)
         self.cluster.store.listen(self.beside)
         self.node = Node(self.cluster, MemoryBackend(), Shelf(), applied=self.beside)
         self.listens = listens
@@ -295,7 +295,7 @@ async def test_a_vault_of_another_history_does_not_leap() -> None:
     async with Following(listens=False) as following:
         await following.turns()
         vault = following.node.vault
-        vault.position = Position(vault.revision, bytes(16), vault.key_count)
+        vault.position = VaultPosition(vault.revision, bytes(16), vault.key_count)
         following.put(FEW_REVISIONS + 1)
         following.flush()
         await following.turns()

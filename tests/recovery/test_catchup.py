@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from palisade.recovery.catchup import Difference, Next, Progress, acceptable, after_round, after_snapshot, next_step
+from palisade.recovery.catchup import (
+    CatchUpProgress,
+    Difference,
+    Next,
+    acceptable,
+    after_round,
+    after_snapshot,
+    next_step,
+)
 from palisade.recovery.cost_estimate import Rates, replay_estimate, snapshot_estimate
 
 
 def test_the_difference_is_small_enough_or_it_is_not() -> None:
-    assert next_step(Progress(), 100, behind=100) is Next.CAUGHT_UP
-    assert next_step(Progress(), 100, behind=101) is Next.REPLAY
-    assert next_step(Progress(), 0, behind=0) is Next.CAUGHT_UP
+    assert next_step(CatchUpProgress(), 100, behind=100) is Next.CAUGHT_UP
+    assert next_step(CatchUpProgress(), 100, behind=101) is Next.REPLAY
+    assert next_step(CatchUpProgress(), 0, behind=0) is Next.CAUGHT_UP
 
 
 def test_the_difference_changes_at_run_time_and_only_to_sense() -> None:
@@ -28,7 +36,7 @@ def test_the_difference_changes_at_run_time_and_only_to_sense() -> None:
 @pytest.mark.parametrize("difference", [0, 1, 100])
 def test_it_ends_for_every_speed_of_the_writers(growth: float, difference: int) -> None:
     """`growth`: how many revisions are written while one is replayed."""
-    progress, behind, rounds, snapshots = Progress(), 5_000, 0, 0
+    progress, behind, rounds, snapshots = CatchUpProgress(), 5_000, 0, 0
     while (step := next_step(progress, difference, behind=behind)) is not Next.CAUGHT_UP:
         rounds += 1
         assert rounds < 2_000
@@ -43,7 +51,7 @@ def test_it_ends_for_every_speed_of_the_writers(growth: float, difference: int) 
 
 
 def test_who_comes_closer_keeps_the_threshold() -> None:
-    progress = Progress()
+    progress = CatchUpProgress()
     for behind in range(5_000, 200, -1):
         progress = after_round(progress, behind)
         assert acceptable(progress, 100) == 100

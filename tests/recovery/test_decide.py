@@ -8,7 +8,7 @@ import pytest
 
 from palisade.recovery.decision import (
     Case,
-    ClusterState,
+    ClusterHistory,
     Decision,
     Join,
     Options,
@@ -21,11 +21,18 @@ from palisade.recovery.decision import (
     case_of,
     decide,
 )
-from palisade.vault.position import Lineage
+from palisade.vault.position import VaultLineage
 
 OURS, THEIRS = b"o" * 16, b"t" * 16
-LINEAGES = (None, Lineage("c", 2, "n"), Lineage("other", 2, "n"), Lineage("c", 1, "n"), Lineage("c", 3, "n"),
-            Lineage("c", 2, "m"), Lineage("other", 1, "m"))  # fmt: skip
+LINEAGES = (
+    None,
+    VaultLineage("c", 2, "n"),
+    VaultLineage("other", 2, "n"),
+    VaultLineage("c", 1, "n"),
+    VaultLineage("c", 3, "n"),
+    VaultLineage("c", 2, "m"),
+    VaultLineage("other", 1, "m"),
+)
 REVISIONS = (0, 1, 2, 99, 100, 101, 1000)
 LATEST = (1, 100, 1000)
 BEYOND = (0, 1, 500)
@@ -36,7 +43,7 @@ COSTS = ((0.0, float("inf")), (5.0, 5.0), (9.0, 5.0))
 DIFFERENCES = (0, 100)
 
 
-def expected(vault: VaultState, cluster: ClusterState, options: Options) -> object:
+def expected(vault: VaultState, cluster: ClusterHistory, options: Options) -> object:
     """The table of the module's docstring, written once more in another form: conditions, the first one counts."""
     mine, lv, lm, mm = vault.lineage, vault.revision, cluster.latest, cluster.minimal
     highest = max(lv, vault.highest)
@@ -70,7 +77,7 @@ def test_every_combination() -> None:
     )
     for lineage, lv, beyond, lm, mm_offset, chain_at_lv, costs, difference, standalone in combinations:
         vault = VaultState(lineage, lv, OURS, beyond is not None, lv + (beyond or 0))
-        cluster = ClusterState("c", 2, lm, min(max(1, lv + mm_offset), lm), chain_at_lv)
+        cluster = ClusterHistory("c", 2, lm, min(max(1, lv + mm_offset), lm), chain_at_lv)
         options = Options("n", standalone, *costs, difference)
         decision = decide(vault, cluster, options)
         outcome: object = decision.reason if isinstance(decision, Refuse) else decision
@@ -83,7 +90,7 @@ def test_every_combination() -> None:
     assert missing == {SnapshotReason.STUCK}, "which a replay under way decides, not the table"
 
 
-def check_sense(decision: Decision, vault: VaultState, cluster: ClusterState) -> None:
+def check_sense(decision: Decision, vault: VaultState, cluster: ClusterHistory) -> None:
     """What must never be, whatever the table says."""
     if isinstance(decision, Refuse):
         assert decision.what.endswith(".")
@@ -115,18 +122,18 @@ def check_sense(decision: Decision, vault: VaultState, cluster: ClusterState) ->
 )
 def test_the_lines_of_the_scenarios(lv: int, lm: int, mm: int, case: Case) -> None:
     """LV = 0; LV = LM; LV = LM - 1; MM = LV + 1 and MM = LV + 2 exactly; LV beyond LM."""
-    vault = VaultState(Lineage("c", 1, "n"), lv, OURS)
-    assert case_of(decide(vault, ClusterState("c", 1, lm, mm), Options("n"))) is case
+    vault = VaultState(VaultLineage("c", 1, "n"), lv, OURS)
+    assert case_of(decide(vault, ClusterHistory("c", 1, lm, mm), Options("n"))) is case
 
 
 def test_every_refusal_says_both_sides_and_what_to_do() -> None:
-    vault = VaultState(Lineage("c", 1, "n"), 70, OURS)
+    vault = VaultState(VaultLineage("c", 1, "n"), 70, OURS)
     refusals = {
-        RefusalReason.AHEAD: (ClusterState("c", 1, 60, 1), ["70", "60", "export", "reset"]),
-        RefusalReason.FOREIGN_CLUSTER: (ClusterState("x", 1, 90, 1), ["cluster c", "cluster x"]),
-        RefusalReason.OLDER_HISTORY: (ClusterState("c", 2, 90, 1), ["generation 1", "generation 2", "reset"]),
-        RefusalReason.NEWER_HISTORY: (ClusterState("c", 0, 90, 1), ["generation 1", "generation 0"]),
-        RefusalReason.DIVERGED: (ClusterState("c", 1, 90, 1, THEIRS), [OURS.hex(), THEIRS.hex(), "verify"]),
+        RefusalReason.AHEAD: (ClusterHistory("c", 1, 60, 1), ["70", "60", "export", "reset"]),
+        RefusalReason.FOREIGN_CLUSTER: (ClusterHistory("x", 1, 90, 1), ["cluster c", "cluster x"]),
+        RefusalReason.OLDER_HISTORY: (ClusterHistory("c", 2, 90, 1), ["generation 1", "generation 2", "reset"]),
+        RefusalReason.NEWER_HISTORY: (ClusterHistory("c", 0, 90, 1), ["generation 1", "generation 0"]),
+        RefusalReason.DIVERGED: (ClusterHistory("c", 1, 90, 1, THEIRS), [OURS.hex(), THEIRS.hex(), "verify"]),
     }
     for reason, (cluster, words) in refusals.items():
         decision = decide(vault, cluster, Options("n"))

@@ -11,7 +11,7 @@ import pytest
 from palisade.metastore.requests import BeginGeneration, DeleteRange, Put
 from palisade.recovery.decision import Case, RefusalReason
 from palisade.recovery.errors import RecoveryRefused, SourceUnavailable
-from palisade.recovery.report import Outcome
+from palisade.recovery.report import RecoveryOutcome
 from palisade.vault.memory_tables import MemoryBackend
 from tests.support.recovery_world import Node, Shelf, founded
 from tests.support.vault_feed import compact, full
@@ -101,7 +101,7 @@ async def test_a_node_that_runs_notices_that_the_history_is_another_one(generati
         expected = RefusalReason.AHEAD if generation == 1 else RefusalReason.OLDER_HISTORY
         assert refused.value.refusal.reason is expected
         report = running.node.follower.reports[-1]
-        assert (report.outcome, report.case, report.reason) == (Outcome.REFUSED, Case.D, expected.value)
+        assert (report.outcome, report.case, report.reason) == (RecoveryOutcome.REFUSED, Case.D, expected.value)
 
 
 @pytest.mark.parametrize("place", ["difference", "evict", "rows"])

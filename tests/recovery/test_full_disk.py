@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from palisade.metastore.requests import Put
-from palisade.recovery.report import Outcome
+from palisade.recovery.report import RecoveryOutcome
 from palisade.vault.errors import VaultUnusable
-from palisade.vault.tables import Changes, Table
+from palisade.vault.tables import Changes, VaultTable
 from palisade.vault.vault import Vault
 from tests.support.recovery_ground import Ground
 from tests.support.recovery_world import Node
@@ -29,7 +29,7 @@ class FullDisk:
         self._commit = backend.commit
         backend.commit = self.commit  # type: ignore[method-assign]
 
-    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+    def commit(self, changes: Changes, cleared: Sequence[VaultTable] = ()) -> None:
         self.commits += 1
         if self.commits == self._full_at or (self._stays_full and self.commits > self._full_at):
             raise VaultUnusable("No space left on device. It holds what it held before: make room")
@@ -91,7 +91,7 @@ async def test_at_each_commit_once(make: Callable[[], Awaitable[Ground]], runnin
         with pytest.raises(VaultUnusable, match="make room"):
             await node.recover(running=running)
         (report,) = node.follower.reports
-        assert (report.outcome, "make room" in report.error) == (Outcome.FAILED, True)
+        assert (report.outcome, "make room" in report.error) == (RecoveryOutcome.FAILED, True)
         assert lv <= node.vault.revision <= ground.cluster.store.revision
         again = ground.node()
         assert held(again.vault) == held(node.vault), "memory has not gone ahead of the disk"

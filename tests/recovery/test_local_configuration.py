@@ -16,12 +16,12 @@ from palisade.node.options import Given, node_config
 from palisade.node.standalone import NoNetwork
 from palisade.recovery.catchup import Difference
 from palisade.recovery.lifecycle import Lifecycle
-from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultKeeper
+from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.recovery.vault_configuration import changes
 from palisade.recovery.vault_storage import VaultFolder
 from palisade.vault.errors import VaultUnusable
 from palisade.vault.opening import open_vault
-from palisade.vault.position import Lineage
+from palisade.vault.position import VaultLineage
 
 ADDRESSES = {"http": "127.0.0.1:7401", "peer": "[::1]:7501", "stream": "127.0.0.1:7601"}
 OTHERS = {
@@ -63,7 +63,9 @@ def test_only_what_has_changed_is_written() -> None:
 
 def keeper(path: Path, node: str, local: dict[str, str]) -> Any:
     clock = RecoveryClock(SystemClock(), gentle=False)
-    return VaultKeeper(VaultFolder(path), node, NoNetwork(), OnVault(Lifecycle([])), clock, Difference(0), local=local)
+    return VaultComponent(
+        VaultFolder(path), node, NoNetwork(), OnVault(Lifecycle([])), clock, Difference(0), local=local
+    )
 
 
 async def test_a_node_that_starts_keeps_it_in_its_vault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -95,7 +97,7 @@ async def test_a_start_that_fails_lets_go_of_the_vault(tmp_path: Path, monkeypat
 async def test_a_vault_of_another_node_keeps_its_own(tmp_path: Path) -> None:
     """Two vaults were swapped, say: nothing on a vault that is going to be refused is changed."""
     vault = open_vault(tmp_path)
-    vault.claim(Lineage("c1", 1, "n2"))
+    vault.claim(VaultLineage("c1", 1, "n2"))
     vault.set_config({"http": b"of n2"})
     vault.close()
     started = keeper(tmp_path, "n1", {"http": "of n1"})

@@ -10,7 +10,7 @@ import pytest
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.recovery.decision import Case
 from palisade.recovery.errors import SourceUnavailable
-from palisade.recovery.report import Counts, Outcome, Phase, Progress, Recorder
+from palisade.recovery.report import Counts, Recorder, RecoveryOutcome, RecoveryPhase, RecoveryProgress
 from palisade.vault.change import Revision
 from tests.support.recovery_world import Bench, Node
 
@@ -39,11 +39,11 @@ class Watch:
 
 
 def test_progress_says_how_fast_and_how_long_still() -> None:
-    assert Progress(Phase.REPLAY, 0, 100, "revisions", 3.0).per_s is None
-    assert Progress(Phase.REPLAY, 50, 0, "revisions", 2.0).remaining_s is None
-    half = Progress(Phase.REPLAY, 50, 100, "revisions", 2.0)
+    assert RecoveryProgress(RecoveryPhase.REPLAY, 0, 100, "revisions", 3.0).per_s is None
+    assert RecoveryProgress(RecoveryPhase.REPLAY, 50, 0, "revisions", 2.0).remaining_s is None
+    half = RecoveryProgress(RecoveryPhase.REPLAY, 50, 100, "revisions", 2.0)
     assert (half.per_s, half.remaining_s) == (25.0, 2.0)
-    assert Progress(Phase.SNAPSHOT, 120, 100, "keys", 2.0).remaining_s == 0
+    assert RecoveryProgress(RecoveryPhase.SNAPSHOT, 120, 100, "keys", 2.0).remaining_s == 0
     assert json.loads(json.dumps(half.as_dict())) == {
         "phase": "replay", "done": 50, "total": 100, "unit": "revisions", "seconds": 2.0, "per_s": 25.0,
         "remaining_s": 2.0,
@@ -53,19 +53,19 @@ def test_progress_says_how_fast_and_how_long_still() -> None:
 def test_the_report_of_one_under_way_has_the_time_until_now_in_its_present_phase() -> None:
     watch = Watch()
     recorder = Recorder("n1", watch.now)
-    with recorder.phase(Phase.ASK):
+    with recorder.phase(RecoveryPhase.ASK):
         watch.time += 1
-    with recorder.phase(Phase.REPLAY):
+    with recorder.phase(RecoveryPhase.REPLAY):
         watch.time += 4
-        recorder.step(Phase.REPLAY, 20, 80, "revisions")
+        recorder.step(RecoveryPhase.REPLAY, 20, 80, "revisions")
         watch.time += 1
         report = recorder.report_now()
-        assert (report.seconds, dict(report.phases)) == (6.0, {Phase.ASK: 1.0, Phase.REPLAY: 5.0})
+        assert (report.seconds, dict(report.phases)) == (6.0, {RecoveryPhase.ASK: 1.0, RecoveryPhase.REPLAY: 5.0})
         assert (recorder.progress.seconds, recorder.progress.per_s) == (5.0, 4.0)
-    ended = recorder.end(Outcome.DONE)
+    ended = recorder.end(RecoveryOutcome.DONE)
     watch.time += 100
     assert recorder.report_now() is ended
-    assert dict(ended.phases) == {Phase.ASK: 1.0, Phase.REPLAY: 5.0}
+    assert dict(ended.phases) == {RecoveryPhase.ASK: 1.0, RecoveryPhase.REPLAY: 5.0}
 
 
 async def test_a_replay_tells_of_every_commit_however_slow_its_listeners_are() -> None:
@@ -76,10 +76,10 @@ async def test_a_replay_tells_of_every_commit_however_slow_its_listeners_are() -
     node = bench.node()
     slow(node, lambda number: None)
     await node.recover()
-    done = [each.done for each in node.progress if each.phase is Phase.REPLAY and each.unit]
+    done = [each.done for each in node.progress if each.phase is RecoveryPhase.REPLAY and each.unit]
     assert done == sorted(done)
     assert len(done) > 20
-    assert {each.total for each in node.progress if each.phase is Phase.REPLAY and each.unit} == {500}
+    assert {each.total for each in node.progress if each.phase is RecoveryPhase.REPLAY and each.unit} == {500}
     assert done[-1] == 500
 
 
@@ -88,7 +88,7 @@ async def test_what_is_under_way_can_be_seen_and_is_gone_afterwards() -> None:
     await bench.once()
     missed(bench, 300)
     node = bench.node()
-    seen: list[tuple[Outcome, Case | None, int, int]] = []
+    seen: list[tuple[RecoveryOutcome, Case | None, int, int]] = []
 
     def look(number: int) -> None:
         under_way = node.follower.under_way
@@ -100,10 +100,10 @@ async def test_what_is_under_way_can_be_seen_and_is_gone_afterwards() -> None:
     slow(node, look)
     await node.recover()
     assert node.follower.under_way is None
-    assert {(outcome, case) for outcome, case, _, _ in seen} == {(Outcome.RUNNING, Case.B)}
+    assert {(outcome, case) for outcome, case, _, _ in seen} == {(RecoveryOutcome.RUNNING, Case.B)}
     assert 0 < seen[200][2] < 300
     assert {lm for *_, lm in seen} == {bench.cluster.store.revision}
-    assert [report.outcome for report in node.follower.reports] == [Outcome.DONE]
+    assert [report.outcome for report in node.follower.reports] == [RecoveryOutcome.DONE]
 
 
 async def test_a_snapshot_counts_keys_while_it_fetches_them() -> None:
@@ -118,7 +118,7 @@ async def test_a_snapshot_counts_keys_while_it_fetches_them() -> None:
     bench.compact()
     node = bench.node()
     report = await node.recover()
-    snapshot = [each for each in node.progress if each.phase is Phase.SNAPSHOT and each.unit]
+    snapshot = [each for each in node.progress if each.phase is RecoveryPhase.SNAPSHOT and each.unit]
     assert (snapshot[-1].done, snapshot[-1].total) == (80, 80)
     assert all(each.done <= each.total for each in snapshot)
     assert report.keys == Counts(kept=320, evicted=20, fetched=60)
@@ -136,7 +136,7 @@ async def test_waiting_for_the_meta_storage_is_told_too() -> None:
 
     node.source.before["state"] = fail
     await node.recover()
-    waited = [each for each in node.progress if each.phase is Phase.ASK and each.seconds]
+    waited = [each for each in node.progress if each.phase is RecoveryPhase.ASK and each.seconds]
     assert len(waited) == 4, "the first of five waits is told before it begins"
     assert [each.seconds for each in waited] == sorted(each.seconds for each in waited)
 
@@ -157,7 +157,7 @@ async def test_a_larger_difference_counts_for_the_recovery_that_is_under_way(wan
     report = await node.recover()
     behind = bench.cluster.store.revision - node.vault.revision
     commit = 21
-    assert report.outcome is Outcome.DONE
+    assert report.outcome is RecoveryOutcome.DONE
     assert min(wanted, 700) - commit <= behind <= wanted
     assert report.difference == wanted
     assert node.told.revisions == list(range(lv + 1, node.vault.revision + 1))

@@ -13,7 +13,7 @@ from palisade.metastore.requests import Compact, DeleteRange, Put
 from palisade.recovery.chunks import chunk_of, unpack_spans
 from palisade.recovery.cost_estimate import Rates
 from palisade.recovery.decision import Case, SnapshotReason
-from palisade.recovery.report import Outcome, Phase
+from palisade.recovery.report import RecoveryOutcome, RecoveryPhase
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.span_sums import HEADER, Span
 from tests.support.recovery_world import Bench, Node, Shelf
@@ -29,7 +29,7 @@ async def test_a_vault_that_is_up_to_date_joins_at_once() -> None:
     node = bench.node()
     report = await node.recover()
     node.check()
-    assert (report.case, report.reason, report.outcome) == (Case.A, "LV = LM", Outcome.DONE)
+    assert (report.case, report.reason, report.outcome) == (Case.A, "LV = LM", RecoveryOutcome.DONE)
     assert (report.revisions_replayed, report.snapshots) == (0, 0)
     assert [name for name, _ in node.source.asked] == ["state", "state"], "once more when all have started"
 
@@ -99,7 +99,12 @@ async def test_a_snapshot_moves_what_differs_and_local_data_is_evicted_smartly()
     assert (report.resources.kept, report.resources.evicted, report.resources.fetched) == (1, 2, 2)
     assert (report.keys.fetched, report.snapshots, report.case) == (3, 1, Case.C)
     assert report.keys.evicted in (1, 2)
-    assert [phase for phase, _ in report.phases] == [Phase.ASK, Phase.SNAPSHOT, Phase.EVICTION, Phase.START]
+    assert [phase for phase, _ in report.phases] == [
+        RecoveryPhase.ASK,
+        RecoveryPhase.SNAPSHOT,
+        RecoveryPhase.EVICTION,
+        RecoveryPhase.START,
+    ]
     assert node.told.revisions == []
     assert node.told.differences == []
 
@@ -290,7 +295,7 @@ async def test_writes_faster_than_the_listeners_end_in_a_snapshot_and_a_larger_d
     node.told.on_revision = node.source.before["state"] = busy
     async with asyncio.timeout(60):
         report = await node.recover()
-    assert report.outcome is Outcome.DONE
+    assert report.outcome is RecoveryOutcome.DONE
     assert (report.reason, report.snapshots) == (SnapshotReason.STUCK.value, 1)
     assert report.difference > 5
     node.told.on_revision = None
@@ -327,7 +332,7 @@ async def test_reports_are_plain_values() -> None:
     assert set(shown["phases"]) == {"ask", "snapshot", "eviction", "start"}
     assert shown["bytes_fetched"] > 0
     phases = {progress.phase for progress in node.progress}
-    assert phases >= {Phase.ASK, Phase.SNAPSHOT, Phase.START}
+    assert phases >= {RecoveryPhase.ASK, RecoveryPhase.SNAPSHOT, RecoveryPhase.START}
 
 
 async def test_lm_is_read_again_after_an_eviction_and_a_start_that_took_their_time() -> None:
@@ -350,7 +355,7 @@ async def test_lm_is_read_again_after_an_eviction_and_a_start_that_took_their_ti
     node.resources.fetch, node.told.start = slow_fetch, slow_start  # type: ignore[method-assign]
     report = await node.recover()
     node.check()
-    assert (report.case, report.snapshots, report.outcome) == (Case.C, 1, Outcome.DONE)
+    assert (report.case, report.snapshots, report.outcome) == (Case.C, 1, RecoveryOutcome.DONE)
     assert bench.cluster.store.revision - node.vault.revision <= 10
     assert evict is not None
 

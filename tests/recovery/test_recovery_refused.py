@@ -13,10 +13,10 @@ from palisade.recovery.chunks import chunk_of
 from palisade.recovery.cost_estimate import Rates
 from palisade.recovery.decision import Case, RefusalReason
 from palisade.recovery.errors import ChunkDamaged, RecoveryRefused
-from palisade.recovery.report import Outcome
+from palisade.recovery.report import RecoveryOutcome
 from palisade.vault.errors import VaultDiverged
 from palisade.vault.memory_tables import MemoryBackend
-from palisade.vault.position import Lineage
+from palisade.vault.position import VaultLineage
 from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Bench, unavailable
@@ -27,10 +27,10 @@ DEAR = Rates(replay_s=1.0, snapshot_s=0.0, advantage=1.0)
 
 
 REFUSALS = {
-    RefusalReason.FOREIGN_CLUSTER: Lineage("another", 1, "n1"),
-    RefusalReason.NEWER_HISTORY: Lineage("c1", 2, "n1"),
-    RefusalReason.OLDER_HISTORY: Lineage("c1", 0, "n1"),
-    RefusalReason.FOREIGN_NODE: Lineage("c1", 1, "n7"),
+    RefusalReason.FOREIGN_CLUSTER: VaultLineage("another", 1, "n1"),
+    RefusalReason.NEWER_HISTORY: VaultLineage("c1", 2, "n1"),
+    RefusalReason.OLDER_HISTORY: VaultLineage("c1", 0, "n1"),
+    RefusalReason.FOREIGN_NODE: VaultLineage("c1", 1, "n7"),
 }
 
 
@@ -45,7 +45,7 @@ async def test_a_vault_of_another_history_is_refused_and_left_as_it_is(reason: R
         await node.recover()
     assert refused.value.refusal.reason is reason
     report = node.follower.reports[0]
-    assert (report.outcome, report.case, report.reason) == (Outcome.REFUSED, Case.D, reason.value)
+    assert (report.outcome, report.case, report.reason) == (RecoveryOutcome.REFUSED, Case.D, reason.value)
     assert node.disk.commits == before
     assert node.told.state is None
     assert [name for name, _ in node.source.asked] == ["state"]
@@ -77,7 +77,7 @@ async def test_standalone_starts_without_any_network() -> None:
     bench.write(10)
     node = bench.node(standalone=True)
     report = await node.recover()
-    assert (report.case, report.outcome, report.lv) == (Case.STANDALONE, Outcome.DONE, lv)
+    assert (report.case, report.outcome, report.lv) == (Case.STANDALONE, RecoveryOutcome.DONE, lv)
     assert node.source.asked == []
     assert node.told.state
     bench.disk = MemoryBackend()
@@ -111,7 +111,7 @@ async def test_a_recovery_that_waits_ends_at_once_when_the_node_is_stopped() -> 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert node.follower.reports[0].outcome is Outcome.FAILED
+    assert node.follower.reports[0].outcome is RecoveryOutcome.FAILED
 
 
 async def test_a_damaged_chunk_is_asked_for_again_but_not_for_ever() -> None:
@@ -164,7 +164,7 @@ async def test_a_listener_that_throws_leaves_lv_before_its_revision_and_the_next
     with pytest.raises(RuntimeError, match="this component can't"):
         await node.recover()
     assert (node.vault.revision, node.told.revisions) == (lv + 16, list(range(lv + 1, lv + 17)))
-    assert node.follower.reports[0].outcome is Outcome.FAILED
+    assert node.follower.reports[0].outcome is RecoveryOutcome.FAILED
     assert node.follower.reports[0].revisions_replayed == 16
     again = bench.node()
     await again.recover()
@@ -316,7 +316,7 @@ async def test_a_cluster_that_has_no_id_yet_is_waited_for() -> None:
     node.source.before["state"] = found
     report = await node.recover()
     assert report.waits == 3
-    assert node.vault.lineage == Lineage("late", 1, "n1")
+    assert node.vault.lineage == VaultLineage("late", 1, "n1")
 
 
 @pytest.mark.parametrize("pin_s", [1800.0, 0.0], ids=["pinned", "not pinned"])

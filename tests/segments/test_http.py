@@ -19,7 +19,7 @@ from palisade.segments.disk import FolderDisk
 from palisade.segments.holder import PartitionHolder
 from palisade.segments.names import Wanted
 from palisade.segments.partition_store import Shelf, file_of, version_of
-from palisade.segments.peers import Peers
+from palisade.segments.peers import PartitionPeers
 from palisade.segments.sources import SourceFailed
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
@@ -67,8 +67,8 @@ async def node(holder: PartitionHolder) -> AsyncIterator[Served]:
 
 
 @pytest.fixture
-async def peers() -> AsyncIterator[Peers]:
-    made = Peers()
+async def peers() -> AsyncIterator[PartitionPeers]:
+    made = PartitionPeers()
     yield made
     await made.close()
 
@@ -129,14 +129,14 @@ async def test_file_damaged_on_disk_is_not_served(node: Served, tmp_path: Path) 
     assert "damaged" in problem["detail"]
 
 
-async def test_another_node_is_a_source(node: Served, peers: Peers) -> None:
+async def test_another_node_is_a_source(node: Served, peers: PartitionPeers) -> None:
     peer = peers.peer("n1", node.address)
     assert await peer.get(DAY, WANTED) == ROWS
     with pytest.raises(SourceFailed, match="does not have it"):
         await peer.get(DAY, version_of(b"another version"))
 
 
-async def test_truncated_download_is_rejected(peers: Peers) -> None:
+async def test_truncated_download_is_rejected(peers: PartitionPeers) -> None:
     async def cut(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": str(len(ROWS))})
         await response.prepare(request)
@@ -153,7 +153,7 @@ async def test_truncated_download_is_rejected(peers: Peers) -> None:
         await served.close()
 
 
-async def test_endless_response_is_cut_and_redirects_are_not_followed(peers: Peers) -> None:
+async def test_endless_response_is_cut_and_redirects_are_not_followed(peers: PartitionPeers) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -174,7 +174,7 @@ async def test_endless_response_is_cut_and_redirects_are_not_followed(peers: Pee
         await served.close()
 
 
-async def test_unreachable_peer_is_skipped_for_a_while(peers: Peers) -> None:
+async def test_unreachable_peer_is_skipped_for_a_while(peers: PartitionPeers) -> None:
     served = await Served([]).start()
     await served.close()
     peer = peers.peer("n1", served.address)

@@ -8,7 +8,7 @@ import pytest
 
 from palisade.catalog.demo.tables import WEATHER
 from palisade.segments import dataset_source as module
-from palisade.segments.dataset_source import Origin
+from palisade.segments.dataset_source import DatasetSource
 from palisade.segments.names import Wanted
 from palisade.segments.partition_store import version_of
 from palisade.segments.sources import SourceFailed
@@ -30,7 +30,7 @@ async def test_day_content_matches_its_digest_in_the_catalog(tmp_path: Path) -> 
     from palisade.segments.names import wanted_of
 
     write(tmp_path, 1, 2, 1)
-    origin = Origin(tmp_path)
+    origin = DatasetSource(tmp_path)
     entries = list(partitioned_entries(WEATHER, read_rows(tmp_path, WEATHER), "test"))[:-1]
     for entry, day in zip(entries, ("2013-01-01", "2013-01-02"), strict=True):
         assert version_of(await origin.get(f"weather/{day}", ANY)) == wanted_of(entry.value)
@@ -43,7 +43,7 @@ async def test_table_is_cached_until_its_file_changes(tmp_path: Path, monkeypatc
     real = module.read_rows
     monkeypatch.setattr(module, "read_rows", lambda *given: (reads.append(1), real(*given))[1])
     write(tmp_path, 1)
-    origin = Origin(tmp_path)
+    origin = DatasetSource(tmp_path)
     first = await origin.get("weather/2013-01-01", ANY)
     assert await origin.get("weather/2013-01-01", ANY) == first
     assert len(reads) == 1
@@ -54,10 +54,10 @@ async def test_table_is_cached_until_its_file_changes(tmp_path: Path, monkeypatc
 
 
 async def test_missing_data_is_reported(tmp_path: Path) -> None:
-    origin = Origin(tmp_path / "nowhere")
+    origin = DatasetSource(tmp_path / "nowhere")
     with pytest.raises(SourceFailed, match="is not a folder"):
         await origin.get("weather/2013-01-01", ANY)
-    origin = Origin(tmp_path)
+    origin = DatasetSource(tmp_path)
     with pytest.raises(SourceFailed, match="missing"):
         await origin.get("weather/2013-01-01", ANY)
     write(tmp_path, 1)

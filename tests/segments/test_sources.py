@@ -6,7 +6,7 @@ import pytest
 
 from palisade.segments.names import Wanted, assignment_key
 from palisade.segments.partition_store import version_of
-from palisade.segments.sources import STRANGERS_MAX, Everywhere, Source, fetch, peers_for
+from palisade.segments.sources import STRANGERS_MAX, Everywhere, PartitionSource, fetch, peers_for
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import NotFetched
@@ -63,7 +63,7 @@ def test_assigned_nodes_are_asked_first_then_a_few_others() -> None:
 async def test_data_set_is_the_last_source() -> None:
     nodes = {"n2": stock("n2", None), "n3": stock("n3", None)}
 
-    def peer(node: str, address: str) -> Source:
+    def peer(node: str, address: str) -> PartitionSource:
         assert address == f"{node}:1"
         return nodes[node]
 

@@ -10,10 +10,10 @@ from palisade.api.services import NodeServices
 from palisade.catalog import keys
 from palisade.catalog.errors import BadField, Busy, NotThere, ProcedureDiffers, RolledBack
 from palisade.catalog.ports import ReleaseRefused
-from palisade.catalog.procedures import State
+from palisade.catalog.procedures import ProcedureState
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.raftgroup.errors import OutcomeUnknown
-from palisade.service.catalog import Catalog, Outcome
+from palisade.service.catalog import Catalog, CatalogOutcome
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup
 from tests.support.waiting import until
@@ -50,7 +50,7 @@ async def a_table(catalog: Catalog) -> None:
 async def test_an_operation_is_answered_when_its_end_is_released(catalog: Catalog) -> None:
     outcome = await catalog.do("create-database", {"database": "plant"}, "mine", 5)
     assert outcome.settled
-    assert (outcome.procedure.id, outcome.procedure.state) == ("mine", State.DONE)
+    assert (outcome.procedure.id, outcome.procedure.state) == ("mine", ProcedureState.DONE)
     found = await catalog.object("databases", "plant")
     assert found["name"] == "plant"
     assert found["mod_revision"] < outcome.procedure.revision
@@ -61,7 +61,7 @@ async def test_what_is_not_released_is_pending_and_says_for_whom(catalog: Catalo
     gate = Gate(catalog)
     outcome = await catalog.do("create-database", {"database": "plant"}, "mine", 0.4)
     assert not outcome.settled
-    assert outcome.procedure.state is State.PREPARED
+    assert outcome.procedure.state is ProcedureState.PREPARED
     view = await catalog.procedure("mine")
     assert view["waiting"] == {"revision": outcome.procedure.revision, "for": ["n3"]}
     assert not view["released"]
@@ -87,11 +87,11 @@ async def test_a_revoke_is_pending_however_long_and_never_failed(catalog: Catalo
     gate = Gate(catalog)
     gate.refused = "n3 can't fence itself"
     outcome = await catalog.do("revoke", read, "mine", 0.3)
-    assert outcome.procedure.state is State.PREPARED
+    assert outcome.procedure.state is ProcedureState.PREPARED
     assert (await catalog.object("roles", "ops"))["grants"] == []
     gate.refused = ""
     gate.opened.set()
-    assert (await catalog.wait("mine", 10)).procedure.state is State.DONE
+    assert (await catalog.wait("mine", 10)).procedure.state is ProcedureState.DONE
 
 
 async def test_no_leader_is_needed_to_look_for_what_was_begun(
@@ -107,7 +107,7 @@ async def test_no_leader_is_needed_to_look_for_what_was_begun(
 
     monkeypatch.setattr(catalog._engine, "submit", then_lost)
     outcome = await catalog.do("create-database", {"database": "plant"}, "mine", 2)
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, CatalogOutcome)
     assert not outcome.settled
     group.majority = True
     assert (await catalog.wait("mine", 10)).settled

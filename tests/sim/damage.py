@@ -21,7 +21,7 @@ from palisade.raftgroup.errors import JournalCorrupt
 from palisade.raftgroup.ports import Entry
 from palisade.vault.errors import VaultDamaged
 from palisade.vault.record_check import CHECKSUMS as VAULT_CHECKSUMS
-from palisade.vault.tables import Table as VaultTable
+from palisade.vault.tables import VaultTable as VaultTable
 from tests.sim.disk import Disk
 
 

@@ -21,8 +21,8 @@ from palisade.metastore.store_errors import StoreFailed
 from palisade.raftgroup.memory_journal import MemoryJournal
 from palisade.recovery.decision import RefusalReason
 from palisade.vault.fence_page import FENCE_BYTES
-from palisade.vault.position import Lineage, unpack_lineage
-from palisade.vault.tables import Table as VaultTable
+from palisade.vault.position import VaultLineage, unpack_lineage
+from palisade.vault.tables import VaultTable as VaultTable
 from palisade.vault.vault import LINEAGE
 from tests.sim.incoming import Received, SimSnapshotWriter
 from tests.sim.vault_backend import SimBackend
@@ -103,7 +103,7 @@ class Disk(VaultDisk):
         self._named()
 
     @property
-    def vault_lineage(self) -> Lineage | None:
+    def vault_lineage(self) -> VaultLineage | None:
         """Whose vault there is on it; None: nobody's."""
         return unpack_lineage(self.backend.get(VaultTable.META, LINEAGE))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from palisade.recovery.decision import RefusalReason
-from palisade.vault.position import Lineage, pack_lineage, pack_position, unpack_lineage, unpack_position
-from palisade.vault.tables import Table
+from palisade.vault.position import VaultLineage, pack_lineage, pack_position, unpack_lineage, unpack_position
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import LINEAGE, POSITION
 from tests.sim.node import Host
 
@@ -34,8 +34,8 @@ def make_foreign(host: Host, amount: float) -> bool:
         return False
     disk = host.disk
     before = disk.backend
-    lineage = unpack_lineage(before.get(Table.META, LINEAGE))
-    position = unpack_position(before.get(Table.META, POSITION))
+    lineage = unpack_lineage(before.get(VaultTable.META, LINEAGE))
+    position = unpack_position(before.get(VaultTable.META, POSITION))
     if lineage is None or not position.revision:
         return False
     ways = OF_FOLLOWERS if host.follows else WAYS
@@ -50,13 +50,13 @@ def make_foreign(host: Host, amount: float) -> bool:
     disk.put_vault_aside()
     if reason is RefusalReason.DIVERGED:
         disk.wrong_chain = position.chain[::-1]
-    copied = {table: dict(before.scan(table, b"", None)) for table in Table}
-    disk.backend.fill({**copied, Table.META: {**copied[Table.META], **changed}})
+    copied = {table: dict(before.scan(table, b"", None)) for table in VaultTable}
+    disk.backend.fill({**copied, VaultTable.META: {**copied[VaultTable.META], **changed}})
     disk.foreign, host.vault = reason, None
     return True
 
 
-def _lineage(reason: RefusalReason, mine: Lineage) -> Lineage:
+def _lineage(reason: RefusalReason, mine: VaultLineage) -> VaultLineage:
     match reason:
         case RefusalReason.FOREIGN_NODE:
             return replace(mine, node_id="n99")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from palisade.topology.join_state import Phase
+from palisade.topology.join_state import JoinPhase
 from tests.sim.faults import Fault
 from tests.sim.node import Host
 
@@ -17,7 +17,7 @@ SHORT_LOOK_S = 0.0005
 """Shorter than most phases of a start are."""
 SHORT_LOOKS = 6000
 LOOKS = 500
-ON_ITS_WAY = (Phase.SEEKING, Phase.JOINING, Phase.RECOVERING, Phase.FINISHING)
+ON_ITS_WAY = (JoinPhase.SEEKING, JoinPhase.JOINING, JoinPhase.RECOVERING, JoinPhase.FINISHING)
 SUSPECTED_S = 2.5
 """By when others have found out that it does not answer."""
 DEAD_S = 4.0
@@ -30,7 +30,7 @@ DROPPED_S = 8.0
 
 
 def when(
-    nemesis: Nemesis, host: Host, phase: Phase, act: Callable[[], None], looks: int = LOOKS, look_s: float = LOOK_S
+    nemesis: Nemesis, host: Host, phase: JoinPhase, act: Callable[[], None], looks: int = LOOKS, look_s: float = LOOK_S
 ) -> None:
     """Call `act` as soon as the node is in that phase of its life; not at all if that takes too long."""
 
@@ -64,7 +64,7 @@ def dropped_in_recovery(nemesis: Nemesis, host: Host, down_s: float, struck: Cal
         nemesis.links.block([*pairs, *((other, own) for own, other in pairs)], DROPPED_S, struck)
 
     nemesis.later(down_s, lambda: nemesis.start_at(host))
-    nemesis.later(down_s, lambda: when(nemesis, host, Phase.RECOVERING, cut))
+    nemesis.later(down_s, lambda: when(nemesis, host, JoinPhase.RECOVERING, cut))
 
 
 def stops_unheard(nemesis: Nemesis, host: Host, stop: Callable[[], None], amount: float) -> None:

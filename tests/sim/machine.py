@@ -13,7 +13,7 @@ from palisade.base.http_request import NoAnswer, error_text
 from palisade.metastore.lmdb_store import LmdbStore
 from palisade.metastore.requests import Range
 from palisade.node.config import NodeConfig
-from palisade.node.host import Addresses, Machine, Server
+from palisade.node.host import Addresses, Host, HostedServer
 from palisade.raftgroup.errors import RaftError, Unavailable
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.membership import Member, MemberRole
@@ -26,7 +26,7 @@ from palisade.topology.initialization import Participant
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRecord
 from palisade.topology.registrar import ClusterState, Registrar
-from palisade.topology.remote_registrar import RemoteDoor
+from palisade.topology.remote_registrar import RemoteRegistrar
 from palisade.wire.fencing_errors import ReleaseError
 from palisade.wire.json_results import range_shape
 from tests.sim.disk import Disk, SimStore
@@ -49,7 +49,7 @@ class NoHttp:
     async def close(self) -> None: ...
 
 
-class SimMachine(Machine):
+class SimMachine(Host):
     """Of one start of a node."""
 
     def __init__(self, config: NodeConfig, world: World, disk: Disk, process: Process, start: int) -> None:
@@ -84,13 +84,13 @@ class SimMachine(Machine):
     def peers(self) -> Peers:
         return self.sim_peers
 
-    def http(self, make: Callable[[], Any]) -> Server:
+    def http(self, make: Callable[[], Any]) -> HostedServer:
         if not self.world.settings.http:
             return NoHttp()
-        server: Server = make()
+        server: HostedServer = make()
         return server
 
-    def door(self, addresses: Addresses) -> RemoteDoor:
+    def door(self, addresses: Addresses) -> RemoteRegistrar:
         return SimDoor(self, addresses)
 
     def source(self, addresses: Addresses) -> RemoteSource:
@@ -124,8 +124,8 @@ class SimMachine(Machine):
         return await self.world.ask(self.process, self.config.id, address, work)
 
 
-class SimDoor(RemoteDoor):
-    """The questions of `RemoteDoor`, to the registrar of a member."""
+class SimDoor(RemoteRegistrar):
+    """The questions of `RemoteRegistrar`, to the registrar of a member."""
 
     def __init__(self, machine: SimMachine, addresses: Addresses) -> None:
         super().__init__(addresses)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from palisade.raftgroup.messages import Kind
-from palisade.raftgroup.snapshot_transfer import Message
+from palisade.raftgroup.messages import MessageKind
+from palisade.raftgroup.snapshot_transfer import SnapshotMessage
 from tests.sim.world import World
 
 PIECES_MAX = 3
@@ -24,7 +24,7 @@ def at_a_piece(world: World, receiver: str, number: int, act: Callable[[str], No
     def overhear(sender: str, to: str, kind: int, body: Any) -> None:
         nonlocal left
         before(sender, to, kind, body)
-        if kind == Kind.SNAPSHOT and to == receiver and body[0] == Message.CHUNK and left:
+        if kind == MessageKind.SNAPSHOT and to == receiver and body[0] == SnapshotMessage.CHUNK and left:
             left -= 1
             if not left:
                 world.simulation.after(0.0, lambda: act(sender))

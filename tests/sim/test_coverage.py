@@ -72,22 +72,22 @@ def test_a_new_fault_or_reason_is_a_new_row(monkeypatch: pytest.MonkeyPatch) -> 
     """Nothing is typed a second time: a member that is added to an enum is expected from then on."""
     more = enum.Enum("Kind", {**{kind.name: kind.value for kind in tests.sim.faults.Kind}, "SUNSPOTS": "sunspots"})
     why = enum.Enum(
-        "State", {**{each.name: each.value for each in palisade.fencing.messages.State}, "HALF_OPEN": "half"}
+        "State", {**{each.name: each.value for each in palisade.fencing.messages.HolderPhase}, "HALF_OPEN": "half"}
     )
     assert "fault: sunspots" not in expected()
     monkeypatch.setattr(tests.sim.faults, "Kind", more)
-    monkeypatch.setattr(palisade.fencing.messages, "State", why)
+    monkeypatch.setattr(palisade.fencing.messages, "HolderPhase", why)
     assert {"fault: sunspots", "holder state: half-open"} <= expected().keys()
 
 
 @pytest.mark.parametrize(
     ("table", "states"),
     [
-        (groups.holder_changes, palisade.fencing.messages.State),
-        (groups.role_changes, palisade.raftgroup.role.Role),
-        (groups.life_changes, palisade.topology.join_state.Phase),
-        (groups.swim_changes, palisade.topology.swim.record.State),
-        (lambda: palisade.catalog.procedures.NEXT, palisade.catalog.procedures.State),
+        (groups.holder_changes, palisade.fencing.messages.HolderPhase),
+        (groups.role_changes, palisade.raftgroup.role.RaftRole),
+        (groups.life_changes, palisade.topology.join_state.JoinPhase),
+        (groups.swim_changes, palisade.topology.swim.record.SwimState),
+        (lambda: palisade.catalog.procedures.NEXT, palisade.catalog.procedures.ProcedureState),
     ],
 )
 def test_a_table_of_changes_knows_every_state(table: groups.Table, states: type[enum.Enum]) -> None:

@@ -13,7 +13,7 @@ from palisade.metastore.ordered_map import Table
 from palisade.raftgroup.errors import JournalCorrupt
 from palisade.raftgroup.ports import Entry
 from palisade.vault.errors import VaultDamaged
-from palisade.vault.tables import Table as VaultTable
+from palisade.vault.tables import VaultTable as VaultTable
 from tests.sim.damage import Part, damaged, is_damage
 from tests.sim.disk import Disk
 from tests.support.simulation import Simulation

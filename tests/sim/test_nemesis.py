@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from palisade.node.config import Retention
+from palisade.node.config import RetentionConfig
 from palisade.recovery.decision import RefusalReason
 from tests.sim.ambient import ambient
 from tests.sim.checkers.bounded_wait import BoundedWait, Leading
@@ -79,7 +79,7 @@ def test_a_machine_whose_node_is_down_may_lose_its_power_too() -> None:
 
 def test_a_member_that_is_left_behind_dies_when_a_snapshot_has_become_its_store() -> None:
     """Its next start makes the log fit (`raftgroup.journal_identity.realigned`)."""
-    settings = Settings(retention=Retention(3600, 100_000, 5))
+    settings = Settings(retention=RetentionConfig(3600, 100_000, 5))
     outcome = run_seed(3, "calm", (Fault(5.0, Kind.LEFT_BEHIND, "n2", "n1", 9.0),), settings)
     assert not outcome.violation, outcome.violation
     assert outcome.coverage["fault: left-behind"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from palisade.recovery.decision import (
-    ClusterState,
+    ClusterHistory,
     Decision,
     Options,
     RefusalReason,
@@ -29,7 +29,7 @@ def test_a_vault_that_has_parted_unseen_is_still_that_until_it_is_replaced(
     world = World(1, Settings())
     host = world.hosts["n1"]
     host.disk.foreign = RefusalReason.DIVERGED
-    vault, cluster = VaultState(None, 78, b"another"), ClusterState("sim", 1, 91, minimal)
+    vault, cluster = VaultState(None, 78, b"another"), ClusterHistory("sim", 1, 91, minimal)
     RecoveryDecision(world)._judge(decision, vault, cluster, Options("n1"))
     assert host.disk.foreign is (RefusalReason.DIVERGED if stays else None)
     world.close()
@@ -42,7 +42,7 @@ def test_a_vault_of_before_a_restore_goes_on_by_what_the_lost_cluster_has_said(i
     world.goes_on = True
     world.is_down = is_down
     world.hosts["n1"].disk.foreign = RefusalReason.OLDER_HISTORY
-    vault, cluster = VaultState(None, 246, b"of before"), ClusterState("sim", 1, 251, 1)
+    vault, cluster = VaultState(None, 246, b"of before"), ClusterHistory("sim", 1, 251, 1)
     RecoveryDecision(world)._judge(Replay(247, 251), vault, cluster, Options("n1"))
     assert (RecoveryDecision.name in world.told) is not is_down
     world.close()

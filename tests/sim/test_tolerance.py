@@ -10,7 +10,7 @@ from palisade.metastore.store_errors import StoreFailed
 from palisade.raftgroup.errors import NodeFailed
 from palisade.recovery.decision import RefusalReason, Refuse
 from palisade.recovery.errors import RecoveryRefused
-from palisade.recovery.lifecycle import ComponentFailed, Phase
+from palisade.recovery.lifecycle import ComponentFailed, LifecyclePhase
 from palisade.vault.errors import VaultUnusable
 from palisade.wire.topology_errors import NodeRefused
 from tests.sim.tolerance import is_failing, is_full, is_refusal
@@ -58,9 +58,9 @@ OLDER = RecoveryRefused(Refuse(RefusalReason.OLDER_HISTORY, "The vault is of gen
     ("error", "reason", "excused"),
     [
         (OLDER, RefusalReason.OLDER_HISTORY, True),
-        (ComponentFailed("fencing", Phase.START, OLDER), RefusalReason.OLDER_HISTORY, True),
+        (ComponentFailed("fencing", LifecyclePhase.START, OLDER), RefusalReason.OLDER_HISTORY, True),
         (OLDER, RefusalReason.FOREIGN_NODE, False),
-        (ComponentFailed("fencing", Phase.START, TypeError("a bug")), RefusalReason.OLDER_HISTORY, False),
+        (ComponentFailed("fencing", LifecyclePhase.START, TypeError("a bug")), RefusalReason.OLDER_HISTORY, False),
         (NodeRefused("it is of another cluster"), RefusalReason.FOREIGN_CLUSTER, True),
         (NodeRefused("another node goes by that name"), RefusalReason.OLDER_HISTORY, False),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from palisade.vault.errors import VaultDamaged, VaultUnusable
 from palisade.vault.fence_page import FenceState
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
 from tests.sim.disk import FSYNC_S, Disk
 from tests.sim.schedule import FastLoop, FastSimulation
@@ -212,6 +212,6 @@ def test_nothing_else_is_committed_in_the_middle_of_a_leap() -> None:
 
     async def pause() -> None:
         with pytest.raises(RuntimeError, match="in slices"):
-            ground.disk.backend.commit({Table.CONFIG: {b"a": b"b"}})
+            ground.disk.backend.commit({VaultTable.CONFIG: {b"a": b"b"}})
 
     ground.simulation.run(ground.process, ground.disk.backend.commit_in_slices(lambda: iter([{}]), pause))

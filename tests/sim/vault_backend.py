@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from palisade.vault.errors import RESET, VaultDamaged
 from palisade.vault.fence_page import FencePage
 from palisade.vault.memory_tables import Content, MemoryBackend, MemoryTransaction
-from palisade.vault.tables import Changes, Pause, Table
+from palisade.vault.tables import Changes, Pause, VaultTable
 from tests.sim.vault_disk import Loss, Trouble
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class SimBackend(MemoryBackend):
         self.torn = False
         """For those who judge; nobody who opens the vault knows."""
         self.made = False
-        self._behind: deque[tuple[Changes, Sequence[Table]]] = deque()
+        self._behind: deque[tuple[Changes, Sequence[VaultTable]]] = deque()
         """The newest commits that were not synced."""
-        self._before: Content = {table: {} for table in Table}
+        self._before: Content = {table: {} for table in VaultTable}
         """As it was before these."""
         self._page: FencePage | None = None
         self._marked = self._slicing = self._useless = False
@@ -67,14 +67,14 @@ class SimBackend(MemoryBackend):
     def _damaged(self, why: str) -> VaultDamaged:
         return VaultDamaged(f"{why}: {RESET}")
 
-    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+    def commit(self, changes: Changes, cleared: Sequence[VaultTable] = ()) -> None:
         """Raises VaultUnusable, with nothing changed."""
         if self._slicing:
             raise RuntimeError("a commit in slices is under way: nothing else may be committed meanwhile")
         self._commit(changes, cleared)
 
     async def commit_in_slices(self, slices: Callable[[], Iterator[Changes]], pause: Pause) -> None:
-        gathered: dict[Table, dict[bytes, bytes | None]] = {}
+        gathered: dict[VaultTable, dict[bytes, bytes | None]] = {}
         self._slicing = True
         try:
             for part in slices():
@@ -85,7 +85,7 @@ class SimBackend(MemoryBackend):
         finally:
             self._slicing = False
 
-    def _commit(self, changes: Changes, cleared: Sequence[Table]) -> None:
+    def _commit(self, changes: Changes, cleared: Sequence[VaultTable]) -> None:
         if not self._marked:
             self.disk.hand.write(self._mark)
         self.disk.hand.write(lambda: self._write(changes, cleared))
@@ -95,7 +95,7 @@ class SimBackend(MemoryBackend):
         self.disk.sync_in_the_loop()
         self._marked = True
 
-    def _write(self, changes: Changes, cleared: Sequence[Table]) -> None:
+    def _write(self, changes: Changes, cleared: Sequence[VaultTable]) -> None:
         disk = self.disk
         if self._useless:
             raise disk.refused(Trouble.USELESS, errno.EIO)
@@ -143,7 +143,7 @@ class SimBackend(MemoryBackend):
         self.made = True
         self.sync()
 
-    def damage(self, table: Table, key: bytes, value: bytes) -> None:
+    def damage(self, table: VaultTable, key: bytes, value: bytes) -> None:
         super().commit({table: {key: value}})
 
     def lose_power(self) -> None:
@@ -189,9 +189,9 @@ def mixed(one: Content, other: Content, chance: Random) -> Content:
     if lot < 0.2:
         one, other = other, one
     if lot < 0.4:
-        return {table: dict((one if table is Table.META else other)[table]) for table in Table}
-    for table in Table:
-        if lot < 0.7 or table is Table.META:
+        return {table: dict((one if table is VaultTable.META else other)[table]) for table in VaultTable}
+    for table in VaultTable:
+        if lot < 0.7 or table is VaultTable.META:
             found[table] = dict(chance.choice((one, other))[table])
             continue
         rows = found[table] = dict(one[table])
@@ -208,7 +208,7 @@ def _copied(content: Content) -> Content:
     return {table: dict(rows) for table, rows in content.items()}
 
 
-def _apply(content: Content, changes: Changes, cleared: Sequence[Table]) -> None:
+def _apply(content: Content, changes: Changes, cleared: Sequence[VaultTable]) -> None:
     for table in cleared:
         content[table] = {}
     for table, rows in changes.items():

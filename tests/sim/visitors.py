@@ -12,9 +12,9 @@ from typing import Any
 
 from palisade.metastore.requests import Compact, Put
 from palisade.topology.admission_rules import JoinRequest
-from palisade.topology.records import PROTOCOL_VERSION, Role
+from palisade.topology.records import PROTOCOL_VERSION, NodeRole
 from palisade.vault.regions import Mode, Policy, Region
-from palisade.vault.snapshot_reads import Origin
+from palisade.vault.snapshot_reads import ReadOrigin
 from palisade.wire.topology_errors import JoinLater, JoinRejected
 from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.node import Host
@@ -62,7 +62,7 @@ class Visitor:
         def request(**other: Any) -> JoinRequest:
             right: dict[str, Any] = {
                 "cluster": "sim", "protocol": PROTOCOL_VERSION, "token": self._world.settings.token, "name": "stranger",
-                "role": Role.FOLLOWER, "instance": "another", "attempt": 1,
+                "role": NodeRole.FOLLOWER, "instance": "another", "attempt": 1,
             }  # fmt: skip
             return JoinRequest(**(right | other))
 
@@ -95,7 +95,7 @@ class Visitor:
             return await part.reads.read(KEY)
 
         shown = await self._ask(host, read)
-        if shown.origin is Origin.DEFAULT and shown.item.value != DEFAULTED.default:
+        if shown.origin is ReadOrigin.DEFAULT and shown.item.value != DEFAULTED.default:
             self._world.fail("policy", f"{host.id} answers {shown.item} where {DEFAULTED.default!r} is the default")
 
     async def _write(self, host: Host) -> None:

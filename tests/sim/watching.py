@@ -12,7 +12,7 @@ from typing import Any
 
 from palisade.metastore.errors import Compacted
 from palisade.metastore.requests import WatchRequest
-from palisade.service.watches import Progress, Watching
+from palisade.service.watches import ProgressReport, Watching
 from tests.sim.clients import Client
 from tests.sim.node import Host
 from tests.sim.seen import Ending
@@ -138,7 +138,7 @@ class Watcher:
                 break
             if isinstance(news, Compacted):
                 return Ending.COMPACTED, news.minimal_revision
-            if isinstance(news, Progress):
+            if isinstance(news, ProgressReport):
                 history.progressed(number, news.revision)
                 self._from = max(self._from, news.revision + 1)
                 continue

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from palisade.metastore.lineage import FIRST_GENERATION
 from palisade.metastore.results import RevisionEvents
 from palisade.metastore.state_machine import MetaStore
-from palisade.node.config import FenceTimes, Retention, Timing
+from palisade.node.config import FenceTimes, RetentionConfig, TimingConfig
 from palisade.vault.regions import Policy
 from palisade.vault.vault import Vault
 from tests.sim.backups import Base
@@ -48,8 +48,8 @@ class Settings:
     followers: int = 1
     drift: float = 0.009
     catch_up_difference: int = 100
-    timing: Timing = field(default_factory=lambda: Timing(heartbeat_ms=200))
-    retention: Retention = field(default_factory=lambda: Retention(3600, 100_000, 10_000))
+    timing: TimingConfig = field(default_factory=lambda: TimingConfig(heartbeat_ms=200))
+    retention: RetentionConfig = field(default_factory=lambda: RetentionConfig(3600, 100_000, 10_000))
     fences: FenceTimes = field(default_factory=FenceTimes)
     fences_differ: bool = False
     """Each start of a node has its own times."""
@@ -74,7 +74,9 @@ class Settings:
             members=5 if chance.random() < 0.08 else 3,
             followers=chance.choice((0, 1, 1, 1, 2)),
             catch_up_difference=chance.choice((100, 3, 3)),
-            retention=Retention(3600, chance.choice((100_000, 100_000, 60, 15)), chance.choice((10_000, 200, 20, 20))),
+            retention=RetentionConfig(
+                3600, chance.choice((100_000, 100_000, 60, 15)), chance.choice((10_000, 200, 20, 20))
+            ),
             fences=chance.choice(FENCES),
             fences_differ=chance.random() < 0.2,
             token=chance.choice((None, None, "let me in, I know you")),

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from palisade.catalog import keys
-from palisade.catalog.engine import Engine
+from palisade.catalog.engine import ProcedureEngine
 from palisade.catalog.errors import DamagedRow
 from palisade.catalog.kinds.all import KINDS, kind_named
 from palisade.catalog.passwords import sealed
 from palisade.catalog.ports import ReleaseRefused
 from palisade.catalog.procedure_record import from_bytes
-from palisade.catalog.procedures import NEXT, Procedure, State
+from palisade.catalog.procedures import NEXT, Procedure, ProcedureState
 from palisade.metastore.command_codec import decode_result, encode_command
 from palisade.metastore.limits import Limits
 from palisade.metastore.memory_map import MemoryMap
@@ -160,7 +160,7 @@ class CatalogWorld:
         for key in data.keys() - self.below(DATA).keys():
             text = key.decode()
             hidden = [p for p in before.values() if any(text.startswith(prefix) for prefix in p.destroy)]
-            if not any(p.state is State.DESTROYING and prepared_at(p) <= self.proceeded for p in hidden):
+            if not any(p.state is ProcedureState.DESTROYING and prepared_at(p) <= self.proceeded for p in hidden):
                 raise Violated(f"{text} was removed, and nothing that hid it is released up to {self.proceeded}")
 
     def _check_steps(self, before: dict[str, Procedure]) -> None:
@@ -171,9 +171,16 @@ class CatalogWorld:
                 continue
             if procedure.state not in NEXT[was.state]:
                 raise Violated(f"{id_} went from {was.state} to {procedure.state}")
-            if procedure.operation.keeps and was.state is State.PREPARED and procedure.state is not State.DONE:
+            if (
+                procedure.operation.keeps
+                and was.state is ProcedureState.PREPARED
+                and procedure.state is not ProcedureState.DONE
+            ):
                 raise Violated(f"{id_} changed permissions and ended as {procedure.state}")
-            goes_on = was.state is State.PREPARED and procedure.state in (State.DONE, State.DESTROYING)
+            goes_on = was.state is ProcedureState.PREPARED and procedure.state in (
+                ProcedureState.DONE,
+                ProcedureState.DESTROYING,
+            )
             if goes_on and was.revision > self.proceeded:
                 raise Violated(f"{id_} went on from {was.revision}, released is {self.proceeded}")
         open_ids = {id_.encode() for id_, procedure in after.items() if not procedure.ended}
@@ -185,8 +192,8 @@ class CatalogWorld:
 
     # What tests do with it.
 
-    def engine(self, node: str = "n1") -> Engine:
-        return Engine(self, node)
+    def engine(self, node: str = "n1") -> ProcedureEngine:
+        return ProcedureEngine(self, node)
 
     async def submit(self, id_: str, kind: str, **request: Any) -> Procedure:
         """As the API does: checked, sealed, with an id drawn for what it makes."""
@@ -204,7 +211,7 @@ class CatalogWorld:
     async def do_all(self, operations: Iterable[tuple[str, dict[str, Any]]]) -> None:
         for kind, request in operations:
             done = await self.do(kind, **request)
-            assert done.state is State.DONE, (kind, done.failed)
+            assert done.state is ProcedureState.DONE, (kind, done.failed)
 
 
 def prepared_at(procedure: Procedure) -> int:

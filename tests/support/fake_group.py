@@ -15,7 +15,7 @@ from palisade.metastore.state_machine import MetaStore
 from palisade.raftgroup.errors import MembershipRefused, OutcomeUnknown, Unavailable
 from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal, end_applied
-from palisade.raftgroup.role import Role
+from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.status import GroupStatus, MemberStatus
 
 TERM = 2
@@ -152,8 +152,8 @@ class FakeGroup:
         return TERM
 
     @property
-    def role(self) -> Role:
-        return Role.LEADER if self.leads else Role.FOLLOWER
+    def role(self) -> RaftRole:
+        return RaftRole.LEADER if self.leads else RaftRole.FOLLOWER
 
     @property
     def members(self) -> Membership:

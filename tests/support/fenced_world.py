@@ -18,7 +18,7 @@ from palisade.vault.change import item_of
 from palisade.vault.errors import ReadRefused
 from palisade.vault.fence_page import FENCE_BYTES, SEQUENCE_WORD, FencePage, FenceState
 from palisade.vault.memory_tables import MemoryBackend
-from palisade.vault.pending import Staged
+from palisade.vault.pending import StagedChange
 from palisade.vault.reader import VaultReader
 from palisade.vault.tables import Backend
 from palisade.vault.vault import Vault
@@ -34,10 +34,10 @@ class Violation(AssertionError):
     """A read returned what no linearizable read could have."""
 
 
-def staged_of(driver: Driver, revision: int) -> list[Staged]:
+def staged_of(driver: Driver, revision: int) -> list[StagedChange]:
     """What a holder is told of a revision."""
     items = [(body, item_of(body)) for body in revision_at(driver, revision).bodies]
-    return [Staged(revision, item.key, body if item.version else None) for body, item in items]
+    return [StagedChange(revision, item.key, body if item.version else None) for body, item in items]
 
 
 class World:
@@ -311,9 +311,9 @@ def _without_pending(fence: Any) -> Any:
 @contextmanager
 def rows_for_ever() -> Iterator[None]:
     """The fault of a reader for which a released row is the value, however far the vault is."""
-    original: Callable[..., Any] = reading.Snapshot.lv.fget  # type: ignore[attr-defined]
-    reading.Snapshot.lv = property(lambda self: 0)  # type: ignore[assignment]
+    original: Callable[..., Any] = reading.VaultSnapshot.lv.fget  # type: ignore[attr-defined]
+    reading.VaultSnapshot.lv = property(lambda self: 0)  # type: ignore[assignment]
     try:
         yield
     finally:
-        reading.Snapshot.lv = property(original)  # type: ignore[assignment]
+        reading.VaultSnapshot.lv = property(original)  # type: ignore[assignment]

@@ -20,8 +20,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from palisade.fencing.messages import Grant, Release, Renew
-from palisade.fencing.timing import Timing
+from palisade.fencing.messages import GrantMessage, Release, Renew
+from palisade.fencing.timing import FenceTiming
 from tests.support.fencing_faults import FAULTS
 from tests.support.fencing_freeze import clone, freeze
 from tests.support.fencing_parts import Message, Scope, Stale
@@ -33,7 +33,7 @@ CHANGES = tuple(move for move in LEASES if move not in ("tick", "quorum", "elect
 RETURNS = ("kill", "start", "hello", "join", "listen", "activate", "promise", "apply")
 TINY = Scope(
     holders=1, revisions=1, terms=1, ticks=2, tick_s=1.0, keys=1, processes=1, powers=False, quorum_s=0.5,
-    timing=Timing(fence_s=1.5, drift=0.0, margin_s=0.0), messages_max=100,
+    timing=FenceTiming(fence_s=1.5, drift=0.0, margin_s=0.0), messages_max=100,
 )  # fmt: skip
 """A lease lasts for this tick and the next one, a quorum lease for this one."""
 SCOPES: dict[str, tuple[Scope, tuple[str, ...]]] = {
@@ -121,7 +121,7 @@ def is_spent(world: World, message: Message) -> bool:
     if holder is None:
         return False
     said = what[1] if to == "L" else what
-    if isinstance(said, Renew | Grant):
+    if isinstance(said, Renew | GrantMessage):
         lease = holder._lease
         run_out = world._clock_of(process) >= said.t0 + world.scope.timing.fence_s
         return run_out or said.t0 < max(lease._not_before, lease.t0)

@@ -13,11 +13,11 @@ from dataclasses import replace
 from palisade.fencing.grants import Holding, Registration
 from palisade.fencing.holder_state import Holder, Lacks
 from palisade.fencing.lease import GrantVerdict, Lease
-from palisade.fencing.messages import Fenced, Grant, Hello, HolderId, Renew, Stage, State
-from palisade.fencing.registry import Registry, Standing
+from palisade.fencing.messages import FencedMessage, GrantMessage, Hello, HolderId, HolderPhase, Renew, StageMessage
+from palisade.fencing.registry import HolderStanding, Registry
 from palisade.fencing.release import NotGranted, Releases
-from palisade.fencing.stage_chain import Mark, Odd, Staging
-from palisade.fencing.timing import Timing
+from palisade.fencing.stage_chain import Mark, Odd, StageChain
+from palisade.fencing.timing import FenceTiming
 from tests.support.fencing_parts import TIMING, Scope
 
 
@@ -26,7 +26,7 @@ class LeaseHolder(Holder):
 
     kind: type[Lease] = Lease
 
-    def __init__(self, me: HolderId, timing: Timing, now: float, *, term: int = 0) -> None:
+    def __init__(self, me: HolderId, timing: FenceTiming, now: float, *, term: int = 0) -> None:
         super().__init__(me, timing, now, term=term)
         self._lease = self.kind(timing.fence_s, me.incarnation, now, term)
 
@@ -34,7 +34,7 @@ class LeaseHolder(Holder):
 class FromReceipt(Lease):
     """lease_from_receipt: it runs from the arrival of the grant."""
 
-    def offer(self, grant: Grant, now: float, staged: int) -> GrantVerdict:
+    def offer(self, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
         verdict = super().offer(grant, now, staged)
         if verdict is GrantVerdict.ACCEPTED:
             self._t0 = max(self._t0, now)
@@ -44,7 +44,7 @@ class FromReceipt(Lease):
 class Unrequired(Lease):
     """ignore_required: it takes grants for who has staged more."""
 
-    def _judge(self, grant: Grant, now: float, staged: int) -> GrantVerdict:
+    def _judge(self, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
         return super()._judge(grant, now, grant.required)
 
 
@@ -59,7 +59,7 @@ class AnyTerm(Lease):
 class AnyIncarnation(Lease):
     """other_incarnation: it takes what the process before it asked for, before and after a promise of its own."""
 
-    def _judge(self, grant: Grant, now: float, staged: int) -> GrantVerdict:
+    def _judge(self, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
         if grant.incarnation != self._incarnation:
             return GrantVerdict.KEPT if staged < grant.required else GrantVerdict.ACCEPTED
         return super()._judge(grant, now, staged)
@@ -84,10 +84,10 @@ class AnyIncarnationHolder(LeaseHolder):
 class FaithlessHolder(Holder):
     """no_promise: it says that it serves nothing, and takes the grants that are under way all the same."""
 
-    def promise(self, now: float) -> Fenced | None:
-        if self._state is State.ACTIVE or self._welcomed is None:
+    def promise(self, now: float) -> FencedMessage | None:
+        if self._state is HolderPhase.ACTIVE or self._welcomed is None:
             return None
-        return Fenced(self._welcomed, max(now, self._lease._asked))
+        return FencedMessage(self._welcomed, max(now, self._lease._asked))
 
 
 class HastyHolder(Holder):
@@ -97,29 +97,29 @@ class HastyHolder(Holder):
         return super()._lacks(now, min(lv, self._staging.staged))
 
 
-class AnyChain(Staging):
+class AnyChain(StageChain):
     """other_chain: it takes a stage that was under way before it joined anew."""
 
-    def take(self, stage: Stage) -> Mark | Odd:
+    def take(self, stage: StageMessage) -> Mark | Odd:
         return super().take(replace(stage, chain=self._chain))
 
 
 class AnyChainHolder(Holder):
-    def __init__(self, me: HolderId, timing: Timing, now: float, *, term: int = 0) -> None:
+    def __init__(self, me: HolderId, timing: FenceTiming, now: float, *, term: int = 0) -> None:
         super().__init__(me, timing, now, term=term)
         self._staging = AnyChain(me.incarnation, now)
 
 
-class Gapless(Staging):
+class Gapless(StageChain):
     """gap: it takes a stage that begins behind the end of the last one."""
 
-    def take(self, stage: Stage) -> Mark | Odd:
+    def take(self, stage: StageMessage) -> Mark | Odd:
         after = min(stage.after, self._received if self._join_lv is None else self._join_lv)
         return super().take(replace(stage, after=after))
 
 
 class GaplessHolder(Holder):
-    def __init__(self, me: HolderId, timing: Timing, now: float, *, term: int = 0) -> None:
+    def __init__(self, me: HolderId, timing: FenceTiming, now: float, *, term: int = 0) -> None:
         super().__init__(me, timing, now, term=term)
         self._staging = Gapless(me.incarnation, now)
 
@@ -149,8 +149,8 @@ class ByName(Registry):
     def find(self, holder: HolderId) -> Holding | None:
         return self._by_node.get(holder.node)
 
-    def standing(self, hello: Hello) -> Standing:
-        return Standing.NEW if self._by_node.get(hello.holder.node) is None else Standing.REGISTERED
+    def standing(self, hello: Hello) -> HolderStanding:
+        return HolderStanding.NEW if self._by_node.get(hello.holder.node) is None else HolderStanding.REGISTERED
 
 
 class ReadsAtOnce(Releases):
@@ -173,10 +173,10 @@ class KnowsZero(Releases):
 class Unbound(Releases):
     """unbound_grant: grants require nothing, and the verdict counts from the last one, whenever that was."""
 
-    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> Grant | NotGranted:
+    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> GrantMessage | NotGranted:
         granted = super().renew(holder, renew, now, quorum_lease=quorum_lease)
         held = self._registry.find(holder)
-        if not isinstance(granted, Grant) or held is None:
+        if not isinstance(granted, GrantMessage) or held is None:
             return granted
         held.leases.clear()
         held.leases.append((0, now))
@@ -186,7 +186,7 @@ class Unbound(Releases):
 class Unnoted(Releases):
     """unnoted_grant: it does not note what it grants."""
 
-    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> Grant | NotGranted:
+    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> GrantMessage | NotGranted:
         held = self._registry.find(holder)
         before = list(held.leases) if held is not None else []
         granted = super().renew(holder, renew, now, quorum_lease=quorum_lease)
@@ -199,21 +199,21 @@ class Unnoted(Releases):
 class AnyPromise(Releases):
     """promise_of_another_term: a promise made to another leader counts."""
 
-    def fenced(self, holder: HolderId, fenced: Fenced, now: float) -> bool:
+    def fenced(self, holder: HolderId, fenced: FencedMessage, now: float) -> bool:
         return super().fenced(holder, replace(fenced, term=self.term), now)
 
 
 class OldPromise(Releases):
     """promise_before_grant: a promise counts although it was granted something since."""
 
-    def fenced(self, holder: HolderId, fenced: Fenced, now: float) -> bool:
+    def fenced(self, holder: HolderId, fenced: FencedMessage, now: float) -> bool:
         return super().fenced(holder, replace(fenced, at=1e9), now)
 
 
 class AnyTimes(Releases):
     """times_of_before: it grants by the record of a process that had shorter leases."""
 
-    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> Grant | NotGranted:
+    def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> GrantMessage | NotGranted:
         held = self._registry.find(holder)
         if held is not None:
             of = held.registration
@@ -251,19 +251,19 @@ class OwnDrift(OwnTimes):
 class HelloIsPromise(Releases):
     """hello_is_promise: a Hello of one that serves nothing counts as a promise."""
 
-    def hello(self, hello: Hello, now: float) -> Standing:
+    def hello(self, hello: Hello, now: float) -> HolderStanding:
         standing = super().hello(hello, now)
         held = self._registry.find(hello.holder)
-        if held is not None and hello.state is not State.ACTIVE:
+        if held is not None and hello.state is not HolderPhase.ACTIVE:
             held.leases.clear()
         return standing
 
 
-PATIENT = Timing(fence_s=2.0, drift=0.0, margin_s=1e6)
+PATIENT = FenceTiming(fence_s=2.0, drift=0.0, margin_s=1e6)
 """Nobody is ever judged fenced by time."""
-DRIFT = Timing(fence_s=2.0, drift=0.1, margin_s=2.0 * 2 * 0.1**2 / 0.9)
+DRIFT = FenceTiming(fence_s=2.0, drift=0.1, margin_s=2.0 * 2 * 0.1**2 / 0.9)
 
-LONG = Timing(fence_s=4.0, drift=0.0, margin_s=0.0)
+LONG = FenceTiming(fence_s=4.0, drift=0.0, margin_s=0.0)
 
 PLAIN = Scope()
 DRIFTING = replace(

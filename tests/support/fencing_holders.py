@@ -6,7 +6,7 @@ from typing import Any
 
 from palisade.fencing.holder_state import Holder
 from palisade.fencing.lease import NEVER
-from palisade.fencing.messages import State
+from palisade.fencing.messages import HolderPhase
 from tests.support.fencing_parts import Parts, Process, Vault
 
 
@@ -17,7 +17,7 @@ class HolderMoves(Parts):
         if self.hellos >= self.scope.hellos:
             return []
         nodes = min(len(self.leaders), self.scope.leader_nodes)
-        return [(i, n) for i in self._alive(lambda h, _: h.state is not State.STOPPED) for n in range(nodes)]
+        return [(i, n) for i in self._alive(lambda h, _: h.state is not HolderPhase.STOPPED) for n in range(nodes)]
 
     def hello(self, option: tuple[int, int]) -> None:
         number, leader = option
@@ -33,26 +33,26 @@ class HolderMoves(Parts):
         self._tell(number, self._call(number, "join", self._clock_of(number), self.processes[number].vault.lv))
 
     def can_renew(self) -> list[Any]:
-        return self._alive(lambda h, _: h.state is not State.STOPPED)
+        return self._alive(lambda h, _: h.state is not HolderPhase.STOPPED)
 
     def renew(self, number: int) -> None:
         self._tell(number, self._call(number, "renew", self._clock_of(number)))
 
     def can_notice(self) -> list[Any]:
         """A holder looks at its clock."""
-        return self._alive(lambda h, p: h.state is State.ACTIVE and not h.serves(self.clock(p, self.now)))
+        return self._alive(lambda h, p: h.state is HolderPhase.ACTIVE and not h.serves(self.clock(p, self.now)))
 
     def notice(self, number: int) -> None:
         self._call(number, "tick", self._clock_of(number))
 
     def can_promise(self) -> list[Any]:
-        return self._alive(lambda h, _: h.state is not State.ACTIVE)
+        return self._alive(lambda h, _: h.state is not HolderPhase.ACTIVE)
 
     def promise(self, number: int) -> None:
         self._tell(number, self._call(number, "promise", self._clock_of(number)))
 
     def can_stop(self) -> list[Any]:
-        return self._alive(lambda h, _: h.state is not State.STOPPED) if self.scope.crashes else []
+        return self._alive(lambda h, _: h.state is not HolderPhase.STOPPED) if self.scope.crashes else []
 
     def stop(self, number: int) -> None:
         self._tell(number, self._call(number, "stop", self._clock_of(number)))
@@ -86,7 +86,7 @@ class HolderMoves(Parts):
         self._call(number, "recovered", self._clock_of(number))
 
     def can_activate(self) -> list[Any]:
-        return self._alive(lambda h, _: h.state is State.RECOVERING)
+        return self._alive(lambda h, _: h.state is HolderPhase.RECOVERING)
 
     def activate(self, number: int) -> None:
         self._call(number, "activate", self._clock_of(number), self.processes[number].vault.lv)

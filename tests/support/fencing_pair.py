@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from palisade.fencing.holder_state import Holder
-from palisade.fencing.messages import Grant, Hello, HolderId, Release, Row, Stage, Staged, State, Welcome
+from palisade.fencing.messages import (
+    GrantMessage,
+    Hello,
+    HolderId,
+    HolderPhase,
+    Release,
+    Row,
+    StagedMessage,
+    StageMessage,
+    WelcomeMessage,
+)
 from palisade.fencing.registry import registration_of
 from palisade.fencing.release import Registration, Releases
-from palisade.fencing.session import Session
+from palisade.fencing.session import HolderSession
 from palisade.fencing.stage_chain import Mark
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 
-TIMING = Timing()
+TIMING = FenceTiming()
 T_FENCE = TIMING.fence_s
 T_PROCEED = TIMING.proceed_s()
 
@@ -20,7 +30,9 @@ T_PROCEED = TIMING.proceed_s()
 class Pair:
     """One leader, and one holder per name; all clocks show the same. Revisions are strict unless `eventual` says so."""
 
-    def __init__(self, *names: str, lm: int = 0, now: float = 100.0, term: int = 1, timing: Timing = TIMING) -> None:
+    def __init__(
+        self, *names: str, lm: int = 0, now: float = 100.0, term: int = 1, timing: FenceTiming = TIMING
+    ) -> None:
         self.timing = timing
         self.now = now
         self.term = term
@@ -29,7 +41,7 @@ class Pair:
         self.registered = {
             name: Registration(name, f"{name}-v", timing.fence_s, proceed_s=timing.proceed_s()) for name in names
         }
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, HolderSession] = {}
         self.leader.begin_term(term, now, self.registered.values(), lm)
 
     def process(self, name: str, incarnation: int, vault: str | None = None) -> Holder:
@@ -48,20 +60,20 @@ class Pair:
         holder = self.holders[name]
         hello = holder.hello(self.now, self.leader.lm if lv is None else lv)
         self.leader.hello(hello, self.now)
-        self.sessions[name] = Session(hello)
+        self.sessions[name] = HolderSession(hello)
         fenced = holder.on_welcome(self.welcome(), self.now)
         if fenced is not None:
             self.leader.fenced(holder.me, fenced, self.now)
         return hello
 
-    def welcome(self) -> Welcome:
-        return Welcome(self.leader.term, self.leader.lm, self.leader.rr)
+    def welcome(self) -> WelcomeMessage:
+        return WelcomeMessage(self.leader.term, self.leader.lm, self.leader.rr)
 
     def join(self, name: str) -> None:
         self.leader.advance(self.now)
         self.sessions[name].on_join(self.holders[name].join(self.now, self.leader.lm))
 
-    def stage(self, name: str, *, deliver: bool = True, acknowledge: bool = True) -> Stage | None:
+    def stage(self, name: str, *, deliver: bool = True, acknowledge: bool = True) -> StageMessage | None:
         """What is due is staged, marked and acknowledged, or lost on the way there or back."""
         due = self.sessions[name].next_range(self.leader.lm, self.leader.rr)
         if due is None:
@@ -71,15 +83,15 @@ class Pair:
         if deliver:
             taken = self.holders[name].on_stage(stage, self.now)
             staged = self.holders[name].marked(taken, self.now) if isinstance(taken, Mark) else taken
-            if acknowledge and isinstance(staged, Staged):
+            if acknowledge and isinstance(staged, StagedMessage):
                 self.leader.staged(self.holders[name].me, staged.upto, self.now)
         return stage
 
-    def renew(self, name: str, *, quorum_lease: bool = True, deliver: bool = True) -> Grant | None:
+    def renew(self, name: str, *, quorum_lease: bool = True, deliver: bool = True) -> GrantMessage | None:
         """Asks for a lease; the answer is lost unless `deliver`."""
         renew = self.holders[name].renew(self.now)
         granted = self.leader.renew(self.holders[name].me, renew, self.now, quorum_lease=quorum_lease)
-        if not isinstance(granted, Grant):
+        if not isinstance(granted, GrantMessage):
             return None
         if deliver:
             self.holders[name].on_grant(granted, self.now)
@@ -101,7 +113,7 @@ class Pair:
             self.now += 1e-3
             self.renew(name)
             lacks = holder.activate(self.now, self.leader.lm)
-            assert holder.state is State.ACTIVE, lacks
+            assert holder.state is HolderPhase.ACTIVE, lacks
 
     def write(self, *, strict: bool = True) -> int:
         """One revision is committed."""

@@ -8,15 +8,15 @@ from typing import Any
 
 from palisade.fencing.holder_state import Holder
 from palisade.fencing.lease import NEVER
-from palisade.fencing.messages import Hello, HolderId, State
+from palisade.fencing.messages import Hello, HolderId, HolderPhase
 from palisade.fencing.registry import Registry
 from palisade.fencing.release import Registration, Releases
-from palisade.fencing.session import Session
+from palisade.fencing.session import HolderSession
 from palisade.fencing.stage_chain import Mark
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 
 MESSAGES_MAX = 8
-TIMING = Timing(fence_s=2.0, drift=0.0, margin_s=0.0)
+TIMING = FenceTiming(fence_s=2.0, drift=0.0, margin_s=0.0)
 
 
 class Stale(AssertionError):
@@ -38,8 +38,8 @@ class Scope:
     """Terms are led by these nodes in turn."""
     processes: int = 4
     quorum_s: float = 1.0
-    timing: Timing = TIMING
-    timings: tuple[Timing, ...] = ()
+    timing: FenceTiming = TIMING
+    timings: tuple[FenceTiming, ...] = ()
     """Of the holders, if those are others than the leaders': each process that starts has the next one."""
     rates: tuple[float, ...] = (1.0,)
     """Of the holders' clocks."""
@@ -50,7 +50,7 @@ class Scope:
     powers: bool = True
     holder: type[Holder] = Holder
     releases: type[Releases] = Releases
-    session: type[Session] = Session
+    session: type[HolderSession] = HolderSession
     registry: type[Registry] = Registry
     asks_quorum: bool = True
     """False: a leader grants without looking at its quorum lease."""
@@ -137,7 +137,7 @@ class Leader:
         self.releases = releases
         self.rate = rate
         self.quorum_until = 0.0
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, HolderSession] = {}
         self.wanted: dict[int, Hello] = {}
 
 
@@ -212,7 +212,7 @@ class Parts:
         assert holder is not None
         answer = getattr(holder, method)(*arguments)
         vault = process.vault
-        active = holder.state is State.ACTIVE
+        active = holder.state is HolderPhase.ACTIVE
         if active and not vault.active:
             vault.activation += 1
         vault.active, vault.deadline = active, holder.deadline

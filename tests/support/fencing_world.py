@@ -18,19 +18,19 @@ from typing import Any
 
 from palisade.fencing.messages import (
     Behind,
-    Fenced,
-    Grant,
+    FencedMessage,
+    GrantMessage,
     Hello,
     HolderId,
-    Join,
+    HolderPhase,
+    JoinMessage,
     Release,
     Renew,
-    Stage,
-    Staged,
-    State,
-    Welcome,
+    StagedMessage,
+    StageMessage,
+    WelcomeMessage,
 )
-from palisade.fencing.registry import Registry, Standing, registration_of
+from palisade.fencing.registry import HolderStanding, Registry, registration_of
 from palisade.fencing.release import Registration
 from palisade.fencing.stage_chain import Mark
 from tests.support.fencing_holders import HolderMoves
@@ -256,17 +256,17 @@ class World(HolderMoves):
         now = self._clock_of(number)
         process = self.processes[number]
         match what:
-            case Welcome():
+            case WelcomeMessage():
                 self._tell(number, self._call(number, "on_welcome", what, now))
-            case Stage():
+            case StageMessage():
                 taken = self._call(number, "on_stage", what, now)
                 if isinstance(taken, Mark):
                     process.queue.append(taken)
                     if not self.scope.marks_first:
                         self._tell(number, self._call(number, "marked", taken, now))
-                elif isinstance(taken, Staged):
+                elif isinstance(taken, StagedMessage):
                     self._tell(number, taken)
-            case Grant():
+            case GrantMessage():
                 self._call(number, "on_grant", what, now)
             case Release():
                 self._call(number, "on_release", what, now)
@@ -288,22 +288,22 @@ class World(HolderMoves):
         match what:
             case Hello():
                 standing = releases.hello(what, now)
-                if standing in (Standing.NEW, Standing.OTHER):
+                if standing in (HolderStanding.NEW, HolderStanding.OTHER):
                     leader.wanted[process] = what
-                if standing in (Standing.NEW, Standing.OTHER, Standing.REGISTERED):
+                if standing in (HolderStanding.NEW, HolderStanding.OTHER, HolderStanding.REGISTERED):
                     leader.sessions[process] = self.scope.session(what)
-                    self._send(("H", node, process, Welcome(leader.term, releases.lm, releases.rr)))
-            case Join():
+                    self._send(("H", node, process, WelcomeMessage(leader.term, releases.lm, releases.rr)))
+            case JoinMessage():
                 if process in leader.sessions:
                     leader.sessions[process].on_join(what)
             case Renew():
                 live = self.now < leader.quorum_until or not self.scope.asks_quorum
                 grant = releases.renew(holder, what, now, quorum_lease=live)
-                if isinstance(grant, Grant):
+                if isinstance(grant, GrantMessage):
                     self._send(("H", node, process, grant))
-            case Staged():
+            case StagedMessage():
                 releases.staged(holder, what.upto, now)
-            case Fenced():
+            case FencedMessage():
                 releases.fenced(holder, what, now)
 
     # Fair weather
@@ -321,7 +321,7 @@ class World(HolderMoves):
             self.now += 1e-6
             if leader is self.top and self.can_learn():
                 self.learn(None)
-            for process in self._alive(lambda h, p: h.state is not State.STOPPED):
+            for process in self._alive(lambda h, p: h.state is not HolderPhase.STOPPED):
                 self._calm_holder(process, number)
             for move in ("register", "stage", "advance", "release"):
                 for option in self.options(move):

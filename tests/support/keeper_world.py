@@ -11,7 +11,7 @@ from palisade.metastore.requests import FoundCluster, Put
 from palisade.recovery.catchup import Difference
 from palisade.recovery.lifecycle import Component, Lifecycle, Part
 from palisade.recovery.listeners import Listeners, Told
-from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultKeeper
+from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.recovery.vault_storage import VaultFolder
 from palisade.service.key_values import KeyValues
 from palisade.service.local_source import local_source
@@ -35,12 +35,12 @@ class World(Component):
         self.gate = asyncio.Event()
         self.gate.set()
 
-    def keeper(self, beside: Component | None = None) -> VaultKeeper:
+    def keeper(self, beside: Component | None = None) -> VaultComponent:
         self.listeners = Listeners()
         others = [Part("beside", beside)] if beside is not None else []
         inner = Lifecycle([Part("partitions", self), *others], self.listeners)
         clock = RecoveryClock(SystemClock(), gentle=False)
-        return VaultKeeper(
+        return VaultComponent(
             VaultFolder(self.path), "n1", local_source(self.service, "n1"), OnVault(inner), clock, Difference(0)
         )
 

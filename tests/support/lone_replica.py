@@ -10,12 +10,12 @@ from typing import Any
 
 from palisade.raftgroup.command_entries import BATCH
 from palisade.raftgroup.errors import RaftError
-from palisade.raftgroup.membership import Identity, Member, MemberRole, Membership
+from palisade.raftgroup.membership import Member, MemberIdentity, MemberRole, Membership
 from palisade.raftgroup.memory_journal import MemoryJournal
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.proposals import Applied, CallbackProposal
 from palisade.raftgroup.replica import Replica
-from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.timing import RaftTiming
 from tests.support.register_machine import RegisterMachine
 
 
@@ -50,7 +50,7 @@ class LoneReplica:
         self.journal = MemoryJournal()
         self.machine = RegisterMachine()
         self.membership = membership or voters(*members)
-        self.timing = Timing()
+        self.timing = RaftTiming()
         self.sent: list[tuple[str, int, Any]] = []
         self.unreachable: set[str] = set()
         self.seed = seed
@@ -58,7 +58,7 @@ class LoneReplica:
 
     def start(self) -> None:
         self.replica = Replica(
-            Identity("n1", storage("n1")),
+            MemberIdentity("n1", storage("n1")),
             self.membership,
             journal=self.journal,
             machine=self.machine,
@@ -82,7 +82,7 @@ class LoneReplica:
 
     # What happens to it.
 
-    def gets(self, member: str, kind: Kind, *body: Any) -> None:
+    def gets(self, member: str, kind: MessageKind, *body: Any) -> None:
         self.replica.receive(member, kind, list(body))
 
     def gets_append(
@@ -90,7 +90,7 @@ class LoneReplica:
     ) -> None:
         """`entries` are (index, term), and follow `prev`; what they write is named after them."""
         packed = [[write(index, at), at] for index, at in entries]
-        self.gets(leader, Kind.APPEND, term, commit, *prev, self.clock.time, packed)
+        self.gets(leader, MessageKind.APPEND, term, commit, *prev, self.clock.time, packed)
 
     def tick(self) -> None:
         self.replica.tick()
@@ -115,14 +115,14 @@ class LoneReplica:
         term = self.replica.engine.term + 1
         self.tick()
         for member in grants:
-            self.gets(member, Kind.PRE_VOTE_REPLY, term, True, term - 1, storage(member))
+            self.gets(member, MessageKind.PRE_VOTE_REPLY, term, True, term - 1, storage(member))
         self.settle()
         return term
 
     def leads(self, voter: str = "n2") -> int:
         """It is elected, and its first entry is committed; returns the term."""
         term = self.campaigns([voter])
-        self.gets(voter, Kind.VOTE, term, True, storage(voter))
+        self.gets(voter, MessageKind.VOTE, term, True, storage(voter))
         self.settle()
         self.acknowledges(voter)
         self.settle()
@@ -134,7 +134,7 @@ class LoneReplica:
         """`follower` holds everything below `next_index`, all of the log by default."""
         self.gets(
             follower,
-            Kind.APPEND_REPLY,
+            MessageKind.APPEND_REPLY,
             self.replica.engine.term if term is None else term,
             self.journal.last.index + 1 if next_index is None else next_index,
             True,
@@ -151,7 +151,7 @@ class LoneReplica:
 
     # What can be seen.
 
-    def said(self, kind: Kind, to: str | None = None) -> list[Any]:
+    def said(self, kind: MessageKind, to: str | None = None) -> list[Any]:
         """The bodies of what it sent of that kind, and forget about them."""
         bodies = [body for member, each, body in self.sent if each == kind and to in (None, member)]
         self.sent = [each for each in self.sent if not (each[1] == kind and to in (None, each[0]))]

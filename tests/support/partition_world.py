@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from palisade.segments.names import Wanted
 from palisade.segments.partition_store import version_of
-from palisade.segments.sources import Source, SourceFailed
+from palisade.segments.sources import PartitionSource, SourceFailed
 from palisade.vault.vault import Vault
 from tests.support.recovery_world import Steps
 
@@ -96,7 +96,7 @@ class Stock:
             raise SourceFailed("does not have it")
         return self.content[name]
 
-    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[Source]:
+    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[PartitionSource]:
         """It is everywhere."""
         yield self
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from palisade.catalog import keys
-from palisade.catalog.permissions import Grant, Subject
+from palisade.catalog.permissions import PermissionGrant, Subject
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.service.authorization.authorizer import Authorizer
-from palisade.service.authorization.rights import Row
-from palisade.service.authorization.rows import NotNow, StoreRows
+from palisade.service.authorization.rights import PermissionRow
+from palisade.service.authorization.rows import StoreRows, WouldBlock
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.credentials import Password, header_of, node_proof
@@ -55,12 +55,12 @@ class FenceableRows(StoreRows):
         self.fenced = self.cut_off = False
         self.asked_later = 0
 
-    def now(self, key: bytes) -> Row | None:
+    def now(self, key: bytes) -> PermissionRow | None:
         if self.fenced:
-            raise NotNow
+            raise WouldBlock
         return super().now(key)
 
-    async def later(self, key: bytes) -> Row | None:
+    async def later(self, key: bytes) -> PermissionRow | None:
         self.asked_later += 1
         if self.cut_off:
             raise PermissionsUnknown("nobody can be asked: try again")
@@ -74,18 +74,18 @@ class Users:
         self.service = service
 
     async def make(self, name: str, *grants: tuple[str, str], roles: tuple[str, ...] = (), password: str = "") -> None:
-        user = Subject("user", name, tuple(Grant(*each) for each in grants), roles)
+        user = Subject("user", name, tuple(PermissionGrant(*each) for each in grants), roles)
         credential = json.dumps({"plain": password or f"{name}s password"}).encode()
         await self.service.write(Put(user.key, user.to_bytes()))
         await self.service.write(Put(keys.at(keys.CREDENTIALS, name), credential))
 
     async def role(self, name: str, *grants: tuple[str, str]) -> None:
-        role = Subject("role", name, tuple(Grant(*each) for each in grants))
+        role = Subject("role", name, tuple(PermissionGrant(*each) for each in grants))
         await self.service.write(Put(role.key, role.to_bytes()))
 
     async def regrant(self, name: str, *grants: tuple[str, str], roles: tuple[str, ...] = ()) -> None:
         """These and no others."""
-        user = Subject("user", name, tuple(Grant(*each) for each in grants), roles)
+        user = Subject("user", name, tuple(PermissionGrant(*each) for each in grants), roles)
         await self.service.write(Put(user.key, user.to_bytes()))
 
     async def password(self, name: str, password: str) -> None:

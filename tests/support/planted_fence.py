@@ -18,9 +18,9 @@ import palisade.fencing.registry
 import palisade.raftgroup.library
 from palisade.api.stream.watches import Pump
 from palisade.fencing.lease import GrantVerdict, Lease
-from palisade.fencing.messages import Grant, Stage
+from palisade.fencing.messages import GrantMessage, StageMessage
 from palisade.fencing.release import Releases
-from palisade.node.fencing.lease_client import VaultHolder
+from palisade.node.fencing.lease_client import LeaseClient
 from palisade.service.strict_responses import StrictResponses
 
 
@@ -40,11 +40,11 @@ def answer_at_commit() -> None:
 
 def stages_lost() -> None:
     """The holder hears everything but what is staged, once it has joined: its heartbeats go on (F11)."""
-    holder: Any = VaultHolder
+    holder: Any = LeaseClient
     deliver = holder.deliver
 
     def lossy(self: Any, message: Any) -> None:
-        if not (isinstance(message, Stage) and message.rows and self.core.joined):
+        if not (isinstance(message, StageMessage) and message.rows and self.core.joined):
             deliver(self, message)
 
     holder.deliver = lossy
@@ -55,7 +55,7 @@ def lease_from_receipt() -> None:
     lease: Any = Lease
     offer = lease.offer
 
-    def from_now(self: Any, grant: Grant, now: float, staged: int) -> GrantVerdict:
+    def from_now(self: Any, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
         asked, not_before = self._asked, self._not_before
         if grant.t0 <= not_before or grant.t0 > asked:
             return offer(self, grant, now, staged)

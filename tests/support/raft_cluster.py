@@ -18,7 +18,7 @@ from palisade.raftgroup.group_config import GroupConfig
 from palisade.raftgroup.log_retention import LogRetention
 from palisade.raftgroup.membership import Member, MemberRole
 from palisade.raftgroup.memory_journal import MemoryJournal
-from palisade.raftgroup.timing import Timing
+from palisade.raftgroup.timing import RaftTiming
 from tests.support.raft_checkers import Checkers
 from tests.support.raft_network import Network, SimPeers
 from tests.support.register_machine import RegisterMachine
@@ -71,14 +71,14 @@ class Cluster:
         seed: int,
         members: int = 3,
         *,
-        timing: Timing | None = None,
+        timing: RaftTiming | None = None,
         retention: LogRetention | None = None,
         drift: float = 0.0,
     ) -> None:
         self.simulation = Simulation(seed)
         self.random = self.simulation.random
         self.network = Network(self.simulation)
-        self.timing = timing or Timing()
+        self.timing = timing or RaftTiming()
         self.retention = retention or LogRetention()
         self.checkers = Checkers(self)
         self.nodes: dict[str, Node] = {}

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgpack
 
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.peer_connection import TransportLimits
-from palisade.raftgroup.ports import Receiver
+from palisade.raftgroup.ports import MessageReceiver
 from tests.support.simulation import Process, Simulation
 
 QUEUED_BYTES_MAX = TransportLimits().queued_bytes_max
@@ -101,7 +101,7 @@ class SimPeers:
         self.member = member
         self.process = process
         self.listening = False
-        self.receiver: Receiver
+        self.receiver: MessageReceiver
         self.connections: dict[str, Connection] = {}
         self._half_open: dict[Connection, None] = {}
         """The other side has accepted, this one has not heard of it: when it is gone they break as well."""
@@ -110,7 +110,7 @@ class SimPeers:
 
     # Peers.
 
-    async def start(self, receiver: Receiver) -> None:
+    async def start(self, receiver: MessageReceiver) -> None:
         self.receiver = receiver
         self.listening = True
         self.network.attach(self)
@@ -151,7 +151,7 @@ class SimPeers:
         if weather.lose and self._lot() < weather.lose:
             return True
         self._carry(connection, member, int(kind), packed)
-        if weather.repeat and kind < Kind.FORWARD and self._lot() < weather.repeat:
+        if weather.repeat and kind < MessageKind.FORWARD and self._lot() < weather.repeat:
             self._carry(connection, member, int(kind), packed, late=True)
         return True
 
@@ -163,7 +163,7 @@ class SimPeers:
     def _carry(self, connection: Connection, member: str, kind: int, packed: bytes, *, late: bool = False) -> None:
         """Pieces of snapshots are large next to all else here, as they are not next to the bound of a real node."""
         network = self.network
-        counted = 0 if kind == Kind.SNAPSHOT else len(packed)
+        counted = 0 if kind == MessageKind.SNAPSHOT else len(packed)
         connection.under_way[member] += counted
         arrival = network.simulation.now + network.way(self.member, member)
         late = late or (network.weather.reorder > 0 and self._lot() < network.weather.reorder)

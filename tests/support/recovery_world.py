@@ -18,9 +18,9 @@ from palisade.recovery.ports import RevisionSource
 from palisade.recovery.recovery import Settings, World
 from palisade.recovery.report import RecoveryReport
 from palisade.recovery.store_source import StoreSource
-from palisade.vault.change import Event, Item, Revision, events_of
+from palisade.vault.change import Item, Revision, VaultEvent, events_of
 from palisade.vault.memory_tables import MemoryBackend
-from palisade.vault.tables import Backend, Changes, Table
+from palisade.vault.tables import Backend, Changes, VaultTable
 from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import compact, full, items_of, state_of, write_some
@@ -87,7 +87,7 @@ class SteppedBackend:
         self.close = disk.close
         self.commit_in_slices = disk.commit_in_slices
 
-    def commit(self, changes: Changes, cleared: Sequence[Table] = ()) -> None:
+    def commit(self, changes: Changes, cleared: Sequence[VaultTable] = ()) -> None:
         self._steps.take_now("commit", lambda: self._disk.commit(changes, cleared))
 
 
@@ -124,7 +124,7 @@ class Told:
         self._node = node
         self.state: dict[bytes, Item] | None = None
         self.revisions: list[int] = []
-        self.differences: list[Event] = []
+        self.differences: list[VaultEvent] = []
         self.on_revision: Callable[[Revision], None] | None = None
         self.last_closed = True
 
@@ -140,7 +140,7 @@ class Told:
         for event in events_of(revision):
             self._change(event)
 
-    async def difference(self, revision: int, events: Sequence[Event], last: bool) -> None:
+    async def difference(self, revision: int, events: Sequence[VaultEvent], last: bool) -> None:
         assert self.state is not None, "told before all components had started"
         assert revision == self._node.vault.revision
         for event in events:
@@ -149,7 +149,7 @@ class Told:
             self._change(event)
         self.last_closed = last
 
-    def _change(self, event: Event) -> None:
+    def _change(self, event: VaultEvent) -> None:
         assert self.state is not None
         self.state.pop(event.key, None)
         if event.item is not None:
@@ -264,7 +264,7 @@ class Node:
         assert self.told.last_closed
         assert self.shelf.there == self.assigned()
         assert not self.shelf.half
-        assert list(self.disk.scan(Table.DIFFERENCE, b"", None)) == []
+        assert list(self.disk.scan(VaultTable.DIFFERENCE, b"", None)) == []
 
     def assigned(self) -> dict[str, str]:
         found = self.vault.range(PREFIX, PREFIX[:-1] + b"0")

@@ -17,7 +17,7 @@ import palisade.metastore.lmdb_store
 import palisade.raftgroup.lmdb_journal
 from palisade.base.commit_thread import DiskThread
 from palisade.cli.main import main
-from palisade.raftgroup.journal import Changes
+from palisade.raftgroup.journal import LogChanges
 from palisade.raftgroup.journal_file import JournalFile
 
 SECONDS_FILE = Path(sys.argv[1])
@@ -33,7 +33,7 @@ def delayed(work: Callable[[], Any]) -> Callable[[], Any]:
 
 
 class SlowJournalFile(JournalFile):
-    def begin(self, changes: Changes) -> Callable[[], object]:
+    def begin(self, changes: LogChanges) -> Callable[[], object]:
         return delayed(super().begin(changes))
 
 

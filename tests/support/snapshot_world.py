@@ -9,8 +9,8 @@ from typing import Any
 import msgpack
 
 from palisade.base.snapshots import SnapshotMeta
-from palisade.raftgroup.snapshot_receiver import Receiver
-from palisade.raftgroup.snapshot_sender import Outcome, Sender
+from palisade.raftgroup.snapshot_receiver import SnapshotReceiver
+from palisade.raftgroup.snapshot_sender import SnapshotSender, TransferOutcome
 from palisade.raftgroup.snapshot_transfer import (
     AbortWriter,
     CloseReader,
@@ -66,12 +66,12 @@ class World:
         self.install_s = 0.5
         self._arrival = {"n1": 0.0, "n2": 0.0}
         self._writing = ""
-        self.receiver = Receiver(self.timing)
+        self.receiver = SnapshotReceiver(self.timing)
         self.sender = self._new_sender("snapshot-1")
 
-    def _new_sender(self, transfer: str, index: int = INDEX, term: int = TERM) -> Sender:
+    def _new_sender(self, transfer: str, index: int = INDEX, term: int = TERM) -> SnapshotSender:
         self.meta = SnapshotMeta(transfer, index, 5, None)
-        return Sender("n2", self.meta, MEMBERSHIP, term, self.timing, self.sim.now, connected=self.up)
+        return SnapshotSender("n2", self.meta, MEMBERSHIP, term, self.timing, self.sim.now, connected=self.up)
 
     # Driving.
 
@@ -114,7 +114,7 @@ class World:
     def restart_follower(self, keep: float) -> None:
         """Its process dies; of the pieces of an unfinished transfer, a part is still on its disk."""
         self.restarts += 1
-        self.receiver = Receiver(self.timing)
+        self.receiver = SnapshotReceiver(self.timing)
         for transfer, pieces in self.disk.pieces.items():
             self.disk.pieces[transfer] = pieces[: round(len(pieces) * keep)]
         self.break_connection(0.3)
@@ -210,7 +210,7 @@ class World:
 
     def check(self) -> None:
         """What must hold at the end of every schedule."""
-        assert self.sender.outcome in (Outcome.INSTALLED, Outcome.NOT_NEEDED), self.sender.reason
+        assert self.sender.outcome in (TransferOutcome.INSTALLED, TransferOutcome.NOT_NEEDED), self.sender.reason
         assert self.disk.installed == [self.pieces], f"{len(self.disk.installed)} installs"
         assert self.membership == MEMBERSHIP
         assert self.reader_closed == 1

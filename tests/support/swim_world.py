@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from palisade.topology.swim.messages import Message
 from palisade.topology.swim.protocol import Change, Swim
-from palisade.topology.swim.record import Record, State
+from palisade.topology.swim.record import Record, SwimState
 from palisade.topology.swim.timing import SwimTiming
 from palisade.topology.swim.wire import RUMOUR_BYTES_MAX, Stranger, Wire, record_bytes
 
@@ -161,9 +161,9 @@ class SwimWorld:
         return all(self.view(node) == wanted for node in self.running())
 
     def view(self, node: SimNode) -> list[tuple[str, str]]:
-        return [(each.name, each.instance) for each in node.swim.live() if each.state is State.ALIVE]
+        return [(each.name, each.instance) for each in node.swim.live() if each.state is SwimState.ALIVE]
 
-    def everybody_sees(self, name: str, *states: State) -> bool:
+    def everybody_sees(self, name: str, *states: SwimState) -> bool:
         records = [node.swim.get(name) for node in self.running() if node.swim.own.name != name]
         return all(record is not None and record.state in states for record in records)
 

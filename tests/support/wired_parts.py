@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from palisade.fencing.messages import Elsewhere, Refused
-from palisade.fencing.timing import Timing
-from palisade.node.fencing.leader_connection import Link
-from palisade.node.fencing.lease_server import Connection
+from palisade.fencing.messages import Elsewhere, RefusedMessage
+from palisade.fencing.timing import FenceTiming
+from palisade.node.fencing.leader_connection import LeaderLink
+from palisade.node.fencing.lease_server import HolderConnection
 from palisade.raftgroup.errors import Unavailable
 from palisade.raftgroup.membership import Membership
 from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal
@@ -22,7 +22,7 @@ from palisade.wire.fence_messages import pack, unpack
 if TYPE_CHECKING:
     from tests.support.wired_world import Cluster, Node
 
-TIMING = Timing(fence_s=0.5, margin_s=0.05)
+TIMING = FenceTiming(fence_s=0.5, margin_s=0.05)
 BOOT = b"thisboot"
 QUORUM_LEASE_S, VOTES_AFTER_S = 0.30, 0.36
 DEADLINE_S = 3.0
@@ -57,8 +57,8 @@ class Wire:
         self._soon()
 
 
-class SimulatedLink(Link):
-    """`Link`, with wires in place of a socket."""
+class SimulatedLink(LeaderLink):
+    """`LeaderLink`, with wires in place of a socket."""
 
     cluster: Cluster
 
@@ -96,7 +96,7 @@ class Visit:
         grantor, process, own = there.fencing.grantor, there.process, here.process
         self._grantor = grantor
         self.back = Wire(cluster, there.name, here.name, lambda body: own.call(self._deliver, body))
-        self.connection = Connection(lambda message: self.back.send(pack(message)), self._close_soon)
+        self.connection = HolderConnection(lambda message: self.back.send(pack(message)), self._close_soon)
         self.out = Wire(cluster, here.name, there.name, lambda body: process.call(self._receive, body))
 
     def _receive(self, body: Any) -> None:
@@ -104,7 +104,7 @@ class Visit:
 
     def _deliver(self, body: Any) -> None:
         message: Any = unpack(msgpack.unpackb(msgpack.packb(body)))
-        if isinstance(message, Elsewhere | Refused):
+        if isinstance(message, Elsewhere | RefusedMessage):
             self.elsewhere = message.leader if isinstance(message, Elsewhere) else None
             self.close()
         elif not self.closed:

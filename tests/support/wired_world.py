@@ -27,7 +27,7 @@ from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.proposals import Applied
 from palisade.recovery.catchup import Difference
-from palisade.recovery.flush_follower import Beside
+from palisade.recovery.flush_follower import FlushFollower
 from palisade.recovery.follower import Follower
 from palisade.recovery.ports import NoResources
 from palisade.recovery.recovery import Settings
@@ -107,7 +107,7 @@ class Node:
             name, self.store, barrier=self._barrier, propose=self._propose, others=partial(asyncio.sleep, 0),
             news=lambda after: asyncio.sleep(0.03),
         )  # fmt: skip
-        self.beside = Beside(self.store, source)
+        self.beside = FlushFollower(self.store, source)
         self.store.listen(Dirty(self.dirty), self.fencing, self.beside)
         applied = None if name in cluster.followers else self.beside
         world = RecoveryWorld(self.vault, source, Silent(), NoResources(), clock, Difference(), self.gate, applied)

@@ -24,16 +24,16 @@ from palisade.service.key_values import KeyValues
 from palisade.topology.admission_rules import JoinRequest, Presence
 from palisade.topology.member import TopologyMember
 from palisade.topology.physical import PhysicalTopology
-from palisade.topology.records import Role, Standing
+from palisade.topology.records import NodeRole, NodeStanding
 from palisade.topology.registrar import Registrar
-from palisade.topology.remote_registrar import RemoteDoor
+from palisade.topology.remote_registrar import RemoteRegistrar
 from palisade.topology.table_rows import node_rows
 from palisade.topology.topology import Topology
 from palisade.topology.view import logical_view
 from palisade.wire.topology_errors import JoinLater, JoinRejected, Reason
 from tests.support.fake_group import fake_group
 
-REQUEST = JoinRequest("demo", 1, "right-token", "n7", Role.FOLLOWER, "i1", 1, {"http": "127.0.0.1:7407"})
+REQUEST = JoinRequest("demo", 1, "right-token", "n7", NodeRole.FOLLOWER, "i1", 1, {"http": "127.0.0.1:7407"})
 SCHEMAS: dict[str, Any] = json.loads((Path(palisade.__file__).parent / "api/openapi.json").read_text())
 
 
@@ -51,21 +51,21 @@ class World:
         store = self.group.store
         addresses = {name: Address("127.0.0.1", port) for name, port in (("http", 1), ("peer", 2), ("stream", 3))}
         config = NodeConfig("n1", Path("unused"), "demo", **addresses)
-        physical = PhysicalTopology(config.own_node(), Role.VOTER)
+        physical = PhysicalTopology(config.own_node(), NodeRole.VOTER)
 
         async def recover(_: object) -> int:
             return store.revision
 
         member = TopologyMember(
             lambda: self.registrar,
-            name="n1", role=Role.VOTER, instance=physical.instance, cluster="demo", token=None, addresses={},
+            name="n1", role=NodeRole.VOTER, instance=physical.instance, cluster="demo", token=None, addresses={},
             recover=recover, cluster_id=lambda: "", duplicate=lambda: None,
         )  # fmt: skip
         self.topology = Topology(
             physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version)
         )
         self.server = HttpServer(NodeServices(self.service, topology=self.topology), "demo", "n1", progress_s=0.1)
-        self.door = RemoteDoor(lambda: ["127.0.0.1:9", f"127.0.0.1:{self.server.port}"])
+        self.door = RemoteRegistrar(lambda: ["127.0.0.1:9", f"127.0.0.1:{self.server.port}"])
 
 
 @pytest.fixture
@@ -82,11 +82,11 @@ async def test_join_over_http_skips_a_node_that_is_down(world: World) -> None:
     state = await world.door.state()
     assert (state.cluster, state.cluster_id, state.initialized, state.token_needed) == ("demo", "id-1", True, True)
     record = await world.door.join(REQUEST)
-    assert (record.standing, record.incarnation, record.role) == (Standing.VALIDATED, 1, Role.FOLLOWER)
+    assert (record.standing, record.incarnation, record.role) == (NodeStanding.VALIDATED, 1, NodeRole.FOLLOWER)
     assert await world.door.look("n7") == record
     active = await world.door.recovered("n7", "i1", 1, 5)
-    assert active == replace(record, standing=Standing.ACTIVE, recovered=5)
-    assert (await world.door.leave("n7", "i1")).standing is Standing.GONE
+    assert active == replace(record, standing=NodeStanding.ACTIVE, recovered=5)
+    assert (await world.door.leave("n7", "i1")).standing is NodeStanding.GONE
     assert await world.door.look("n8") is None
 
 
@@ -177,7 +177,7 @@ async def test_remote_door_rejects_responses_of_another_shape(nonsense: Any, sta
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    door = RemoteDoor(lambda: [site.name.rpartition("/")[2]])
+    door = RemoteRegistrar(lambda: [site.name.rpartition("/")[2]])
     try:
         refusal = isinstance(nonsense, dict) and "code" in nonsense and status != 200
         for ask in (

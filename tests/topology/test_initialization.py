@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palisade.topology.initialization import (
-    Commit,
-    Done,
+    CommitInit,
+    InitDone,
     InitPlan,
     InitRefused,
     InitState,
     Participant,
     Prepare,
-    Wait,
+    WaitInit,
     next_step,
 )
 
@@ -43,7 +43,7 @@ class World:
         """At most so many messages; the last step."""
         while True:
             step = next_step(plan, self.states())
-            if isinstance(step, Wait | Done):
+            if isinstance(step, WaitInit | InitDone):
                 return step
             for name in step.names:
                 if messages == 0:
@@ -61,14 +61,14 @@ class World:
 def test_initialization_prepares_all_then_commits_all() -> None:
     world = World()
     assert next_step(PLAN, world.states()) == Prepare(("n1", "n2", "n3"))
-    assert isinstance(world.coordinate(), Done)
+    assert isinstance(world.coordinate(), InitDone)
     assert set(world.nodes.values()) == {COMMITTED}
 
 
 def test_same_plan_again_changes_nothing() -> None:
     world = World()
     world.coordinate()
-    assert isinstance(world.coordinate(), Done)
+    assert isinstance(world.coordinate(), InitDone)
     assert COMMITTED.prepare(PLAN, OWN["n1"]) == COMMITTED
     assert COMMITTED.commit(PLAN.id) == COMMITTED
 
@@ -83,7 +83,7 @@ def test_participant_rejects_another_plan_once_prepared_or_committed() -> None:
 def test_commit_waits_until_all_have_prepared() -> None:
     world = World()
     world.down = {"n3"}
-    assert world.coordinate() == Wait(("n3",))
+    assert world.coordinate() == WaitInit(("n3",))
     assert {world.nodes[name] for name in ("n1", "n2")} == {PREPARED}
     with pytest.raises(InitRefused, match="not prepared here"):
         world.nodes["n3"].commit(PLAN.id)
@@ -95,7 +95,7 @@ def test_prepared_plan_can_be_cancelled_and_replaced() -> None:
     world.coordinate()
     world.cancel()
     assert set(world.nodes.values()) == {Participant()}
-    assert isinstance(world.coordinate(OTHER), Done)
+    assert isinstance(world.coordinate(OTHER), InitDone)
 
 
 def test_committed_plan_cannot_be_cancelled() -> None:
@@ -121,10 +121,10 @@ def test_initialization_completes_wherever_coordinators_stop(stops: list[int], s
             except InitRefused:
                 assert COMMITTED in world.nodes.values()
     world.down = set()
-    assert isinstance(world.coordinate(), Done)
+    assert isinstance(world.coordinate(), InitDone)
     assert set(world.nodes.values()) == {COMMITTED}
 
 
 def test_commit_continues_without_a_silent_participant() -> None:
     states = {"n1": COMMITTED, "n2": PREPARED, "n3": None}
-    assert next_step(PLAN, states) == Commit(("n2",))
+    assert next_step(PLAN, states) == CommitInit(("n2",))

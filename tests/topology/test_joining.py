@@ -13,16 +13,16 @@ from palisade.metastore.requests import FROM_KEY, FoundCluster, Range
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.service.key_values import KeyValues
 from palisade.topology.admission_rules import JoinRequest, Presence
-from palisade.topology.join_state import Phase
+from palisade.topology.join_state import JoinPhase
 from palisade.topology.member import TopologyMember
-from palisade.topology.records import Role, Standing
+from palisade.topology.records import NodeRole, NodeStanding
 from palisade.topology.registrar import Registrar
 from palisade.topology.view import logical_view, node_of, rules_of
 from palisade.wire.topology_errors import JoinLater, JoinRejected, NodeRefused, Reason
 from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.waiting import until
 
-REQUEST = JoinRequest("c1", 1, "secret", "n7", Role.FOLLOWER, "i1", 1, {"http": "h:1"})
+REQUEST = JoinRequest("c1", 1, "secret", "n7", NodeRole.FOLLOWER, "i1", 1, {"http": "h:1"})
 
 
 class World:
@@ -45,12 +45,12 @@ class World:
             return self.group.store.revision
 
         settings: dict[str, object] = {
-            "name": name, "role": Role.FOLLOWER, "instance": instance, "cluster": "c1", "token": "secret",
+            "name": name, "role": NodeRole.FOLLOWER, "instance": instance, "cluster": "c1", "token": "secret",
             "addresses": {}, "recover": recover, "cluster_id": lambda: "", "duplicate": lambda: self.duplicate, **other,
         }  # fmt: skip
         return TopologyMember(lambda: self.registrar, **settings)  # type: ignore[arg-type]
 
-    def standing(self, name: str = "n7") -> Standing | None:
+    def standing(self, name: str = "n7") -> NodeStanding | None:
         record = node_of(self.group.store.system, name)
         return record.standing if record else None
 
@@ -91,11 +91,11 @@ async def test_node_is_active_only_after_recovery(world: World) -> None:
     await until(lambda: "physical topology" in member.life.waiting)
     assert world.standing() is None
     world.physical["n7"] = Presence("i1", True)
-    await until(lambda: member.life.phase is Phase.RECOVERING)
-    assert world.standing() is Standing.VALIDATED
+    await until(lambda: member.life.phase is JoinPhase.RECOVERING)
+    assert world.standing() is NodeStanding.VALIDATED
     world.gate.set()
-    await until(lambda: member.life.phase is Phase.ACTIVE)
-    assert world.standing() is Standing.ACTIVE
+    await until(lambda: member.life.phase is JoinPhase.ACTIVE)
+    assert world.standing() is NodeStanding.ACTIVE
     assert [row["id"] for row in logical_view(world.group.store.system)] == ["n7"]
 
 
@@ -149,10 +149,10 @@ async def test_leader_change_during_a_join_makes_no_second_incarnation(world: Wo
     member = world.member()
     member._door = lambda: door
     world.run(member.run())
-    await until(lambda: member.life.phase is Phase.ACTIVE and door.asked.count(step) >= 4)
+    await until(lambda: member.life.phase is JoinPhase.ACTIVE and door.asked.count(step) >= 4)
     record = node_of(world.group.store.system, "n7")
     assert record is not None
-    assert (record.standing, record.incarnation, member.life.incarnation) == (Standing.ACTIVE, 1, 1)
+    assert (record.standing, record.incarnation, member.life.incarnation) == (NodeStanding.ACTIVE, 1, 1)
     assert world.recoveries == ["i1"]
 
 
@@ -161,7 +161,7 @@ async def test_node_with_a_name_in_use_stops_and_names_the_other(world: World) -
     world.physical["n7"] = Presence("i1", True)
     first = world.member()
     world.run(first.run())
-    await until(lambda: first.life.phase is Phase.ACTIVE)
+    await until(lambda: first.life.phase is JoinPhase.ACTIVE)
     second = world.member(instance="i2")
     running = world.run(second.run())
     await until(lambda: "another process has the name" in second.life.waiting)
@@ -178,15 +178,15 @@ async def test_dropped_node_is_not_active_until_it_has_joined_again(world: World
     world.physical["n7"] = Presence("i1", True)
     member = world.member()
     running = world.run(member.run())
-    await until(lambda: member.life.phase is Phase.ACTIVE)
+    await until(lambda: member.life.phase is JoinPhase.ACTIVE)
     world.gate.clear()
     world.physical["n7"] = Presence("i1", False)
-    await until(lambda: world.standing() is Standing.GONE)
+    await until(lambda: world.standing() is NodeStanding.GONE)
     world.physical["n7"] = Presence("i1", True)
-    await until(lambda: member.life.phase is Phase.RECOVERING)
-    assert world.standing() is Standing.VALIDATED
+    await until(lambda: member.life.phase is JoinPhase.RECOVERING)
+    assert world.standing() is NodeStanding.VALIDATED
     world.gate.set()
-    await until(lambda: world.standing() is Standing.ACTIVE)
+    await until(lambda: world.standing() is NodeStanding.ACTIVE)
     record = node_of(world.group.store.system, "n7")
     assert record is not None
     assert (record.incarnation, world.recoveries) == (2, ["i1", "i1"])
@@ -199,9 +199,9 @@ async def test_node_that_leaves_while_joining_is_not_active(world: World) -> Non
     world.physical["n7"] = Presence("i1", True)
     member = world.member()
     world.run(member.run())
-    await until(lambda: member.life.phase is Phase.RECOVERING)
+    await until(lambda: member.life.phase is JoinPhase.RECOVERING)
     await member.leave()
-    assert world.standing() is Standing.GONE
+    assert world.standing() is NodeStanding.GONE
 
 
 async def test_join_waits_for_a_leader(world: World) -> None:
@@ -211,12 +211,12 @@ async def test_join_waits_for_a_leader(world: World) -> None:
     world.gate.clear()
     member = world.member()
     world.run(member.run())
-    await until(lambda: member.life.phase is Phase.RECOVERING)
+    await until(lambda: member.life.phase is JoinPhase.RECOVERING)
     world.group.leading = False
     world.gate.set()
-    await until(lambda: member.life.phase is Phase.FINISHING and member.life.waiting)
+    await until(lambda: member.life.phase is JoinPhase.FINISHING and member.life.waiting)
     world.group.leading = True
-    await until(lambda: member.life.phase is Phase.ACTIVE)
+    await until(lambda: member.life.phase is JoinPhase.ACTIVE)
 
 
 async def test_concurrent_registrars_do_not_overwrite_each_other(world: World) -> None:
@@ -232,7 +232,7 @@ async def test_concurrent_registrars_do_not_overwrite_each_other(world: World) -
     with pytest.raises(JoinRejected) as rejected:
         await world.registrar.recovered("n7", first.instance, first.incarnation, 1)
     assert rejected.value.reason is Reason.SUPERSEDED
-    assert (await world.registrar.recovered("n7", last.instance, last.incarnation, 1)).standing is Standing.ACTIVE
+    assert (await world.registrar.recovered("n7", last.instance, last.incarnation, 1)).standing is NodeStanding.ACTIVE
 
 
 async def test_join_waits_until_the_cluster_is_initialized(world: World) -> None:
@@ -241,15 +241,15 @@ async def test_join_waits_until_the_cluster_is_initialized(world: World) -> None
     assert not (await world.registrar.state()).initialized
 
 
-@pytest.mark.parametrize("standing", [Standing.VALIDATED, Standing.ACTIVE, Standing.GONE])
-async def test_member_without_a_majority_decides_nothing(world: World, standing: Standing) -> None:
+@pytest.mark.parametrize("standing", [NodeStanding.VALIDATED, NodeStanding.ACTIVE, NodeStanding.GONE])
+async def test_member_without_a_majority_decides_nothing(world: World, standing: NodeStanding) -> None:
     """Its records may be old: neither a repeated answer nor a refusal comes out of them."""
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
     record = await world.registrar.join(REQUEST)
-    if standing is not Standing.VALIDATED:
+    if standing is not NodeStanding.VALIDATED:
         await world.registrar.recovered("n7", "i1", record.incarnation, 1)
-    if standing is Standing.GONE:
+    if standing is NodeStanding.GONE:
         await world.registrar.leave("n7", "i1")
     world.group.leading = False
     for ask in (

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from palisade.topology.admission_rules import Reject
-from palisade.topology.join_state import MENDABLE, Life, Phase
-from palisade.topology.records import NodeRecord, Role, Standing
+from palisade.topology.join_state import MENDABLE, JoinPhase, Life
+from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
 from palisade.wire.topology_errors import Reason
 
-RECORD = NodeRecord("n7", Role.FOLLOWER, Standing.VALIDATED, "i1", 1, 4, {})
-ACTIVE = replace(RECORD, standing=Standing.ACTIVE)
+RECORD = NodeRecord("n7", NodeRole.FOLLOWER, NodeStanding.VALIDATED, "i1", 1, 4, {})
+ACTIVE = replace(RECORD, standing=NodeStanding.ACTIVE)
 
 
 def in_the_topology() -> Life:
@@ -21,7 +21,7 @@ def in_the_topology() -> Life:
 
 def test_life_goes_through_its_phases_to_active() -> None:
     life = in_the_topology()
-    assert (life.phase, life.incarnation, life.recovered) == (Phase.ACTIVE, 4, 9)
+    assert (life.phase, life.incarnation, life.recovered) == (JoinPhase.ACTIVE, 4, 9)
     assert life.saw(ACTIVE, "i1") == life
 
 
@@ -30,24 +30,24 @@ def test_rejection_leads_to_a_rejoin_only_if_a_rejoin_can_help(reason: Reason) -
     for life in (Life().found(), Life().found().validated(RECORD), in_the_topology()):
         refused = life.refused(Reject(reason, "why"))
         if reason in MENDABLE:
-            assert (refused.phase, refused.attempt) == (Phase.JOINING, life.attempt + 1)
+            assert (refused.phase, refused.attempt) == (JoinPhase.JOINING, life.attempt + 1)
         else:
-            assert (refused.phase, refused.reason) == (Phase.REJECTED, "why")
+            assert (refused.phase, refused.reason) == (JoinPhase.REJECTED, "why")
 
 
 @pytest.mark.parametrize(
     "seen",
     [
         None,
-        replace(ACTIVE, standing=Standing.GONE, reason="it has left the physical topology"),
-        replace(ACTIVE, standing=Standing.VALIDATED),
+        replace(ACTIVE, standing=NodeStanding.GONE, reason="it has left the physical topology"),
+        replace(ACTIVE, standing=NodeStanding.VALIDATED),
         replace(ACTIVE, incarnation=5),
         replace(ACTIVE, instance="i2"),
     ],
 )
 def test_dropped_node_joins_again_with_a_new_attempt(seen: NodeRecord | None) -> None:
     again = in_the_topology().saw(seen, "i1")
-    assert (again.phase, again.attempt) == (Phase.JOINING, 2)
+    assert (again.phase, again.attempt) == (JoinPhase.JOINING, 2)
 
 
 def test_only_an_active_node_reacts_to_being_dropped() -> None:

@@ -24,11 +24,11 @@ from palisade.topology.admission_rules import (
     judge_recovered,
 )
 from palisade.topology.join_token import token_fits, token_record
-from palisade.topology.records import ClusterRules, NodeRecord, Role, Standing
+from palisade.topology.records import ClusterRules, NodeRecord, NodeRole, NodeStanding
 
 SALT = bytes(16)
 RULES = ClusterRules("c1", 1, token_record("secret", SALT), ("n1", "n2", "n3"))
-REQUEST = JoinRequest("c1", 1, "secret", "n7", Role.FOLLOWER, "i1", 1, {"http": "h:1"})
+REQUEST = JoinRequest("c1", 1, "secret", "n7", NodeRole.FOLLOWER, "i1", 1, {"http": "h:1"})
 HERE = Presence("i1", True)
 
 
@@ -66,8 +66,8 @@ def active(record: NodeRecord) -> NodeRecord:
 
 def test_admitted_node_is_validated_but_not_active() -> None:
     record = admitted()
-    assert (record.standing, record.incarnation, record.addresses) == (Standing.VALIDATED, 1, {"http": "h:1"})
-    assert active(record).standing is Standing.ACTIVE
+    assert (record.standing, record.incarnation, record.addresses) == (NodeStanding.VALIDATED, 1, {"http": "h:1"})
+    assert active(record).standing is NodeStanding.ACTIVE
     assert active(record).recovered == 7
 
 
@@ -123,13 +123,13 @@ def test_restarted_node_gets_a_new_incarnation() -> None:
     first = active(admitted())
     second = admitted(first, replace(REQUEST, instance="i2"))
     third = admitted(active(second), replace(REQUEST, instance="i3"))
-    assert (second.incarnation, second.standing, third.incarnation) == (2, Standing.VALIDATED, 3)
+    assert (second.incarnation, second.standing, third.incarnation) == (2, NodeStanding.VALIDATED, 3)
 
 
 def test_rejoin_without_a_restart_gets_a_new_incarnation() -> None:
     dropped = due_drops([active(admitted())], {"n7": Presence("i1", False)}, False)[0]
     again = admitted(dropped, replace(REQUEST, attempt=2))
-    assert (again.incarnation, again.standing) == (2, Standing.VALIDATED)
+    assert (again.incarnation, again.standing) == (2, NodeStanding.VALIDATED)
 
 
 def test_late_earlier_request_does_not_undo_a_later_one() -> None:
@@ -142,7 +142,7 @@ def test_late_earlier_request_does_not_undo_a_later_one() -> None:
 def test_return_to_the_physical_topology_does_not_reactivate_a_node() -> None:
     """scenarios.md: returns to the physical topology without joining again: not in the logical one."""
     dropped = due_drops([active(admitted())], {"n7": Presence("i1", False)}, False)[0]
-    assert dropped.standing is Standing.GONE
+    assert dropped.standing is NodeStanding.GONE
     assert due_drops([dropped], {"n7": HERE}, True) == []
     verdict = judge_recovered("n7", "i1", 1, 9, dropped)
     assert isinstance(verdict, Reject)
@@ -162,7 +162,7 @@ def test_recovery_finished_counts_only_for_the_admitted_incarnation() -> None:
 def test_node_that_leaves_before_recovery_is_gone() -> None:
     verdict = judge_leave("n7", "i1", admitted())
     assert isinstance(verdict, Write)
-    assert verdict.record.standing is Standing.GONE
+    assert verdict.record.standing is NodeStanding.GONE
     assert isinstance(judge_leave("n7", "i1", verdict.record), Keep)
     assert isinstance(judge_leave("n7", "i2", admitted()), Reject)
 
@@ -170,12 +170,12 @@ def test_node_that_leaves_before_recovery_is_gone() -> None:
 def test_due_drops_over_every_combination() -> None:
     """Standing x presence x how long the leader has looked: dropped exactly where the evidence is there."""
     for standing, presence, unseen_long in product(
-        Standing, (None, HERE, Presence("i1", False), Presence("i2", True), Presence("i2", False)), (False, True)
+        NodeStanding, (None, HERE, Presence("i1", False), Presence("i2", True), Presence("i2", False)), (False, True)
     ):
         record = replace(admitted(), standing=standing)
         physical = {} if presence is None else {"n7": presence}
         lost = presence is not None and presence != HERE
-        expected = standing is not Standing.GONE and (lost or (presence is None and unseen_long))
+        expected = standing is not NodeStanding.GONE and (lost or (presence is None and unseen_long))
         assert bool(due_drops([record], physical, unseen_long)) is expected, (standing, presence, unseen_long)
 
 

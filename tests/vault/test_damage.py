@@ -17,7 +17,7 @@ from palisade.vault.lmdb_tables import LmdbBackend
 from palisade.vault.opening import open_vault, read_vault
 from palisade.vault.position import unpack_position
 from palisade.vault.record_check import CHECKSUMS
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import POSITION, Vault
 from palisade.vault.verification import verify, verify_at_rest
 from tests.support.power_loss import PAGE_BYTES, during_commit
@@ -86,8 +86,8 @@ def test_values_are_checked_at_every_read(tmp_path: Path) -> None:
 def test_a_missing_entry_is_found_by_the_buckets(tmp_path: Path) -> None:
     filled(tmp_path / "v")
     vault = open_vault(tmp_path / "v")
-    stored, _ = next(vault.backend.scan(Table.ENTRY, b"", None))
-    vault.backend.commit({Table.ENTRY: {stored: None}})
+    stored, _ = next(vault.backend.scan(VaultTable.ENTRY, b"", None))
+    vault.backend.commit({VaultTable.ENTRY: {stored: None}})
     with pytest.raises(VaultDamaged, match=r"1 buckets of the vault do not add up.*" + REMEDY):
         list(verify(vault))
     vault.close()
@@ -124,7 +124,7 @@ def test_something_else_than_a_vault(tmp_path: Path) -> None:
 
 
 def rewrite_format(path: Path, said: list[object]) -> None:
-    packed = CHECKSUMS.seal_all(Table.META, [(b"format", msgpack.packb(said))])[0][1]
+    packed = CHECKSUMS.seal_all(VaultTable.META, [(b"format", msgpack.packb(said))])[0][1]
     with lmdb.open(str(path), max_dbs=32) as env:
         about = env.open_db(b"ABOUT")
         with env.begin(write=True) as txn:
@@ -158,9 +158,9 @@ def test_who_looks_at_a_vault_that_goes_on_sees_it_as_of_one_moment(tmp_path: Pa
     rows = export_rows(vault)
     follow(vault, driver)
     assert [row["key"] for row in rows] == ["a"]
-    assert (backend.get(Table.ENTRY, b"b"), backend.get_many(Table.ENTRY, [b"b"])) == (None, {})
-    assert list(backend.key_pages(Table.ENTRY, b"", None, 9)) == [[b"a"]]
-    assert unpack_position(backend.get(Table.META, POSITION)).revision == 2
+    assert (backend.get(VaultTable.ENTRY, b"b"), backend.get_many(VaultTable.ENTRY, [b"b"])) == (None, {})
+    assert list(backend.key_pages(VaultTable.ENTRY, b"", None, 9)) == [[b"a"]]
+    assert unpack_position(backend.get(VaultTable.META, POSITION)).revision == 2
     vault.close()
     looked_at = read_vault(tmp_path / "v")
     assert isinstance(looked_at.backend, LmdbBackend)

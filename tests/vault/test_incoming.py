@@ -11,7 +11,7 @@ from palisade.metastore.history import is_tombstone
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.record import LINK_BYTES
 from palisade.metastore.requests import DeleteRange, Put
-from palisade.vault.change import Event, Item
+from palisade.vault.change import Item, VaultEvent
 from palisade.vault.errors import VaultDiverged, VaultGap, VaultRecovering
 from palisade.vault.incoming_difference import Incoming
 from palisade.vault.memory_tables import MemoryBackend
@@ -110,7 +110,7 @@ def test_listeners_that_run_are_told_every_change_and_nothing_else() -> None:
     gone, new = Item(b"gone", b"2", 3, 3, 1, 0), Item(b"new", b"4", 7, 7, 1, 0)
     old, older = Item(b"old", b"33", 4, 6, 2, 0), Item(b"old", b"3", 4, 4, 1, 0)
     assert vault.difference() == (
-        [Event(b"gone", 7, None, gone), Event(b"new", 7, new), Event(b"old", 6, old, older)], None
+        [VaultEvent(b"gone", 7, None, gone), VaultEvent(b"new", 7, new), VaultEvent(b"old", 6, old, older)], None
     )  # fmt: skip
     first, after = vault.difference(limit=2)
     assert ([event.key for event in first], after) == ([b"gone", b"new"], b"new")

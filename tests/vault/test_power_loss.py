@@ -13,7 +13,7 @@ from palisade.vault.directory import DATA, UNSYNCED
 from palisade.vault.errors import VaultDamaged
 from palisade.vault.incoming_difference import Incoming
 from palisade.vault.opening import open_vault
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import POSITION
 from palisade.vault.verification import verify
 from tests.support.power_loss import PAGE_BYTES
@@ -68,7 +68,7 @@ def test_what_the_content_comes_to_is_known_behind_each_way_to_change_it(tmp_pat
     driver = full([(b"a", b"1"), (b"b", b"1"), (b"a", b"2")])
     vault = open_vault(tmp_path / "v")
     follow(vault, driver, 2)
-    vault.backend.commit({Table.META: {POSITION: msgpack.packb([2, vault.chain, 1])}})
+    vault.backend.commit({VaultTable.META: {POSITION: msgpack.packb([2, vault.chain, 1])}})
     vault.close()
     vault = open_vault(tmp_path / "v")
     assert vault.position.content is None

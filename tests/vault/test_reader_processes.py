@@ -21,7 +21,7 @@ from palisade.vault.lmdb_format import open_tables
 from palisade.vault.lmdb_tables import COMMITS_PER_READER_CHECK, LmdbBackend
 from palisade.vault.opening import open_vault
 from palisade.vault.reader import VaultReader
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import POSITION
 from tests.support.fenced_node import KEY
 from tests.support.vault_feed import follow, full
@@ -228,7 +228,7 @@ def test_a_vault_may_grow_beyond_the_map_while_it_is_opened(
     backend.env.set_mapsize(1)  # that is as much as the file has
     grown()
     backend.hold()
-    assert backend.get(Table.META, POSITION) is not None
+    assert backend.get(VaultTable.META, POSITION) is not None
     backend.close()
 
 

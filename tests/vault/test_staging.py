@@ -20,11 +20,11 @@ from palisade.vault.inspection import export_rows, summary_of
 from palisade.vault.lmdb_tables import LmdbBackend
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.opening import open_vault, read_vault
-from palisade.vault.pending import Pending, Staged, check_pending, pack_all
-from palisade.vault.position import Position
+from palisade.vault.pending import PendingKeys, StagedChange, check_pending, pack_all
+from palisade.vault.position import VaultPosition
 from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
-from palisade.vault.tables import Backend, Table
+from palisade.vault.tables import Backend, VaultTable
 from palisade.vault.vault import Vault
 from palisade.vault.verification import verify, verify_at_rest
 from tests.support.meta_driver import Driver
@@ -33,12 +33,12 @@ from tests.support.vault_feed import follow, full, items_of, revision_at
 LONG = b"/long/" + b"x" * 600
 
 
-def staged(driver: Driver, number: int) -> list[Staged]:
+def staged(driver: Driver, number: int) -> list[StagedChange]:
     """What a holder is told of a revision."""
     found = []
     for body in revision_at(driver, number).bodies:
         item = item_of(body)
-        found.append(Staged(number, item.key, body if item.version else None))
+        found.append(StagedChange(number, item.key, body if item.version else None))
     return found
 
 
@@ -61,7 +61,7 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
 
 
 def rows_of(vault: Vault) -> dict[bytes, bytes]:
-    return dict(vault.backend.scan(Table.PENDING, b"", None))
+    return dict(vault.backend.scan(VaultTable.PENDING, b"", None))
 
 
 def published(vault: Vault) -> tuple[int, int, int]:
@@ -111,7 +111,7 @@ def test_a_key_has_the_latest_staged_change_whatever_comes_twice_or_late(reopen:
     driver.do(DeleteRange(b"a"))
     vault = reopen()
     one, two, gone = (staged(driver, number) for number in (2, 3, 4))
-    assert gone == [Staged(4, b"a", None)]
+    assert gone == [StagedChange(4, b"a", None)]
     vault.staging.stage([*two, *one])
     assert rows_of(vault) == pack_all({b"a": two[0]})
     commits = vault.backend.commits if isinstance(vault.backend, MemoryBackend) else 0
@@ -168,7 +168,7 @@ def test_a_vault_that_is_served_is_never_moved_over_what_is_not_released(reopen:
 
     async def leap() -> None:
         digest = driver.store.digest()
-        position = Position(digest.revision, digest.chain, driver.store.key_count)
+        position = VaultPosition(digest.revision, digest.chain, driver.store.key_count)
         await vault.leap(lambda: iter(()), position, unpack_sums(digest.buckets), pause)
 
     with pytest.raises(VaultUngated):
@@ -216,7 +216,7 @@ async def test_nothing_is_staged_during_a_leap_and_whoever_waits_is_called_behin
         vault.staging.after_leap(lambda: told.append(len(rows_of(vault))))
         assert published(vault) == (2, 1, 3)
 
-    position = Position(3, digest.chain, driver.store.key_count)
+    position = VaultPosition(3, digest.chain, driver.store.key_count)
     await vault.leap(lambda: iter([rows]), position, unpack_sums(digest.buckets), in_the_middle)
     assert told == [-1, 0, 0]
     assert published(vault) == (3, 0, 3)
@@ -271,8 +271,8 @@ def test_a_vault_of_the_format_before_is_extended_when_it_is_opened(tmp_path: Pa
     looked_at = read_vault(path)
     assert (looked_at.revision, summary_of(looked_at).pending) == (3, 0)
     assert (
-        looked_at.backend.get_many(Table.PENDING, [b"a"]),
-        list(looked_at.backend.key_pages(Table.PENDING, b"", None, 9)),
+        looked_at.backend.get_many(VaultTable.PENDING, [b"a"]),
+        list(looked_at.backend.key_pages(VaultTable.PENDING, b"", None, 9)),
     ) == ({}, [])
     looked_at.close()
     assert verify_at_rest(path) == 2
@@ -308,7 +308,7 @@ def old_vault(path: Path) -> Path:
         pending, about = env.open_db(b"PENDING"), env.open_db(b"ABOUT")
         with env.begin(write=True) as txn:
             txn.drop(pending)
-            said = CHECKSUMS.seal_all(Table.META, [(b"format", msgpack.packb(["palisade-vault", 1, "ab"]))])[0][1]
+            said = CHECKSUMS.seal_all(VaultTable.META, [(b"format", msgpack.packb(["palisade-vault", 1, "ab"]))])[0][1]
             txn.put(b"format", said, db=about)
     return path
 
@@ -334,15 +334,15 @@ def test_a_pending_row_that_is_not_what_was_written_is_found() -> None:
         with pytest.raises(VaultDamaged, match="pending row"):
             check_pending(stored, packed)
     vault = Vault(MemoryBackend())
-    vault.backend.commit({Table.PENDING: {b"b": good}})
+    vault.backend.commit({VaultTable.PENDING: {b"b": good}})
     with pytest.raises(VaultError):
         list(verify(vault))
 
 
 def test_the_order_of_revisions_is_kept_whatever_order_they_come_in() -> None:
-    pending = Pending([(b"c", 5), (b"a", 3)])
+    pending = PendingKeys([(b"c", 5), (b"a", 3)])
     assert (pending.upto(4), pending.latest, pending.first_after(0)) == ([b"a"], 5, 3)
-    pending.add(pending.newer([Staged(4, b"b", None), Staged(2, b"c", None), Staged(9, b"a", None)]))
+    pending.add(pending.newer([StagedChange(4, b"b", None), StagedChange(2, b"c", None), StagedChange(9, b"a", None)]))
     assert (pending.upto(5), pending.latest, pending.first_after(5)) == ([b"b", b"c"], 9, 9)
     pending.remove([b"b", b"never"])
     assert (len(pending), pending.first_after(9)) == (2, None)

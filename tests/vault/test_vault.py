@@ -16,7 +16,7 @@ from palisade.vault.change import Item, Revision, events_of
 from palisade.vault.errors import VaultDiverged, VaultForeign, VaultGap
 from palisade.vault.lmdb_tables import LmdbBackend
 from palisade.vault.memory_tables import MemoryBackend
-from palisade.vault.position import Lineage
+from palisade.vault.position import VaultLineage
 from palisade.vault.tables import Backend
 from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
@@ -128,12 +128,12 @@ def test_what_a_batch_replaces_is_not_in_memory_all_at_once() -> None:
 
 
 def test_it_belongs_to_one_node_of_one_cluster(reopen: Callable[[], Vault]) -> None:
-    vault, lineage = reopen(), Lineage("c1", 3, "n1")
+    vault, lineage = reopen(), VaultLineage("c1", 3, "n1")
     vault.claim(lineage)
     vault.claim(lineage)
     vault = reopen()
     assert vault.lineage == lineage
-    for other in (Lineage("c2", 3, "n1"), Lineage("c1", 4, "n1"), Lineage("c1", 3, "n2")):
+    for other in (VaultLineage("c2", 3, "n1"), VaultLineage("c1", 4, "n1"), VaultLineage("c1", 3, "n2")):
         with pytest.raises(VaultForeign, match="palisade vault reset"):
             vault.claim(other)
     assert vault.lineage == lineage

@@ -24,7 +24,7 @@ from palisade.wire.auth_errors import PermissionDenied
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Gate:
+class AuthorizationGate:
     """The middleware of one server. `authorizer` None: every client may do everything. `callers`: for the front."""
 
     def __init__(self, authorizer: Authorizer | None, look: Lookups = NOTHING) -> None:

@@ -18,7 +18,7 @@ from palisade.wire.auth_errors import AuthorizationError
 from palisade.wire.credentials import from_header
 
 if TYPE_CHECKING:
-    from palisade.api.http.request_head import Plan, Reply
+    from palisade.api.http.request_head import HttpReply, RequestPlan
 
 _CALLER = "palisade.caller"
 
@@ -38,7 +38,7 @@ class HttpCallers:
         self._authorizer = authorizer
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def run(self, plan: Plan, body: bytes, reply: Reply, where: str) -> None:
+    def run(self, plan: RequestPlan, body: bytes, reply: HttpReply, where: str) -> None:
         """Call what the plan says in the name of the caller, or answer that it may not."""
         authorizer, hot = self._authorizer, plan.hot
         try:
@@ -62,7 +62,7 @@ class HttpCallers:
             self._enter(caller, plan, body, reply)
 
     @staticmethod
-    def _enter(caller: KnownCaller, plan: Plan, body: bytes, reply: Reply) -> None:
+    def _enter(caller: KnownCaller, plan: RequestPlan, body: bytes, reply: HttpReply) -> None:
         hot = plan.hot
         try:
             caller.enter(hot.who)
@@ -71,7 +71,7 @@ class HttpCallers:
         else:
             hot.call(body, reply, caller)
 
-    async def _later(self, plan: Plan, body: bytes, reply: Reply, where: str) -> None:
+    async def _later(self, plan: RequestPlan, body: bytes, reply: HttpReply, where: str) -> None:
         try:
             caller = await self.later(plan.authorization, where, plan)
         except Exception as error:

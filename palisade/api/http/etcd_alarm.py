@@ -6,10 +6,10 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from palisade.api.http.protobuf_json import Message, as_enum, as_int64
+from palisade.api.http.protobuf_json import JsonMessage, as_enum, as_int64
 
 
-class Action(enum.IntEnum):
+class AlarmAction(enum.IntEnum):
     GET = 0
     ACTIVATE = 1
     DEACTIVATE = 2
@@ -21,10 +21,10 @@ class Alarm(enum.IntEnum):
     CORRUPT = 2
 
 
-_ALARM = Message(
+_ALARM = JsonMessage(
     "etcdserverpb.AlarmRequest",
     {
-        "action": as_enum(Action, "etcdserverpb.AlarmRequest_AlarmAction"),
+        "action": as_enum(AlarmAction, "etcdserverpb.AlarmRequest_AlarmAction"),
         "memberID": as_int64,
         "alarm": as_enum(Alarm, "etcdserverpb.AlarmType"),
     },
@@ -35,18 +35,18 @@ _ALARM = Message(
 class AlarmRequest:
     """`member` 0 stands for any."""
 
-    action: Action
+    action: AlarmAction
     member: int
     alarm: Alarm
 
     @property
     def is_about_space(self) -> bool:
-        return self.alarm is Alarm.NOSPACE or (self.alarm is Alarm.NONE and self.action is Action.GET)
+        return self.alarm is Alarm.NOSPACE or (self.alarm is Alarm.NONE and self.action is AlarmAction.GET)
 
 
 def decode_alarm(value: Any) -> AlarmRequest:
     found = _ALARM.read(value)
-    return AlarmRequest(found.get("action", Action.GET), found.get("memberID", 0), found.get("alarm", Alarm.NONE))
+    return AlarmRequest(found.get("action", AlarmAction.GET), found.get("memberID", 0), found.get("alarm", Alarm.NONE))
 
 
 def alarm_fields(member: int, *, raised: bool) -> str:

@@ -15,10 +15,10 @@ from typing import Any
 
 from palisade.api.http import etcd_decode as decode
 from palisade.api.http import etcd_encode as encode
-from palisade.api.http.etcd_alarm import Action, alarm_fields, decode_alarm
+from palisade.api.http.etcd_alarm import AlarmAction, alarm_fields, decode_alarm
 from palisade.api.http.etcd_ids import number_of
 from palisade.api.http.protobuf_json import BadJson, read_single
-from palisade.api.http.request_head import Reply, Unary
+from palisade.api.http.request_head import HttpReply, Unary
 from palisade.base.errors import PalisadeError
 from palisade.base.version import VERSION
 from palisade.metastore.errors import LeaseNotFound
@@ -83,16 +83,16 @@ class EtcdApi:
 
     # Keys.
 
-    def put(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def put(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         self._write(decode.decode_put, encode.put_fields, body, reply, caller)
 
-    def delete_range(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def delete_range(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         self._write(decode.decode_delete, encode.delete_fields, body, reply, caller)
 
-    def compaction(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def compaction(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         self._write(decode.decode_compact, compact_fields, body, reply, caller)
 
-    def txn(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def txn(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         try:
             request = decode.decode_txn(read_single(body))
         except Exception as error:
@@ -103,7 +103,7 @@ class EtcdApi:
         else:
             self._propose(request, encode.txn_fields, reply, caller)
 
-    def range(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def range(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         try:
             request = decode.decode_range(read_single(body))
             result = self._service.range_now(request, caller=caller)
@@ -119,13 +119,13 @@ class EtcdApi:
 
     # Leases.
 
-    def lease_grant(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def lease_grant(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         self._write(decode.decode_grant, encode.lease_fields, body, reply, caller)
 
-    def lease_revoke(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def lease_revoke(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         self._write(lambda value: LeaseRevoke(decode.decode_lease_id(value)), revoke_fields, body, reply, caller)
 
-    def lease_time_to_live(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def lease_time_to_live(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         self._later(self._time_to_live(body, caller), reply)
 
     async def _time_to_live(self, body: bytes, caller: Caller) -> str:
@@ -138,7 +138,7 @@ class EtcdApi:
             return f'{{{self.header_now()},"ID":"{lease_id}","TTL":"-1"}}'
         return encode.lease_info_fields(info, self.header.text(info.revision, self.term), with_keys)
 
-    def lease_leases(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def lease_leases(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         self._later(self._leases(body), reply)
 
     async def _leases(self, body: bytes) -> str:
@@ -148,7 +148,7 @@ class EtcdApi:
 
     # The cluster.
 
-    def status(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def status(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         try:
             decode.decode_empty(read_single(body))
             reply(200, self._status().encode())
@@ -165,26 +165,26 @@ class EtcdApi:
             f'"raftAppliedIndex":"{status.applied_index}",{alarm}"dbSizeInUse":"{store.size_bytes}"}}'
         )
 
-    def alarm(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def alarm(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         self._later(self._alarm(body, caller), reply)
 
     async def _alarm(self, body: bytes, caller: Caller) -> str:
         """The alarm is the cluster's: every member shows it as its own, and any member's number clears it."""
         request = decode_alarm(read_single(body))
-        if request.action is not Action.GET:
+        if request.action is not AlarmAction.GET:
             self._service.authorize(DisarmAlarm(), caller)
-        if request.action is Action.ACTIVATE:
+        if request.action is AlarmAction.ACTIVATE:
             raise Unimplemented("alarms are raised by the store itself")
         await self._service.barrier()
         raised = self._service.store.alarm and request.is_about_space
-        if raised and request.action is Action.DEACTIVATE:
+        if raised and request.action is AlarmAction.DEACTIVATE:
             members = {number_of(self._cluster, each.id) for each in self._service.group.members.members}
             known = request.member in members | {0}
             raised = known and bool((await self._service.write(DisarmAlarm(), caller=caller)).count)
             return alarm_fields(request.member or self._number, raised=raised)
         return alarm_fields(self._number, raised=raised)
 
-    def member_list(self, body: bytes, reply: Reply, caller: Caller) -> None:
+    def member_list(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         try:
             decode.decode_empty(read_single(body))
             reply(200, self._member_list().encode())
@@ -198,7 +198,9 @@ class EtcdApi:
 
     # How an answer is made.
 
-    def _write(self, read: Callable[[Any], Command], fields: Fields, body: bytes, reply: Reply, caller: Caller) -> None:
+    def _write(
+        self, read: Callable[[Any], Command], fields: Fields, body: bytes, reply: HttpReply, caller: Caller
+    ) -> None:
         try:
             request = read(read_single(body))
         except Exception as error:
@@ -206,13 +208,13 @@ class EtcdApi:
             return
         self._propose(request, fields, reply, caller)
 
-    def _propose(self, request: Command, fields: Fields, reply: Reply, caller: Caller) -> None:
+    def _propose(self, request: Command, fields: Fields, reply: HttpReply, caller: Caller) -> None:
         try:
             self._service.submit(request, partial(self._answer, fields, reply), caller=caller)
         except Exception as error:
             reply(*refused(error))
 
-    def _answer(self, fields: Fields, reply: Reply, result: Any) -> None:
+    def _answer(self, fields: Fields, reply: HttpReply, result: Any) -> None:
         if isinstance(result, Exception):
             reply(*refused(result))
         else:
@@ -222,13 +224,13 @@ class EtcdApi:
         found = await result
         return fields(found, self.header.text(found.revision, self.term))
 
-    def _later(self, answer: Awaitable[str], reply: Reply) -> None:
+    def _later(self, answer: Awaitable[str], reply: HttpReply) -> None:
         task = asyncio.get_running_loop().create_task(_answer(answer, reply))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-async def _answer(answer: Awaitable[str], reply: Reply) -> None:
+async def _answer(answer: Awaitable[str], reply: HttpReply) -> None:
     try:
         text = await answer
     except Exception as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 from palisade.api.http.protobuf_json import (
     BadJson,
-    Message,
+    JsonMessage,
     as_bool,
     as_bytes,
     as_enum,
@@ -51,7 +51,7 @@ OPERAND_OF = {
     CompareTarget.LEASE: ("lease", 0),
 }
 
-_PUT = Message(
+_PUT = JsonMessage(
     "etcdserverpb.PutRequest",
     {
         "key": as_bytes,
@@ -62,8 +62,8 @@ _PUT = Message(
         "ignore_lease": as_bool,
     },
 )
-_DELETE = Message("etcdserverpb.DeleteRangeRequest", {"key": as_bytes, "range_end": as_bytes, "prev_kv": as_bool})
-_RANGE = Message(
+_DELETE = JsonMessage("etcdserverpb.DeleteRangeRequest", {"key": as_bytes, "range_end": as_bytes, "prev_kv": as_bool})
+_RANGE = JsonMessage(
     "etcdserverpb.RangeRequest",
     {
         "key": as_bytes,
@@ -81,7 +81,7 @@ _RANGE = Message(
         "max_create_revision": as_int64,
     },
 )
-_COMPARE = Message(
+_COMPARE = JsonMessage(
     "etcdserverpb.Compare",
     {
         "result": as_enum(CompareResult, "etcdserverpb.Compare_CompareResult"),
@@ -95,11 +95,11 @@ _COMPARE = Message(
         "lease": as_int64,
     },
 )
-_COMPACT = Message("etcdserverpb.CompactionRequest", {"revision": as_int64, "physical": as_bool})
-_GRANT = Message("etcdserverpb.LeaseGrantRequest", {"TTL": as_int64, "ID": as_int64})
-_LEASE = Message("etcdserverpb.LeaseRevokeRequest", {"ID": as_int64})
-_TIME_TO_LIVE = Message("etcdserverpb.LeaseTimeToLiveRequest", {"ID": as_int64, "keys": as_bool})
-_EMPTY = Message("etcdserverpb.EmptyRequest", {"linearizable": as_bool})
+_COMPACT = JsonMessage("etcdserverpb.CompactionRequest", {"revision": as_int64, "physical": as_bool})
+_GRANT = JsonMessage("etcdserverpb.LeaseGrantRequest", {"TTL": as_int64, "ID": as_int64})
+_LEASE = JsonMessage("etcdserverpb.LeaseRevokeRequest", {"ID": as_int64})
+_TIME_TO_LIVE = JsonMessage("etcdserverpb.LeaseTimeToLiveRequest", {"ID": as_int64, "keys": as_bool})
+_EMPTY = JsonMessage("etcdserverpb.EmptyRequest", {"linearizable": as_bool})
 
 
 def _with_key(found: dict[str, Any]) -> dict[str, Any]:
@@ -146,8 +146,8 @@ _OPERATIONS: dict[str, Callable[[Any, int], Any]] = {
     "request_range": lambda value, depth: decode_range(value),
     "request_txn": lambda value, depth: decode_txn(value, depth + 1),
 }
-_OPERATION = Message("etcdserverpb.RequestOp", {name: lambda value: value for name in _OPERATIONS})
-_TXN = Message(
+_OPERATION = JsonMessage("etcdserverpb.RequestOp", {name: lambda value: value for name in _OPERATIONS})
+_TXN = JsonMessage(
     "etcdserverpb.TxnRequest",
     {
         "compare": as_list(decode_compare),
@@ -226,7 +226,7 @@ def _as_filter(value: Any) -> str:
     return found
 
 
-_CREATE = Message(
+_CREATE = JsonMessage(
     "etcdserverpb.WatchCreateRequest",
     {
         "key": as_bytes,
@@ -239,9 +239,9 @@ _CREATE = Message(
         "fragment": as_bool,
     },
 )
-_CANCEL = Message("etcdserverpb.WatchCancelRequest", {"watch_id": as_int64})
-_PROGRESS = Message("etcdserverpb.WatchProgressRequest", {})
-_WATCH = Message(
+_CANCEL = JsonMessage("etcdserverpb.WatchCancelRequest", {"watch_id": as_int64})
+_PROGRESS = JsonMessage("etcdserverpb.WatchProgressRequest", {})
+_WATCH = JsonMessage(
     "etcdserverpb.WatchRequest",
     {"create_request": _CREATE.read, "cancel_request": _CANCEL.read, "progress_request": _PROGRESS.read},
 )

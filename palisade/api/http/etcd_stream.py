@@ -44,7 +44,7 @@ class EtcdStreams:
         ]
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
-        lines = Lines(request)
+        lines = EtcdLines(request)
         stream = WatchStream(self._service, self._api.header, lines.write, self._progress_s, still_of(request))
         try:
             async for message in messages_of(request):
@@ -60,7 +60,7 @@ class EtcdStreams:
         return await lines.finish()
 
     async def keep_alive(self, request: web.Request) -> web.StreamResponse:
-        lines, still, lease_keys = Lines(request), still_of(request), self._service.lease_keys
+        lines, still, lease_keys = EtcdLines(request), still_of(request), self._service.lease_keys
         try:
             async for message in messages_of(request):
                 lease_id = decode_lease_id(message)
@@ -81,7 +81,7 @@ class EtcdStreams:
         return encode.result_line(encode.lease_fields(result, header))
 
 
-class Lines:
+class EtcdLines:
     """The answer of a stream. It begins with the first line, so that a bad first request gets a status of its own."""
 
     def __init__(self, request: web.Request) -> None:

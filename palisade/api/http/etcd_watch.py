@@ -17,7 +17,7 @@ from palisade.metastore.requests import FROM_KEY, WatchRequest
 from palisade.metastore.results import RevisionEvents
 from palisade.service.authorization.needs import Needs, reading
 from palisade.service.key_values import KeyValues
-from palisade.service.watches import Progress, Watching
+from palisade.service.watches import ProgressReport, Watching
 from palisade.wire.auth_errors import AuthorizationError
 
 NO_WATCH = -1
@@ -152,7 +152,7 @@ class WatchStream:
                 watch.watching.close()
                 await self._send(watch.id, 0, canceled=True, cancel_reason=denied)
                 return
-            if isinstance(found, Progress):
+            if isinstance(found, ProgressReport):
                 await self._send(watch.id, found.revision)
             else:
                 await self._send_events(watch, found)

@@ -26,12 +26,12 @@ from palisade.api.http.request_head import (
     GET,
     Gets,
     Hot,
-    Plan,
+    RequestPlan,
     make_head,
     make_plan,
     without_authorization,
 )
-from palisade.base.connection_limit import ConnectionRoom, Welcome
+from palisade.base.connection_limit import Admittance, ConnectionLimit
 from palisade.base.metrics import Metrics
 from palisade.service.callers import EVERYBODY
 
@@ -62,7 +62,7 @@ class FrontServer:
         fallback: Callable[[], asyncio.Protocol],
         limits: HttpLimits,
         metrics: Metrics,
-        room: ConnectionRoom,
+        room: ConnectionLimit,
         gets: Mapping[str, Hot] | None = None,
         callers: HttpCallers | None = None,
     ) -> None:
@@ -70,16 +70,16 @@ class FrontServer:
         self.callers = callers
         self._gets = Gets(gets or {})
         self._unary = {path.encode(): call for path, call in unary.items()}
-        self._plans: dict[bytes, Plan] = {}
+        self._plans: dict[bytes, RequestPlan] = {}
         self.fallback = fallback
         self.limits = limits
         self.metrics = metrics
         self.room = room
-        self.connections: set[Connection] = set()
+        self.connections: set[HttpConnection] = set()
         self.busy = 0
         self.closing = False
         self._calm = asyncio.Event()
-        self._by_transport: dict[Any, Connection] = {}
+        self._by_transport: dict[Any, HttpConnection] = {}
         self._heads: dict[int, bytes] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -87,7 +87,7 @@ class FrontServer:
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError when the port can't be had."""
         self._loop = asyncio.get_running_loop()
-        self._server = await self._loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        self._server = await self._loop.create_server(lambda: HttpConnection(self), host, port, backlog=1024)
         self._sweep()
 
     @property
@@ -122,7 +122,7 @@ class FrontServer:
     def now(self) -> float:
         return self._loop.time()
 
-    def plan(self, head: bytes) -> Plan | None:
+    def plan(self, head: bytes) -> RequestPlan | None:
         """None for a head that is not hot. What was seen before is not parsed again."""
         authorization = None
         if AUTHORIZATION in head:
@@ -162,10 +162,10 @@ class FrontServer:
         if connection is not None:
             connection.handling = False
 
-    def handed_over(self, transport: Any, connection: Connection) -> None:
+    def handed_over(self, transport: Any, connection: HttpConnection) -> None:
         self._by_transport[transport] = connection
 
-    def forget(self, transport: Any, connection: Connection) -> None:
+    def forget(self, transport: Any, connection: HttpConnection) -> None:
         self.connections.discard(connection)
         self._by_transport.pop(transport, None)
 
@@ -176,7 +176,7 @@ class FrontServer:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One client. `waiting_since`: when the first byte of a request came that is not complete."""
 
     __slots__ = (
@@ -209,9 +209,9 @@ class Connection(asyncio.Protocol):
         self._server.connections.add(self)
         self._server.metrics.http_connections += 1
         welcome = self._server.room.receive(self.last_used)
-        if welcome is Welcome.IS_CLOSED:
+        if welcome is Admittance.IS_CLOSED:
             self._transport.abort()
-        elif welcome is Welcome.IS_TOLD:
+        elif welcome is Admittance.IS_TOLD:
             self._delegate = TurnedAway(self._server.room.reason)
             self._delegate.connection_made(transport)
 

@@ -14,7 +14,7 @@ from palisade.service.feed_service import FeedAnswers
 from palisade.service.key_values import KeyValues
 
 
-class Feed:
+class FeedRoutes:
     """Any member of the Raft group answers."""
 
     def __init__(self, service: KeyValues) -> None:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from palisade.api.http.openapi_document import Kind, document_of
+from palisade.api.http.openapi_document import DocumentKind, document_of
 from palisade.api.http.v1_keys import answer
 from palisade.topology.topology import nothing_to_refresh
 
@@ -19,7 +19,7 @@ class Health:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: DocumentKind,
         not_ready: Callable[[], list[str]],
         metrics: Collector,
         refresh: Callable[[], Awaitable[None]] = nothing_to_refresh,

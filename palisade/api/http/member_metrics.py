@@ -13,7 +13,7 @@ from palisade.api.http.partition_families import partition_families
 from palisade.api.http.vault_metrics import info, recovery_families, topology_families
 from palisade.api.services import NodeServices
 from palisade.catalog.procedures import ENDED
-from palisade.raftgroup.role import Role
+from palisade.raftgroup.role import RaftRole
 from palisade.segments.holder import PartitionHolder
 from palisade.service.procedure_runner import Runner
 
@@ -42,7 +42,7 @@ class Exposition(Collector):
     def _node(self) -> Iterator[Metric]:
         status = self._service.group.status()
         yield info(status.member)
-        roles = ((role.value, role is status.role) for role in Role)
+        roles = ((role.value, role is status.role) for role in RaftRole)
         yield gauges("palisade_role", "1 for the role of the node.", "role", roles)
         yield gauge("palisade_term", "Raft term.", status.term)
         yield gauge("palisade_has_leader", "Whether a leader is known.", status.leader is not None)

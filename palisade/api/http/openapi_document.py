@@ -15,22 +15,22 @@ from typing import Any
 SERVED_BY = "x-served-by"
 
 
-class Kind(enum.Enum):
+class DocumentKind(enum.Enum):
     MEMBER = "member"
     FOLLOWER = "follower"
     STANDALONE = "standalone"
 
 
 @cache
-def document_of(kind: Kind) -> bytes:
+def document_of(kind: DocumentKind) -> bytes:
     """As JSON. That of a member is the whole one that is in the distribution."""
     whole = resources.files("palisade.api").joinpath("openapi.json").read_bytes()
-    if kind is Kind.MEMBER:
+    if kind is DocumentKind.MEMBER:
         return whole
     return json.dumps(only(json.loads(whole), kind)).encode()
 
 
-def only(document: dict[str, Any], kind: Kind) -> dict[str, Any]:
+def only(document: dict[str, Any], kind: DocumentKind) -> dict[str, Any]:
     """What a node of this kind serves."""
     paths = {path: serves(item, kind) for path, item in document["paths"].items()}
     info = document["info"]
@@ -42,5 +42,7 @@ def only(document: dict[str, Any], kind: Kind) -> dict[str, Any]:
     }
 
 
-def serves(item: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    return {method: each for method, each in item.items() if kind.value in each.get(SERVED_BY, [Kind.MEMBER.value])}
+def serves(item: dict[str, Any], kind: DocumentKind) -> dict[str, Any]:
+    return {
+        method: each for method, each in item.items() if kind.value in each.get(SERVED_BY, [DocumentKind.MEMBER.value])
+    }

@@ -195,7 +195,7 @@ def as_list(read: Read) -> Read:
     return read_list
 
 
-class Message:
+class JsonMessage:
     """A message type: its name in etcd's proto files, and how each field is read."""
 
     __slots__ = ("_fields", "name")

@@ -19,13 +19,13 @@ HEADER_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)")
 PLAIN_HEADERS = {b"host", b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"content-type"}
 
 
-class Reply(Protocol):
+class HttpReply(Protocol):
     def __call__(self, status: int, payload: bytes, headers: bytes = b"", /) -> None:
         """`headers`: whole lines, beside those that every answer has."""
         ...
 
 
-Unary = Callable[[bytes, Reply, Caller], None]
+Unary = Callable[[bytes, HttpReply, Caller], None]
 
 
 class Hot(NamedTuple):
@@ -34,11 +34,11 @@ class Hot(NamedTuple):
     path: str
     call: Unary
     who: Who
-    refuse: Callable[[Exception, Reply], None]
+    refuse: Callable[[Exception, HttpReply], None]
     v1: bool = False
 
 
-class Plan(NamedTuple):
+class RequestPlan(NamedTuple):
     """What a head asks for, how many bytes of body it announces, and the value of its header Authorization."""
 
     hot: Hot
@@ -65,14 +65,14 @@ class Gets:
         self._kept_max = kept_max
         self._plain: set[bytes] = set()
 
-    def plan(self, head: bytes, authorization: str | None = None) -> Plan | None:
+    def plan(self, head: bytes, authorization: str | None = None) -> RequestPlan | None:
         """`head` without the header Authorization. None for whatever aiohttp should look at."""
         end = head.find(b"\r\n")
         line = GET_LINE.fullmatch(head, 0, end)
         call = self._calls.get(line[1]) if line else None
         if call is None or line is None or not self._is_plain(head[end + 2 : -len(END_OF_HEAD)]):
             return None
-        return Plan(call, 0, authorization, line[2])
+        return RequestPlan(call, 0, authorization, line[2])
 
     def _is_plain(self, headers: bytes) -> bool:
         if headers in self._plain:
@@ -105,7 +105,7 @@ def without_authorization(head: bytes) -> tuple[bytes, str | None]:
     return head[:at] + head[end:], value.decode()
 
 
-def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> Plan | None:
+def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> RequestPlan | None:
     """Read the head of a request without the header Authorization; None for whatever aiohttp should look at."""
     first, *lines = head[: -len(END_OF_HEAD)].split(b"\r\n")
     line = REQUEST_LINE.fullmatch(first)
@@ -127,7 +127,7 @@ def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> Plan | None:
                 return None
         elif name not in PLAIN_HEADERS:
             return None
-    return Plan(call, length) if length is not None else None
+    return RequestPlan(call, length) if length is not None else None
 
 
 def make_head(status: int, content_type: bytes = b"application/json", *, close: bool = False) -> bytes:

@@ -11,24 +11,24 @@ from aiohttp import web
 
 from palisade.api.cluster_view import not_ready
 from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
-from palisade.api.http.authorization import Gate
+from palisade.api.http.authorization import AuthorizationGate
 from palisade.api.http.callers import caller_of
 from palisade.api.http.etcd_api import EtcdApi, refused
 from palisade.api.http.etcd_stream import EtcdStreams
 from palisade.api.http.fast_path import FrontServer, HttpLimits
-from palisade.api.http.feed import Feed
+from palisade.api.http.feed import FeedRoutes
 from palisade.api.http.health import Health
 from palisade.api.http.member_metrics import Exposition
 from palisade.api.http.open_streams import STREAMS
-from palisade.api.http.openapi_document import Kind
+from palisade.api.http.openapi_document import DocumentKind
 from palisade.api.http.problems import errors_as_answers
 from palisade.api.http.request_body import HTTP_LIMITS, read_body
-from palisade.api.http.request_head import Hot, Reply, Unary
+from palisade.api.http.request_head import Hot, HttpReply, Unary
 from palisade.api.http.route_permissions import RULES
 from palisade.api.http.scenario_host import ScenarioHost
 from palisade.api.http.v1_backup import Backups
 from palisade.api.http.v1_catalog import CatalogRoutes
-from palisade.api.http.v1_cluster import Cluster
+from palisade.api.http.v1_cluster import ClusterRoutes
 from palisade.api.http.v1_fenced import FencedRoutes
 from palisade.api.http.v1_fencing import FencingRoutes, RegionRoutes
 from palisade.api.http.v1_keys import Keys
@@ -40,10 +40,10 @@ from palisade.api.http.v1_topology import TopologyRoutes
 from palisade.api.http.v1_watch import Watches
 from palisade.api.permission_lookups import lookups_of
 from palisade.api.services import NodeServices
-from palisade.base.connection_limit import ConnectionRoom
+from palisade.base.connection_limit import ConnectionLimit
 from palisade.segments.holder import PartitionHolder
 from palisade.service.authorization.callers import Who
-from palisade.service.regions import RegionBook
+from palisade.service.regions import RegionAdmin
 
 CLOSE_S = 2.0
 ETCD_PROGRESS_S = 60.0
@@ -62,17 +62,17 @@ class HttpServer:
         *,
         limits: HttpLimits | None = None,
         progress_s: float = 10.0,
-        room: ConnectionRoom | None = None,
+        room: ConnectionLimit | None = None,
         scenarios: ScenarioHost | None = None,
         partitions: PartitionHolder | None = None,
     ) -> None:
         self._services = services
         service = self._service = services.key_values
-        self._gate = Gate(services.authorizer, lookups_of(services))
+        self._gate = AuthorizationGate(services.authorizer, lookups_of(services))
         self._member = member
         self._partitions = partitions
         self._scenarios = scenarios or ScenarioHost()
-        self._room = room or ConnectionRoom(service.metrics)
+        self._room = room or ConnectionLimit(service.metrics)
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
         self.api = EtcdApi(service, cluster, member)
         self._fenced = FencedRoutes(services.fenced)
@@ -129,21 +129,21 @@ class HttpServer:
         app[STREAMS] = set()
         services, service = self._services, self._service
         app.add_routes(
-            Health(Kind.MEMBER, partial(not_ready, service), Exposition(services, self._partitions)).routes()
+            Health(DocumentKind.MEMBER, partial(not_ready, service), Exposition(services, self._partitions)).routes()
         )
         app.add_routes(LoginRoutes(service, services.authorizer).routes())
         app.add_routes(Keys(service).routes())
         app.add_routes(Watches(service, progress_s).routes())
-        app.add_routes(Cluster(services, cluster).routes())
+        app.add_routes(ClusterRoutes(services, cluster).routes())
         app.add_routes(Backups(services, cluster).routes())
         app.add_routes(TopologyRoutes(services).routes())
         app.add_routes(RecoveryRoutes(lambda: services.vault).routes())
         app.add_routes(CatalogRoutes(services).routes())
-        app.add_routes(Feed(service).routes())
+        app.add_routes(FeedRoutes(service).routes())
         app.add_routes(PartitionRoutes(self._member, self._partitions).routes())
         app.add_routes(ScenarioRoutes(self._scenarios).routes())
         app.add_routes(FencingRoutes(services.fencing_view).routes())
-        app.add_routes(RegionRoutes(RegionBook(service)).routes())
+        app.add_routes(RegionRoutes(RegionAdmin(service)).routes())
         app.add_routes(self._fenced.routes())
         app.add_routes(EtcdStreams(service, self.api, progress_s=ETCD_PROGRESS_S).routes())
         app.add_routes([web.post(path, unary_handler(call)) for path, call in self.api.unary.items()])
@@ -179,7 +179,7 @@ def hot_paths(unary: Mapping[str, Unary]) -> dict[str, Hot]:
     return found
 
 
-def refuse(error: Exception, reply: Reply) -> None:
+def refuse(error: Exception, reply: HttpReply) -> None:
     reply(*refused(error))
 
 

@@ -14,7 +14,7 @@ from palisade.catalog.collections import Collection, collection_named
 from palisade.catalog.errors import BadField
 from palisade.catalog.json import operations_view
 from palisade.metastore.errors import InvalidRequest
-from palisade.service.catalog import LIMIT, Catalog, Outcome
+from palisade.service.catalog import LIMIT, Catalog, CatalogOutcome
 from palisade.wire.error_codes import BadRequest
 
 ACCEPTED = 202
@@ -92,7 +92,7 @@ class CatalogRoutes:
         outcome = await self._catalog.do(kind, fields, found.get("procedure"), found.get("wait_s"))
         return self._answer(outcome)
 
-    def _answer(self, outcome: Outcome) -> web.Response:
+    def _answer(self, outcome: CatalogOutcome) -> web.Response:
         """202 while it is not done, or not released to every node: Location says where to look."""
         procedure = outcome.procedure
         headers = {"Location": f"/v1/procedures/{procedure.id}"}

@@ -30,7 +30,7 @@ def anything(value: Any, name: str) -> Any:
 MEMBER = {"id": a_text, "incarnation": a_text, "addresses": anything, "voter": a_flag}
 
 
-class Cluster:
+class ClusterRoutes:
     """`name` is the name of the cluster."""
 
     def __init__(self, services: NodeServices, name: str) -> None:

@@ -18,7 +18,7 @@ from aiohttp import web
 from palisade.api.http.callers import caller_of
 from palisade.api.http.problems import problem_of
 from palisade.api.http.request_body import Spec, a_flag, a_number, content, query_of
-from palisade.api.http.request_head import Hot, Reply
+from palisade.api.http.request_head import Hot, HttpReply
 from palisade.api.http.v1_keys import interval_of, prefix_parameter
 from palisade.metastore.errors import KeyNotFound, MetastoreError
 from palisade.metastore.requests import FROM_KEY
@@ -27,7 +27,7 @@ from palisade.service.authorization.needs import reading
 from palisade.service.callers import Caller
 from palisade.service.fenced_reads import FencedReads
 from palisade.vault.errors import VaultError
-from palisade.vault.snapshot_reads import Origin, Rows, Shown
+from palisade.vault.snapshot_reads import ReadOrigin, Rows, ShownPage
 from palisade.wire import json_results as shapes
 from palisade.wire.auth_errors import AuthorizationError
 from palisade.wire.error_codes import BadRequest
@@ -48,8 +48,8 @@ RANGE: Spec = {
     **NOT_OLDER,
 }
 OF_EVERY_ANSWER = {"Content-Type", "Content-Length", "Retry-After"}
-_HEADERS = {origin: f"{ANSWERED_BY}: {origin.value}\r\n".encode() for origin in Origin}
-_OF_VAULT = _HEADERS[Origin.VAULT]
+_HEADERS = {origin: f"{ANSWERED_BY}: {origin.value}\r\n".encode() for origin in ReadOrigin}
+_OF_VAULT = _HEADERS[ReadOrigin.VAULT]
 
 
 def fenced_key_of(request: web.Request) -> bytes:
@@ -107,7 +107,7 @@ class FencedRoutes:
             raise BadRequest(f"timeout_ms: {timeout_ms} is out of range; give a number from 0 to {WAIT_MS_MAX}")
         await self._reads.wait_for(found["revision"], timeout_ms / 1000)
 
-    def get_plain(self, escaped: bytes, reply: Reply, caller: Caller) -> None:
+    def get_plain(self, escaped: bytes, reply: HttpReply, caller: Caller) -> None:
         key = unquote_to_bytes(escaped) if b"%" in escaped else escaped
         try:
             if caller.is_limited:
@@ -122,7 +122,7 @@ class FencedRoutes:
         except (MetastoreError, VaultError, AuthorizationError) as error:
             refuse(error, reply)
 
-    async def _later(self, key: bytes, reply: Reply) -> None:
+    async def _later(self, key: bytes, reply: HttpReply) -> None:
         try:
             shown = await self._reads.read(key)
             payload = body_of(key, shown)
@@ -132,11 +132,11 @@ class FencedRoutes:
             reply(200, payload, _HEADERS[shown.origin])
 
 
-def response(body: bytes, origin: Origin) -> web.Response:
+def response(body: bytes, origin: ReadOrigin) -> web.Response:
     return web.Response(body=body, content_type="application/json", headers={ANSWERED_BY: origin.value})
 
 
-def refuse(error: Exception, reply: Reply) -> None:
+def refuse(error: Exception, reply: HttpReply) -> None:
     problem = problem_of(error)
     headers = b"".join(
         f"{name}: {value}\r\n".encode() for name, value in problem.headers.items() if name not in OF_EVERY_ANSWER
@@ -144,7 +144,7 @@ def refuse(error: Exception, reply: Reply) -> None:
     reply(problem.status, bytes(problem.body or b""), headers)  # type: ignore[arg-type]
 
 
-def body_of(key: bytes, shown: Shown) -> bytes:
+def body_of(key: bytes, shown: ShownPage) -> bytes:
     """Raises KeyNotFound."""
     if shown.item is None:
         raise KeyNotFound(

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from palisade.api.http.request_body import content, fields_of, one_of, query_of, read_json
 from palisade.api.http.v1_keys import answer
-from palisade.service.regions import RegionBook, RegionReader
+from palisade.service.regions import RegionAdmin, RegionReader
 from palisade.vault.regions import Mode, Policy
 from palisade.wire.error_codes import BadRequest
 from palisade.wire.region_json import region_from, region_shape
@@ -54,7 +54,7 @@ class RegionReads:
 class RegionRoutes(RegionReads):
     """On members of the group."""
 
-    def __init__(self, book: RegionBook) -> None:
+    def __init__(self, book: RegionAdmin) -> None:
         super().__init__(book)
         self._book = book
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from palisade.api.http.protobuf_json import FloatText, Message, mismatch, read_single
+from palisade.api.http.protobuf_json import FloatText, JsonMessage, mismatch, read_single
 from palisade.api.http.request_body import a_number, a_text, fields_of, read_body, read_json
 from palisade.api.http.v1_keys import answer
 from palisade.service.authorization.authorizer import Authorizer
@@ -26,7 +26,7 @@ def as_string(value: Any) -> str:
 
 
 LOGIN = {"user": a_text, "password": a_text, "ttl_s": a_number}
-AUTHENTICATE = Message("etcdserverpb.AuthenticateRequest", {"name": as_string, "password": as_string})
+AUTHENTICATE = JsonMessage("etcdserverpb.AuthenticateRequest", {"name": as_string, "password": as_string})
 
 
 class LoginRoutes:

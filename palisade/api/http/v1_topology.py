@@ -12,7 +12,7 @@ from palisade.api.services import NodeServices
 from palisade.metastore.errors import InvalidRequest
 from palisade.raftgroup.errors import Unavailable
 from palisade.topology.admission_rules import JoinRequest
-from palisade.topology.records import NodeRecord, Role
+from palisade.topology.records import NodeRecord, NodeRole
 from palisade.topology.registrar import Registrar
 from palisade.topology.topology import Topology, cluster_view
 from palisade.topology.view import logical_row, rules_of
@@ -26,7 +26,7 @@ def addresses(value: Any, name: str) -> dict[str, str]:
     return dict(value)
 
 
-ROLES = {role.value: role for role in Role}
+ROLES = {role.value: role for role in NodeRole}
 JOIN = {
     "cluster": a_text, "protocol": a_number, "token": a_text, "name": a_text, "role": one_of(ROLES), "instance": a_text,
     "attempt": a_number, "addresses": addresses, "cluster_id": a_text,

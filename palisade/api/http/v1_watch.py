@@ -21,7 +21,7 @@ from palisade.metastore.requests import WatchRequest, prefix_end
 from palisade.metastore.results import RevisionEvents
 from palisade.service.authorization.needs import reading
 from palisade.service.key_values import KeyValues
-from palisade.service.watches import Progress, Watching
+from palisade.service.watches import ProgressReport, Watching
 from palisade.wire import json_results as shapes
 from palisade.wire.auth_errors import AuthorizationError
 from palisade.wire.error_codes import BadRequest
@@ -77,8 +77,8 @@ class Watches:
             await response.write(lines_of(found, line, self._service.group.leader))
 
 
-def lines_of(found: tuple[RevisionEvents, ...] | Progress, line: Any, leader: str | None) -> bytes:
-    if isinstance(found, Progress):
+def lines_of(found: tuple[RevisionEvents, ...] | ProgressReport, line: Any, leader: str | None) -> bytes:
+    if isinstance(found, ProgressReport):
         progress: bytes = line({"progress": found.revision, "leader": leader}, found.revision)
         return progress
     return b"".join(line(shapes.events_shape(events), events.revision) for events in found)

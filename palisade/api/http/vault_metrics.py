@@ -11,9 +11,9 @@ from prometheus_client.registry import Collector
 from palisade.api.http.metric_families import counter, counters, gauge, gauges
 from palisade.base.version import VERSION
 from palisade.recovery.decision import Case
-from palisade.recovery.report import Phase, RecoveryReport
+from palisade.recovery.report import RecoveryPhase, RecoveryReport
 from palisade.recovery.status import RecoveryFace
-from palisade.topology.swim.wire import Drop
+from palisade.topology.swim.wire import DropReason
 from palisade.topology.topology import Topology
 from palisade.topology.view import standings_of, states_of
 
@@ -63,7 +63,7 @@ def topology_families(topology: Topology) -> Iterator[Metric]:
         yield counter("palisade_nodes_dropped", "Nodes dropped from the topology.", topology.registrar.drops)
     yield counter("palisade_swim_received", "Datagrams that came.", socket.received)
     yield counter("palisade_swim_sent", "Datagrams that went out.", socket.sent)
-    drops = ((reason.value, socket.dropped[reason]) for reason in Drop)
+    drops = ((reason.value, socket.dropped[reason]) for reason in DropReason)
     yield counters("palisade_swim_dropped", "Datagrams that counted for nothing.", "reason", drops)
 
 
@@ -86,7 +86,7 @@ def progress_families(face: RecoveryFace) -> Iterator[Metric]:
     progress = face.progress
     yield gauge("palisade_recovery_running", "1 while a recovery is under way.", progress is not None)
     present = progress.phase if progress is not None else None
-    phases = ((phase.value, phase is present) for phase in Phase)
+    phases = ((phase.value, phase is present) for phase in RecoveryPhase)
     yield gauges("palisade_recovery_phase", "1 for the phase that is under way.", "phase", phases)
     done, expected = (progress.done, progress.total) if progress is not None else (0, 0)
     yield gauge("palisade_recovery_done", "What the phase under way has done, in its unit.", done)

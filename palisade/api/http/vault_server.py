@@ -10,7 +10,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
-from palisade.api.http.authorization import Gate
+from palisade.api.http.authorization import AuthorizationGate
 from palisade.api.http.fast_path import FrontServer, HttpLimits
 from palisade.api.http.health import Health
 from palisade.api.http.problems import Handler, errors_as_answers
@@ -18,7 +18,7 @@ from palisade.api.http.request_body import HTTP_LIMITS
 from palisade.api.http.request_head import Hot
 from palisade.api.http.v1_keys import answer
 from palisade.api.http.v1_recovery import RecoveryRoutes
-from palisade.base.connection_limit import ConnectionRoom
+from palisade.base.connection_limit import ConnectionLimit
 from palisade.base.metrics import Metrics
 from palisade.recovery.status import RecoveryFace
 from palisade.service.authorization.authorizer import Authorizer
@@ -45,7 +45,7 @@ class VaultServer:
     ) -> None:
         self._front: FrontServer | None = None
         self._status, self._refused = status, refused
-        gate = Gate(authorizer)
+        gate = AuthorizationGate(authorizer)
         self._gets, self._callers = gets or {}, gate.callers
         self.app = web.Application(
             middlewares=[self._note, errors_as_answers, gate.guard], client_max_size=BODY_BYTES_MAX
@@ -69,7 +69,7 @@ class VaultServer:
         await self._runner.setup()
         server, metrics, limits = cast(Any, self._runner.server), Metrics(), self.app[HTTP_LIMITS]
         fix(server)
-        self._front = FrontServer({}, server, limits, metrics, ConnectionRoom(metrics), self._gets, self._callers)
+        self._front = FrontServer({}, server, limits, metrics, ConnectionLimit(metrics), self._gets, self._callers)
         await self._front.start(host, port)
 
     @property

@@ -9,7 +9,7 @@ from palisade.api.cluster_view import members_view, status_view
 from palisade.api.services import NodeServices
 from palisade.api.stream.catalog_calls import CatalogCalls
 from palisade.metastore.errors import InvalidRequest
-from palisade.service.regions import RegionBook
+from palisade.service.regions import RegionAdmin
 from palisade.topology.member_request import NAME_CHARACTERS_MAX, new_member
 from palisade.wire.region_json import fields_from
 
@@ -22,7 +22,7 @@ class Calls:
     def __init__(self, services: NodeServices, cluster: str) -> None:
         self._services, self._service = services, services.key_values
         self._cluster = cluster
-        self._book = RegionBook(self._service)
+        self._book = RegionAdmin(self._service)
         self._by_name: dict[str, Call] = {
             "ping": self._ping,
             "status": self._status,

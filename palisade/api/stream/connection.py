@@ -17,7 +17,7 @@ from palisade.api.stream.lease_port import LeaseConnection
 from palisade.api.stream.session_auth import Guard
 from palisade.api.stream.tasks import Tasks
 from palisade.api.stream.watches import Pump, read_watch
-from palisade.base.connection_limit import Welcome
+from palisade.base.connection_limit import Admittance
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from palisade.metastore.errors import InvalidRequest, RequestTooLarge
 from palisade.metastore.requests import Range
@@ -27,7 +27,7 @@ from palisade.service.callers import EVERYBODY, Caller
 from palisade.service.range_pages import size_of
 from palisade.service.write_checks import CheckedWrite, TooManyPuts, read_range
 from palisade.wire.auth_errors import AuthorizationError
-from palisade.wire.stream_frames import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, Kind
+from palisade.wire.stream_frames import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, FrameKind
 
 if TYPE_CHECKING:
     from palisade.api.stream.server_port import ServerPort
@@ -77,7 +77,7 @@ class StreamConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections[self] = None
         self._service.metrics.stream_connections += 1
-        if self._server.room.receive(self.since) is not Welcome.STAYS:
+        if self._server.room.receive(self.since) is not Admittance.STAYS:
             self.refuse(self._server.room.reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -130,7 +130,7 @@ class StreamConnection(asyncio.Protocol):
     def _on_hello(self, kind: int, body: Any) -> None:
         if self._enters:
             raise ProtocolError("wait for WELCOME before you ask for anything")
-        if kind != Kind.HELLO or type(body) is not dict:
+        if kind != FrameKind.HELLO or type(body) is not dict:
             raise ProtocolError("the first frame has to be HELLO: this is the port of the palisade stream")
         if body.get("protocol") != PROTOCOL:
             spoken = str(body.get("protocol"))[:32]
@@ -146,7 +146,7 @@ class StreamConnection(asyncio.Protocol):
 
     def _welcome(self) -> None:
         self._greeted = True
-        self._write(Kind.WELCOME, self._server.welcome())
+        self._write(FrameKind.WELCOME, self._server.welcome())
 
     async def _enter(self, guard: Guard, hello: dict[str, Any]) -> None:
         try:
@@ -244,7 +244,7 @@ class StreamConnection(asyncio.Protocol):
         if self._gate is not None:
             await self._gate.call(name, arguments)
         answer = await self._server.calls.run(name, arguments)
-        self._write(Kind.ANSWER, [number, answer])
+        self._write(FrameKind.ANSWER, [number, answer])
 
     def _later(self, number: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """The connection may break before it begins, and then it never does."""
@@ -281,7 +281,7 @@ class StreamConnection(asyncio.Protocol):
             await pump.run(self._service, request, progress_s, self._write, self._writable, still)
         except Exception as error:
             code, text, minimal = told(error)
-            self._write(Kind.WATCH_ENDED, [pump.number, code, text, minimal])
+            self._write(FrameKind.WATCH_ENDED, [pump.number, code, text, minimal])
         finally:
             if self._pumps.get(pump.number) is pump:
                 del self._pumps[pump.number]
@@ -341,7 +341,7 @@ class StreamConnection(asyncio.Protocol):
         self._flush_results()
         if self._failures:
             items, self._failures = self._failures, []
-            self._write_items(Kind.FAILURES, items)
+            self._write_items(FrameKind.FAILURES, items)
         if not self._reading:
             self._regulate()
 
@@ -349,26 +349,26 @@ class StreamConnection(asyncio.Protocol):
         items, self._results = self._results, []
         self._results_bytes = 0
         if items:
-            self._write_items(Kind.RESULTS, items)
+            self._write_items(FrameKind.RESULTS, items)
 
-    def _write_items(self, kind: Kind, items: list[Any]) -> None:
+    def _write_items(self, kind: FrameKind, items: list[Any]) -> None:
         step = 2 * ITEMS_MAX
         for start in range(0, len(items), step):
             self._write(kind, items[start : start + step] if len(items) > step else items)
 
-    def _write(self, kind: Kind, body: Any) -> None:
+    def _write(self, kind: FrameKind, body: Any) -> None:
         if self._transport is not None:
             self._transport.write(self._encode(kind, body))
 
     def refuse(self, reason: str, code: str = "") -> None:
         """Say why, and end the connection. `code`: of `wire.error_codes`, where it is one of those."""
-        self._write(Kind.REFUSED, {"reason": reason} | ({"code": code} if code else {}))
+        self._write(FrameKind.REFUSED, {"reason": reason} | ({"code": code} if code else {}))
         if self._transport is not None:
             self._transport.close()
 
     def tell_leader(self, body: list[Any]) -> None:
         if self._follows:
-            self._write(Kind.LEADER, body)
+            self._write(FrameKind.LEADER, body)
 
     # Bounds.
 
@@ -409,11 +409,11 @@ class StreamConnection(asyncio.Protocol):
 
 
 _HANDLERS: dict[int, Callable[[StreamConnection, Any], None]] = {
-    Kind.WRITES: StreamConnection._on_writes,
-    Kind.READS: StreamConnection._on_reads,
-    Kind.CALL: StreamConnection._on_call,
-    Kind.WATCH: StreamConnection._on_watch,
-    Kind.MORE: StreamConnection._on_more,
-    Kind.UNWATCH: StreamConnection._on_unwatch,
-    Kind.FENCE: StreamConnection._on_fence,
+    FrameKind.WRITES: StreamConnection._on_writes,
+    FrameKind.READS: StreamConnection._on_reads,
+    FrameKind.CALL: StreamConnection._on_call,
+    FrameKind.WATCH: StreamConnection._on_watch,
+    FrameKind.MORE: StreamConnection._on_more,
+    FrameKind.UNWATCH: StreamConnection._on_unwatch,
+    FrameKind.FENCE: StreamConnection._on_fence,
 }

@@ -12,7 +12,7 @@ from palisade.api.stream.calls import Calls
 from palisade.api.stream.connection import StreamConnection
 from palisade.api.stream.lease_port import LeasePort
 from palisade.api.stream.session_auth import Guard
-from palisade.base.connection_limit import ConnectionRoom
+from palisade.base.connection_limit import ConnectionLimit
 from palisade.wire.stream_frames import FRAME_BYTES_EXTRA, PROTOCOL
 
 HELLO_TIMEOUT_S = 10.0
@@ -30,7 +30,7 @@ class StreamServer:
         cluster: str,
         *,
         hello_timeout_s: float = HELLO_TIMEOUT_S,
-        room: ConnectionRoom | None = None,
+        room: ConnectionLimit | None = None,
         door: LeasePort | None = None,
     ) -> None:
         """`door`: of a member that grants leases when it leads."""
@@ -38,7 +38,7 @@ class StreamServer:
         self._lookups: Lookups = lookups_of(services)
         self.service = services.key_values
         self.door = door
-        self.room = room or ConnectionRoom(self.service.metrics)
+        self.room = room or ConnectionLimit(self.service.metrics)
         self.calls = Calls(services, cluster)
         self.connections: dict[StreamConnection, None] = {}
         """In the order in which they began, and so closed."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from palisade.api.stream.calls import Calls
 from palisade.api.stream.lease_port import LeasePort
 from palisade.api.stream.session_auth import Guard
-from palisade.base.connection_limit import ConnectionRoom
+from palisade.base.connection_limit import ConnectionLimit
 from palisade.service.key_values import KeyValues
 
 
@@ -18,7 +18,7 @@ class ServerPort(Protocol):
 
     service: KeyValues
     door: LeasePort | None
-    room: ConnectionRoom
+    room: ConnectionLimit
     calls: Calls
     connections: dict[Any, None]
     frame_bytes_max: int

@@ -16,7 +16,7 @@ from palisade.metastore.requests import WatchRequest
 from palisade.service.authorization.authorizer import Authorizer, who_shows
 from palisade.service.authorization.callers import KnownCaller
 from palisade.service.authorization.needs import Needs, reading
-from palisade.service.authorization.rights import Identity, NodeIdentity, Rights
+from palisade.service.authorization.rights import NodeIdentity, Rights, UserIdentity
 from palisade.service.callers import Caller
 from palisade.wire.auth_errors import AuthorizationError, PermissionDenied, Unauthenticated
 from palisade.wire.credentials import from_hello
@@ -44,7 +44,7 @@ class Guard:
         self._authorizer, self._look = authorizer, look
         self._where, self._run = where, run
         self._who = "nobody"
-        self._identity: Identity | NodeIdentity | None = None
+        self._identity: UserIdentity | NodeIdentity | None = None
         self._rights: Rights = NobodyKnows(Unauthenticated("nobody has signed in on this connection"))
         self._backlog: deque[tuple[int, Any]] = deque()
 
@@ -82,7 +82,7 @@ class Guard:
             self._run(self._drain(self._identity, handle, ended))
 
     async def _drain(
-        self, identity: Identity | NodeIdentity, handle: Handle, ended: Callable[[Exception | None], None]
+        self, identity: UserIdentity | NodeIdentity, handle: Handle, ended: Callable[[Exception | None], None]
     ) -> None:
         failed: Exception | None = None
         try:

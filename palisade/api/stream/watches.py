@@ -9,12 +9,12 @@ from typing import Any
 from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.requests import WatchRequest
 from palisade.service.key_values import KeyValues
-from palisade.service.watches import Progress
-from palisade.wire.stream_frames import Kind
+from palisade.service.watches import ProgressReport
+from palisade.wire.stream_frames import FrameKind
 
 PROGRESS_MS_MIN = 50
 
-Write = Callable[[Kind, Any], None]
+Write = Callable[[FrameKind, Any], None]
 
 
 class Pump:
@@ -47,7 +47,7 @@ class Pump:
         watching = service.watch(request, progress_s=progress_s)
         try:
             history = history_of(service)
-            write(Kind.WATCHING, [self.number, watching.next_revision, history])
+            write(FrameKind.WATCHING, [self.number, watching.next_revision, history])
             while True:
                 await self._room(writable)
                 start = watching.next_revision
@@ -56,12 +56,12 @@ class Pump:
                     await still()
                 told, history = history, history_of(service)
                 if history != told:
-                    write(Kind.WATCHING, [self.number, start, history])
-                if isinstance(found, Progress):
-                    write(Kind.PROGRESS, [self.number, found.revision])
+                    write(FrameKind.WATCHING, [self.number, start, history])
+                if isinstance(found, ProgressReport):
+                    write(FrameKind.PROGRESS, [self.number, found.revision])
                 else:
                     self._credit -= 1
-                    write(Kind.EVENTS, [self.number, [(batch.revision, batch.events) for batch in found]])
+                    write(FrameKind.EVENTS, [self.number, [(batch.revision, batch.events) for batch in found]])
         finally:
             watching.close()
 

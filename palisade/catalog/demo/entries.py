@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from palisade.catalog.demo.tables import TABLES, Table
+from palisade.catalog.demo.tables import TABLES, DemoTable
 
 ROOT = "/catalog/"
 DONE_KEY = b"/catalog/demo"
-ReadRows = Callable[[Table], Iterable[Sequence[str]]]
+ReadRows = Callable[[DemoTable], Iterable[Sequence[str]]]
 
 
 class CatalogEntry(NamedTuple):
@@ -56,7 +56,7 @@ def demo_entries(read_rows: ReadRows, source: str) -> Iterator[CatalogEntry]:
         yield from (keyed_entries if table.key else partitioned_entries)(table, read_rows(table), source)
 
 
-def keyed_entries(table: Table, rows: Iterable[Sequence[str]], source: str) -> Iterator[CatalogEntry]:
+def keyed_entries(table: DemoTable, rows: Iterable[Sequence[str]], source: str) -> Iterator[CatalogEntry]:
     """One entry per row, then the table itself with their number."""
     count = 0
     for row in rows:
@@ -66,7 +66,7 @@ def keyed_entries(table: Table, rows: Iterable[Sequence[str]], source: str) -> I
     yield entry(f"tables/{table.name}", describe(table, count, source))
 
 
-def partitioned_entries(table: Table, rows: Iterable[Sequence[str]], source: str) -> Iterator[CatalogEntry]:
+def partitioned_entries(table: DemoTable, rows: Iterable[Sequence[str]], source: str) -> Iterator[CatalogEntry]:
     """One entry per day, in the order of days, then the table itself with the number of all rows."""
     partitions = partitions_by_day(table, rows)
     for day, partition in sorted(partitions.items()):
@@ -88,7 +88,7 @@ def line_of(row: Sequence[str]) -> bytes:
     return ("\x1f".join(row) + "\x1e").encode()
 
 
-def partitions_by_day(table: Table, rows: Iterable[Sequence[str]]) -> dict[str, Partition]:
+def partitions_by_day(table: DemoTable, rows: Iterable[Sequence[str]]) -> dict[str, Partition]:
     """Day, as 2013-01-31 -> its partition."""
     days: dict[str, Partition] = {}
     for day, row in rows_with_day(table, rows):
@@ -99,7 +99,7 @@ def partitions_by_day(table: Table, rows: Iterable[Sequence[str]]) -> dict[str, 
     return days
 
 
-def contents_by_day(table: Table, rows: Iterable[Sequence[str]]) -> dict[str, bytes]:
+def contents_by_day(table: DemoTable, rows: Iterable[Sequence[str]]) -> dict[str, bytes]:
     """Day -> the bytes of all its rows, over which the digest of the partition is computed."""
     days: dict[str, bytearray] = {}
     for day, row in rows_with_day(table, rows):
@@ -107,7 +107,7 @@ def contents_by_day(table: Table, rows: Iterable[Sequence[str]]) -> dict[str, by
     return {day: bytes(content) for day, content in days.items()}
 
 
-def rows_with_day(table: Table, rows: Iterable[Sequence[str]]) -> Iterator[tuple[str, Sequence[str]]]:
+def rows_with_day(table: DemoTable, rows: Iterable[Sequence[str]]) -> Iterator[tuple[str, Sequence[str]]]:
     """Each with its day, as 2013-01-31. Raises ValueError."""
     year, month, day = (table.header.index(name) for name in ("year", "month", "day"))
     known: dict[tuple[str, str, str], str] = {}
@@ -121,7 +121,7 @@ def rows_with_day(table: Table, rows: Iterable[Sequence[str]]) -> Iterator[tuple
         yield name, row
 
 
-def describe(table: Table, rows: int, source: str) -> dict[str, Any]:
+def describe(table: DemoTable, rows: int, source: str) -> dict[str, Any]:
     return {
         "name": table.name,
         "source": source,

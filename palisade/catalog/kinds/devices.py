@@ -8,8 +8,8 @@ from dataclasses import replace
 from palisade.catalog import keys
 from palisade.catalog.device import SERIES_MAX, Device, many, series_list, series_names
 from palisade.catalog.errors import AlreadyThere, NotAllowed, NotThere
-from palisade.catalog.kinds.kind import Drawn, Field, Kind, Request, database_at, path_lock
-from palisade.catalog.plan import Plan, Rows
+from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request, database_at, path_lock
+from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import a_choice, a_flag, a_name, a_path
 from palisade.catalog.template import Template
 from palisade.catalog.types import COMPRESSIONS, ENCODINGS, TYPES
@@ -19,7 +19,7 @@ ONE_SERIES = Field("series", a_name, "the name of the time series")
 SERIES_LIST = Field("series", series_list, "name:type, or name:type:encoding:compression", "series")
 
 
-def device_at(rows: Rows, path: str) -> Device:
+def device_at(rows: CatalogRows, path: str) -> Device:
     """Raises NotThere, also for a device that is being deleted."""
     database_at(rows, path)
     found = rows.read(keys.at(keys.DEVICES, path), Device.from_bytes)
@@ -30,17 +30,17 @@ def device_at(rows: Rows, path: str) -> Device:
     return found
 
 
-def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def create(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     path = request["device"]
     database = database_at(rows, path)
     if rows.get(keys.at(keys.DEVICES, path)) is not None:
         raise AlreadyThere(f"device {path} already exists: add time series to it with add-series")
     empty = Device.of(path, drawn.object_id, database, aligned=request["aligned"])
     made = empty.with_series(many(request["series"]))
-    return Plan({made.key: made.to_bytes()}, made=(made.data,))
+    return CatalogPlan({made.key: made.to_bytes()}, made=(made.data,))
 
 
-def add_series(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def add_series(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     found = device_at(rows, request["device"])
     added = many(request["series"])
     if found.template:
@@ -49,10 +49,10 @@ def add_series(request: Request, rows: Rows, drawn: Drawn) -> Plan:
         for each in added:
             if each.name in taken:
                 raise AlreadyThere(f"series: {found.path} already has {each.name} from its template {inherited.name}")
-    return Plan({found.key: found.with_series(added).to_bytes()})
+    return CatalogPlan({found.key: found.with_series(added).to_bytes()})
 
 
-def template_at(rows: Rows, name: str) -> Template:
+def template_at(rows: CatalogRows, name: str) -> Template:
     """Raises NotThere."""
     found = rows.read(keys.at(keys.TEMPLATES, name), Template.from_bytes)
     if found is None:
@@ -60,13 +60,13 @@ def template_at(rows: Rows, name: str) -> Template:
     return found
 
 
-def delete_device(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def delete_device(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     found = device_at(rows, request["device"])
     hidden = replace(found, dropping=drawn.procedure)
-    return Plan({found.key: hidden.to_bytes()}, destroy=(found.data,), finish={found.key: None})
+    return CatalogPlan({found.key: hidden.to_bytes()}, destroy=(found.data,), finish={found.key: None})
 
 
-def delete_series(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def delete_series(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     """Marks the series as unusable. Their values are removed after PROCEED; then the names are free again."""
     found = device_at(rows, request["device"])
     if found.deleting:
@@ -74,17 +74,17 @@ def delete_series(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     gone = [found.one(name).name for name in request["series"]]
     without = found.without_series(gone)
     stays = bool(without.series or without.template)
-    return Plan(
+    return CatalogPlan(
         {found.key: replace(found, deleting=tuple(gone)).to_bytes()},
         destroy=tuple(f"{found.data}{name}/" for name in gone) if stays else (found.data,),
         finish={found.key: without.to_bytes() if stays else None},
     )
 
 
-def changed(change: Callable[[Device, Request], Device]) -> Callable[[Request, Rows, Drawn], Plan]:
-    def plan(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def changed(change: Callable[[Device, Request], Device]) -> Callable[[Request, CatalogRows, Drawn], CatalogPlan]:
+    def plan(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
         found = device_at(rows, request["device"])
-        return Plan({found.key: change(found, request).to_bytes()})
+        return CatalogPlan({found.key: change(found, request).to_bytes()})
 
     return plan
 
@@ -94,22 +94,22 @@ def locks(request: Request) -> tuple[str, ...]:
 
 
 KINDS = (
-    Kind(
+    OperationKind(
         "create-device",
         "Make the schema of a device: its time series.",
         (DEVICE, SERIES_LIST, Field("aligned", a_flag, "its series are written together", "flag", False, False)),
         locks,
         create,
     ),
-    Kind("add-series", "Add time series to a device.", (DEVICE, SERIES_LIST), locks, add_series),
-    Kind(
+    OperationKind("add-series", "Add time series to a device.", (DEVICE, SERIES_LIST), locks, add_series),
+    OperationKind(
         "alter-series-type",
         "Make the type of a time series wider.",
         (DEVICE, ONE_SERIES, Field("type", a_choice(TYPES), f"one of {', '.join(TYPES)}")),
         locks,
         changed(lambda device, request: device.retyped(request["series"], request["type"])),
     ),
-    Kind(
+    OperationKind(
         "alter-encoding",
         "Change encoding or compression of a time series, for what is written from now on.",
         (
@@ -125,12 +125,12 @@ KINDS = (
             )
         ),
     ),
-    Kind(
+    OperationKind(
         "delete-series",
         "Delete time series of a device with their values.",
         (DEVICE, Field("series", series_names, f"1 to {SERIES_MAX} names", "many")),
         locks,
         delete_series,
     ),
-    Kind("delete-device", "Delete a device with all its values.", (DEVICE,), locks, delete_device),
+    OperationKind("delete-device", "Delete a device with all its values.", (DEVICE,), locks, delete_device),
 )

@@ -9,7 +9,7 @@ from typing import Any
 from palisade.catalog import keys
 from palisade.catalog.database import Database
 from palisade.catalog.errors import BadField, NotThere
-from palisade.catalog.plan import Plan, Rows
+from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import Read, shown
 
 Request = Mapping[str, Any]
@@ -38,7 +38,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OperationKind:
     """`locks`: the objects that no other procedure may change meanwhile, see `palisade/catalog/locks.py`.
 
     `keeps`: the change is effective once written and is never rolled back (F8): permissions.
@@ -49,7 +49,7 @@ class Kind:
     help: str
     fields: tuple[Field, ...]
     locks: Callable[[Request], tuple[str, ...]]
-    plan: Callable[[Request, Rows, Drawn], Plan]
+    plan: Callable[[Request, CatalogRows, Drawn], CatalogPlan]
     keeps: bool = False
     secret: str = ""
 
@@ -73,7 +73,7 @@ class Kind:
         return found
 
 
-def database_at(rows: Rows, path: str) -> Database:
+def database_at(rows: CatalogRows, path: str) -> Database:
     """The database of a path. Raises NotThere if there is none, or it is being dropped."""
     name = keys.database_of(path)
     found = rows.read(keys.at(keys.DATABASES, name), Database.from_bytes)

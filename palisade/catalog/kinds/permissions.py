@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from palisade.catalog import keys
 from palisade.catalog.errors import AlreadyThere, BadField, NotAllowed, NotThere
-from palisade.catalog.kinds.kind import Drawn, Field, Kind, Request
+from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request
 from palisade.catalog.passwords import a_credential, a_password
-from palisade.catalog.permissions import PRIVILEGES, Grant, Subject, a_prefix, a_privilege, a_subject, subject_key
-from palisade.catalog.plan import Changes, Plan, Rows
+from palisade.catalog.permissions import (
+    PRIVILEGES,
+    PermissionGrant,
+    Subject,
+    a_prefix,
+    a_privilege,
+    a_subject,
+    subject_key,
+)
+from palisade.catalog.plan import CatalogPlan, CatalogRows, Changes
 from palisade.catalog.row_format import a_name, to_bytes
 
 HOLDERS_MAX = 500
@@ -30,7 +38,7 @@ PRIVILEGE = Field("privilege", a_privilege, f"one of {', '.join(PRIVILEGES)}")
 PREFIX = Field("prefix", a_prefix, "the prefix of the keys; empty for all of them")
 
 
-def subject_at(rows: Rows, subject: str) -> Subject:
+def subject_at(rows: CatalogRows, subject: str) -> Subject:
     """Raises NotThere."""
     found = rows.read(subject_key(subject), Subject.from_bytes)
     if found is None:
@@ -44,31 +52,31 @@ def credential_of(request: Request) -> bytes:
     return to_bytes(request["password"])
 
 
-def create_user(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def create_user(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     made = Subject("user", request["user"])
     if rows.get(made.key) is not None:
         raise AlreadyThere(f"user {made.name} already exists")
-    return Plan({made.key: made.to_bytes(), keys.at(keys.CREDENTIALS, made.name): credential_of(request)})
+    return CatalogPlan({made.key: made.to_bytes(), keys.at(keys.CREDENTIALS, made.name): credential_of(request)})
 
 
-def set_password(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def set_password(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     found = subject_at(rows, f"user:{request['user']}")
-    return Plan({keys.at(keys.CREDENTIALS, found.name): credential_of(request)})
+    return CatalogPlan({keys.at(keys.CREDENTIALS, found.name): credential_of(request)})
 
 
-def drop_user(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def drop_user(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     found = subject_at(rows, f"user:{request['user']}")
-    return Plan({found.key: None, keys.at(keys.CREDENTIALS, found.name): None})
+    return CatalogPlan({found.key: None, keys.at(keys.CREDENTIALS, found.name): None})
 
 
-def create_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def create_role(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     made = Subject("role", request["role"])
     if rows.get(made.key) is not None:
         raise AlreadyThere(f"role {made.name} already exists")
-    return Plan({made.key: made.to_bytes()})
+    return CatalogPlan({made.key: made.to_bytes()})
 
 
-def drop_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def drop_role(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     """Removes it from all its users in the same transaction, so a later role of that name has no users."""
     found = subject_at(rows, f"role:{request['role']}")
     changes: dict[bytes, bytes | None] = {found.key: None}
@@ -80,33 +88,33 @@ def drop_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
         raise NotAllowed(
             f"role {found.name} has {len(changes) - 1} users, the limit is {HOLDERS_MAX}: revoke it from some first"
         )
-    return Plan(changes)
+    return CatalogPlan(changes)
 
 
-def one_subject(request: Request, rows: Rows, *, add: bool) -> Changes:
+def one_subject(request: Request, rows: CatalogRows, *, add: bool) -> Changes:
     found = subject_at(rows, request["subject"])
-    grant = Grant(request["privilege"], request["prefix"])
+    grant = PermissionGrant(request["privilege"], request["prefix"])
     after = found.with_grant(grant) if add else found.without_grant(grant)
     return {found.key: after.to_bytes()}
 
 
-def grant(request: Request, rows: Rows, drawn: Drawn) -> Plan:
-    return Plan(one_subject(request, rows, add=True))
+def grant(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
+    return CatalogPlan(one_subject(request, rows, add=True))
 
 
-def revoke(request: Request, rows: Rows, drawn: Drawn) -> Plan:
-    return Plan(one_subject(request, rows, add=False))
+def revoke(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
+    return CatalogPlan(one_subject(request, rows, add=False))
 
 
-def grant_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def grant_role(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     role = subject_at(rows, f"role:{request['role']}")
     user = subject_at(rows, f"user:{request['user']}")
-    return Plan({user.key: user.with_role(role.name).to_bytes()})
+    return CatalogPlan({user.key: user.with_role(role.name).to_bytes()})
 
 
-def revoke_role(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def revoke_role(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     user = subject_at(rows, f"user:{request['user']}")
-    return Plan({user.key: user.without_role(request["role"]).to_bytes()})
+    return CatalogPlan({user.key: user.without_role(request["role"]).to_bytes()})
 
 
 def users_lock(request: Request) -> tuple[str, ...]:
@@ -132,7 +140,7 @@ def both_locks(request: Request) -> tuple[str, ...]:
 
 
 KINDS = tuple(
-    Kind(name, text, fields, locks, plan, keeps=True, secret="password" if PASSWORD in fields else "")
+    OperationKind(name, text, fields, locks, plan, keeps=True, secret="password" if PASSWORD in fields else "")
     for name, text, fields, locks, plan in (
         ("create-user", "Make a user.", (USER, PASSWORD), users_lock, create_user),
         ("set-password", "Give a user another password.", (USER, PASSWORD), users_lock, set_password),

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from palisade.catalog import keys
 from palisade.catalog.errors import AlreadyThere, BadField, NotAllowed, NotThere
-from palisade.catalog.kinds.kind import Drawn, Field, Kind, Request, database_at, path_lock
-from palisade.catalog.plan import Plan, Rows
+from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request, database_at, path_lock
+from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import a_choice, a_name, a_path, properties
-from palisade.catalog.table import CATEGORIES, DELETING_MAX, Table, columns, devices
+from palisade.catalog.table import CATEGORIES, DELETING_MAX, CatalogTable, columns, devices
 from palisade.catalog.types import TYPES
 
 TABLE = Field("table", a_path(2, 2), "as database.table")
@@ -22,10 +22,10 @@ COLUMN = Field("column", a_name, "the name of the column")
 TYPE = Field("type", a_choice(TYPES), f"one of {', '.join(TYPES)}")
 
 
-def table_at(rows: Rows, path: str) -> Table:
+def table_at(rows: CatalogRows, path: str) -> CatalogTable:
     """Raises NotThere, also for a table that is being dropped."""
     database_at(rows, path)
-    found = rows.read(keys.at(keys.TABLES, path), Table.from_bytes)
+    found = rows.read(keys.at(keys.TABLES, path), CatalogTable.from_bytes)
     if found is None:
         raise NotThere(f"there is no table {path}; see the list of tables")
     if found.dropping:
@@ -33,55 +33,57 @@ def table_at(rows: Rows, path: str) -> Table:
     return found
 
 
-def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def create(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     path = request["table"]
     database = database_at(rows, path)
     if rows.get(keys.at(keys.TABLES, path)) is not None:
         raise AlreadyThere(f"table {path} already exists")
-    made = Table.of(path, drawn.object_id, database, request["columns"], request.get("properties", {}))
-    return Plan({made.key: made.to_bytes()}, made=(made.data,))
+    made = CatalogTable.of(path, drawn.object_id, database, request["columns"], request.get("properties", {}))
+    return CatalogPlan({made.key: made.to_bytes()}, made=(made.data,))
 
 
-def drop(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def drop(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     found = table_at(rows, request["table"])
     hidden = replace(found, dropping=drawn.procedure)
-    return Plan({found.key: hidden.to_bytes()}, destroy=(found.data,), finish={found.key: None})
+    return CatalogPlan({found.key: hidden.to_bytes()}, destroy=(found.data,), finish={found.key: None})
 
 
-def rename(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def rename(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     """Changes both names in one transaction, so a reader always sees the table exactly once. Its rows do not move."""
     found = table_at(rows, request["table"])
     renamed = replace(found, name=request["to"])
     if rows.get(renamed.key) is not None:
         raise AlreadyThere(f"to: table {renamed.path} already exists")
-    return Plan({found.key: None, renamed.key: renamed.to_bytes()})
+    return CatalogPlan({found.key: None, renamed.key: renamed.to_bytes()})
 
 
-def delete_devices(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def delete_devices(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     found = table_at(rows, request["table"])
     gone = request["devices"]
     if found.deleting:
         raise NotAllowed(f"devices of {found.path} are already being deleted: wait for that procedure")
     marked = replace(found, deleting=tuple(gone))
-    return Plan(
+    return CatalogPlan(
         {found.key: marked.to_bytes()},
         destroy=tuple(f"{found.data}{name}/" for name in gone),
         finish={found.key: found.to_bytes()},
     )
 
 
-def changed(change: Callable[[Table, Request], Table]) -> Callable[[Request, Rows, Drawn], Plan]:
+def changed(
+    change: Callable[[CatalogTable, Request], CatalogTable],
+) -> Callable[[Request, CatalogRows, Drawn], CatalogPlan]:
     """The plan of a change of one row."""
 
-    def plan(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+    def plan(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
         found = table_at(rows, request["table"])
         after = change(found, request)
-        return Plan({found.key: after.to_bytes()})
+        return CatalogPlan({found.key: after.to_bytes()})
 
     return plan
 
 
-def add_column(table: Table, request: Request) -> Table:
+def add_column(table: CatalogTable, request: Request) -> CatalogTable:
     spec = {"name": request["column"], "type": request["type"], "category": request["category"]}
     if spec["category"] != "field" and spec["type"] not in ("text", "string"):
         raise BadField(f"type: a {spec['category']} is text or string, not {spec['type']}")
@@ -97,12 +99,14 @@ def rename_locks(request: Request) -> tuple[str, ...]:
     return (path_lock(request["table"]), path_lock(f"{database}.{request['to']}"))
 
 
-def kind(name: str, text: str, fields: tuple[Field, ...], change: Callable[[Table, Request], Table]) -> Kind:
-    return Kind(name, text, (TABLE, *fields), locks, changed(change))
+def kind(
+    name: str, text: str, fields: tuple[Field, ...], change: Callable[[CatalogTable, Request], CatalogTable]
+) -> OperationKind:
+    return OperationKind(name, text, (TABLE, *fields), locks, changed(change))
 
 
 KINDS = (
-    Kind(
+    OperationKind(
         "create-table",
         "Make a table.",
         (
@@ -113,8 +117,8 @@ KINDS = (
         locks,
         create,
     ),
-    Kind("drop-table", "Drop a table and all its rows.", (TABLE,), locks, drop),
-    Kind(
+    OperationKind("drop-table", "Drop a table and all its rows.", (TABLE,), locks, drop),
+    OperationKind(
         "rename-table", "Give a table another name.", (TABLE, Field("to", a_name, "the new name")), rename_locks, rename
     ),
     kind(
@@ -151,7 +155,7 @@ KINDS = (
         (Field("properties", properties, "name and text; a name alone (null in JSON) removes it", "properties"),),
         lambda table, request: table.with_properties(request["properties"]),
     ),
-    Kind(
+    OperationKind(
         "delete-devices",
         "Delete devices of a table with all their rows.",
         (TABLE, Field("devices", devices, f"1 to {DELETING_MAX} names", "many")),

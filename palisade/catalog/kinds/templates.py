@@ -11,8 +11,8 @@ from palisade.catalog import keys
 from palisade.catalog.device import Device, many, series_list
 from palisade.catalog.errors import AlreadyThere, NotAllowed, NotThere
 from palisade.catalog.kinds.devices import DEVICE, template_at
-from palisade.catalog.kinds.kind import Drawn, Field, Kind, Request, database_at, path_lock
-from palisade.catalog.plan import Plan, Rows
+from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request, database_at, path_lock
+from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import a_name, a_path
 from palisade.catalog.template import Template, TemplatePath
 
@@ -21,23 +21,23 @@ PATH = Field("path", a_path(), "where, as database.node")
 DEACTIVATED_MAX = 100
 
 
-def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def create(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     made = Template(request["template"], many(request["series"]))
     if rows.get(made.key) is not None:
         raise AlreadyThere(f"template {made.name} already exists")
-    return Plan({made.key: made.to_bytes()})
+    return CatalogPlan({made.key: made.to_bytes()})
 
 
-def drop(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def drop(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     found = template_at(rows, request["template"])
     for row in rows.below(keys.TEMPLATE_PATHS):
         place = TemplatePath.from_bytes(row.key, row.value)
         if place.template == found.name:
             raise NotAllowed(f"template {found.name} is set at {place.path}: unset it there first")
-    return Plan({found.key: None})
+    return CatalogPlan({found.key: None})
 
 
-def set_(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def set_(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     path = request["path"]
     database_at(rows, path)
     found = template_at(rows, request["template"])
@@ -48,10 +48,10 @@ def set_(request: Request, rows: Rows, drawn: Drawn) -> Plan:
     for row in rows.below(keys.below(keys.TEMPLATE_PATHS, path)):
         raise AlreadyThere(f"path: a template is set below, at {keys.path_of(keys.TEMPLATE_PATHS, row.key)}")
     made = TemplatePath(path, found.name)
-    return Plan({made.key: made.to_bytes()})
+    return CatalogPlan({made.key: made.to_bytes()})
 
 
-def unset(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def unset(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     path, name = request["path"], request["template"]
     database_at(rows, path)
     found = rows.read(keys.at(keys.TEMPLATE_PATHS, path), TemplatePath.from_bytes)
@@ -59,10 +59,10 @@ def unset(request: Request, rows: Rows, drawn: Drawn) -> Plan:
         raise NotThere(f"path: template {name} is not set at {path}")
     for device in devices_with_template(rows, path):
         raise NotAllowed(f"template {name} is active at {device.path}: deactivate it below {path} first")
-    return Plan({found.key: None})
+    return CatalogPlan({found.key: None})
 
 
-def activate(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def activate(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     path = request["device"]
     database = database_at(rows, path)
     template = template_for(rows, path)
@@ -79,10 +79,10 @@ def activate(request: Request, rows: Rows, drawn: Drawn) -> Plan:
                 f"device {path} has its own time series {each.name}, which template {template.name} also defines"
             )
     made = () if found is not None else (device.data,)
-    return Plan({device.key: replace(device, template=template.name).to_bytes()}, made=made)
+    return CatalogPlan({device.key: replace(device, template=template.name).to_bytes()}, made=made)
 
 
-def template_for(rows: Rows, path: str) -> Template:
+def template_for(rows: CatalogRows, path: str) -> Template:
     """The template that is set at the path or above it. Raises NotThere."""
     for place in (path, *reversed(keys.ancestors(path))):
         found = rows.read(keys.at(keys.TEMPLATE_PATHS, place), TemplatePath.from_bytes)
@@ -91,14 +91,14 @@ def template_for(rows: Rows, path: str) -> Template:
     raise NotThere(f"no template is set at {path} or above it: set one first")
 
 
-def devices_with_template(rows: Rows, path: str) -> list[Device]:
+def devices_with_template(rows: CatalogRows, path: str) -> list[Device]:
     """At the path and below it."""
     itself = rows.read(keys.at(keys.DEVICES, path), Device.from_bytes) if "." in path else None
     inside = [Device.from_bytes(row.key, row.value) for row in rows.below(keys.below(keys.DEVICES, path))]
     return [device for device in ([itself] if itself else []) + inside if device.template and not device.dropping]
 
 
-def deactivate(request: Request, rows: Rows, drawn: Drawn) -> Plan:
+def deactivate(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     """Marks the series of the template at every device. After PROCEED their values are removed, then the marks. A
     device without other series is removed as well."""
     path = request["path"]
@@ -120,7 +120,7 @@ def deactivate(request: Request, rows: Rows, drawn: Drawn) -> Plan:
         prepare[device.key] = replace(after, deleting=names).to_bytes()
         finish[device.key] = after.to_bytes() if after.series else None
         destroy += [f"{device.data}{name}/" for name in names] if after.series else [device.data]
-    return Plan(prepare, tuple(destroy), finish)
+    return CatalogPlan(prepare, tuple(destroy), finish)
 
 
 def template_lock(name: str) -> str:
@@ -136,24 +136,24 @@ def both_locks(request: Request) -> tuple[str, ...]:
 
 
 KINDS = (
-    Kind(
+    OperationKind(
         "create-template",
         "Make a template: time series that many devices share.",
         (TEMPLATE, Field("series", series_list, "name:type, or name:type:encoding:compression", "series")),
         own_lock,
         create,
     ),
-    Kind("drop-template", "Drop a template that is set nowhere.", (TEMPLATE,), own_lock, drop),
-    Kind("set-template", "Set a template at a path.", (TEMPLATE, PATH), both_locks, set_),
-    Kind("unset-template", "Take a template from a path.", (TEMPLATE, PATH), both_locks, unset),
-    Kind(
+    OperationKind("drop-template", "Drop a template that is set nowhere.", (TEMPLATE,), own_lock, drop),
+    OperationKind("set-template", "Set a template at a path.", (TEMPLATE, PATH), both_locks, set_),
+    OperationKind("unset-template", "Take a template from a path.", (TEMPLATE, PATH), both_locks, unset),
+    OperationKind(
         "activate-template",
         "Give a device the series of the template that is set there or above.",
         (DEVICE,),
         lambda request: (path_lock(request["device"]),),
         activate,
     ),
-    Kind(
+    OperationKind(
         "deactivate-template",
         "Take the series of templates, with their values, from the devices at a path and below.",
         (PATH,),

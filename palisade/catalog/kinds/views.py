@@ -5,16 +5,16 @@ from __future__ import annotations
 from palisade.catalog import keys
 from palisade.catalog.errors import AlreadyThere, NotThere
 from palisade.catalog.kinds.devices import device_at, template_at
-from palisade.catalog.kinds.kind import Drawn, Field, Kind, Request, database_at, path_lock
-from palisade.catalog.plan import Plan, Rows
+from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request, database_at, path_lock
+from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import a_path
-from palisade.catalog.view import View
+from palisade.catalog.view import CatalogView
 
 VIEW = Field("view", a_path(2), "its path")
 SOURCE = Field("source", a_path(3), "a time series, as database.node.series")
 
 
-def check_source(rows: Rows, source: str) -> None:
+def check_source(rows: CatalogRows, source: str) -> None:
     """Raises NotThere."""
     path, _, name = source.rpartition(".")
     device = device_at(rows, path)
@@ -23,32 +23,32 @@ def check_source(rows: Rows, source: str) -> None:
     device.one(name)
 
 
-def view_at(rows: Rows, path: str) -> View:
+def view_at(rows: CatalogRows, path: str) -> CatalogView:
     """Raises NotThere."""
     database_at(rows, path)
-    found = rows.read(keys.at(keys.VIEWS, path), View.from_bytes)
+    found = rows.read(keys.at(keys.VIEWS, path), CatalogView.from_bytes)
     if found is None:
         raise NotThere(f"there is no view {path}; see the list of views")
     return found
 
 
-def create(request: Request, rows: Rows, drawn: Drawn) -> Plan:
-    made = View(request["view"], request["source"])
+def create(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
+    made = CatalogView(request["view"], request["source"])
     database_at(rows, made.path)
     if rows.get(made.key) is not None:
         raise AlreadyThere(f"view {made.path} already exists")
     check_source(rows, made.source)
-    return Plan({made.key: made.to_bytes()})
+    return CatalogPlan({made.key: made.to_bytes()})
 
 
-def alter(request: Request, rows: Rows, drawn: Drawn) -> Plan:
-    after = View(view_at(rows, request["view"]).path, request["source"])
+def alter(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
+    after = CatalogView(view_at(rows, request["view"]).path, request["source"])
     check_source(rows, after.source)
-    return Plan({after.key: after.to_bytes()})
+    return CatalogPlan({after.key: after.to_bytes()})
 
 
-def delete(request: Request, rows: Rows, drawn: Drawn) -> Plan:
-    return Plan({view_at(rows, request["view"]).key: None})
+def delete(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
+    return CatalogPlan({view_at(rows, request["view"]).key: None})
 
 
 def locks(request: Request) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def source_locks(request: Request) -> tuple[str, ...]:
 
 
 KINDS = (
-    Kind("create-view", "Make a path that stands for a time series.", (VIEW, SOURCE), source_locks, create),
-    Kind("alter-view", "Let a view stand for another time series.", (VIEW, SOURCE), source_locks, alter),
-    Kind("delete-view", "Delete a view; its source stays.", (VIEW,), locks, delete),
+    OperationKind("create-view", "Make a path that stands for a time series.", (VIEW, SOURCE), source_locks, create),
+    OperationKind("alter-view", "Let a view stand for another time series.", (VIEW, SOURCE), source_locks, alter),
+    OperationKind("delete-view", "Delete a view; its source stays.", (VIEW,), locks, delete),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from palisade.catalog.demo.entries import CatalogEntry
 from palisade.cli.scenarios.stage import DidNotHold, Stage, Tell
-from palisade.cli.scenarios.story import Event, Outcome, Report, Scenario, complete, judge_case
+from palisade.cli.scenarios.story import Report, Scenario, ScenarioEvent, ScenarioOutcome, complete, judge_case
 from palisade.metastore.errors import MetastoreError
 from palisade.raftgroup.errors import RaftError
 from palisade.recovery.report_json import report_lines
@@ -21,11 +21,17 @@ FAILURES = (MetastoreError, RaftError, VaultError, OSError)
 """What the cluster of a scenario may come to; anything else is a fault of ours."""
 
 
-async def run(scenario: Scenario[Stage], entries: Sequence[CatalogEntry], tell: Tell, *, keep: bool = False) -> Outcome:
+async def run(
+    scenario: Scenario[Stage], entries: Sequence[CatalogEntry], tell: Tell, *, keep: bool = False
+) -> ScenarioOutcome:
     """Told step by step. What can go wrong with what is shown is in the outcome; a cancellation passes through."""
     folder = Path(tempfile.mkdtemp(prefix=f"palisade-{scenario.name}-"))
     began = time.monotonic()
-    tell(Event("scenario", f"{scenario.name}: {scenario.title}", {"scenario": scenario.name, "title": scenario.title}))
+    tell(
+        ScenarioEvent(
+            "scenario", f"{scenario.name}: {scenario.title}", {"scenario": scenario.name, "title": scenario.title}
+        )
+    )
     error, report = "", None
     try:
         async with Stage(scenario, folder, entries, tell) as stage:
@@ -42,7 +48,7 @@ async def run(scenario: Scenario[Stage], entries: Sequence[CatalogEntry], tell: 
     finally:
         if not keep:
             await asyncio.to_thread(shutil.rmtree, folder, True)
-    outcome = Outcome(
+    outcome = ScenarioOutcome(
         scenario,
         tuple(stage.steps),
         tuple(complete(scenario, stage.checks)),
@@ -51,20 +57,20 @@ async def run(scenario: Scenario[Stage], entries: Sequence[CatalogEntry], tell: 
         error,
         str(folder) if keep else None,
     )
-    tell(Event("end", end_text(outcome), outcome.as_dict()))
+    tell(ScenarioEvent("end", end_text(outcome), outcome.as_dict()))
     return outcome
 
 
 def _conclude(stage: Stage, report: Report | None, tell: Tell) -> None:
     if report is not None:
         lines = report_lines(report)
-        tell(Event("report", "\n    ".join(lines), {"scenario": stage.scenario.name, "recovery": report}))
+        tell(ScenarioEvent("report", "\n    ".join(lines), {"scenario": stage.scenario.name, "recovery": report}))
     check = judge_case(stage.scenario, report)
     if check is not None:
         stage.add(check)
 
 
-def end_text(outcome: Outcome) -> str:
+def end_text(outcome: ScenarioOutcome) -> str:
     name, seconds = outcome.scenario.name, f"{outcome.seconds:.1f} s"
     kept = f"; its folder is {outcome.folder}" if outcome.folder else ""
     if outcome.error:

@@ -23,13 +23,13 @@ from palisade.base.http_request import HttpRequests
 from palisade.catalog.demo.entries import CatalogEntry
 from palisade.cli.scenarios.actor import ANSWER_S, Actor
 from palisade.cli.scenarios.members import Members
-from palisade.cli.scenarios.story import Check, Event, Report, Scenario
+from palisade.cli.scenarios.story import Check, Report, Scenario, ScenarioEvent
 
 WAIT_S = 30.0
 POLL_S = 0.03
 PORTS = range(20_000, 32_000)
 """Below those that the system gives to outgoing connections: a node finds its own port free at its next start."""
-Tell = Callable[[Event], None]
+Tell = Callable[[ScenarioEvent], None]
 
 
 class DidNotHold(Exception):
@@ -67,7 +67,7 @@ class Stage:
     def say(self, text: str) -> None:
         """A step, as it begins."""
         self.steps.append(text)
-        self._tell(Event("step", text, {"scenario": self.scenario.name, "step": text}))
+        self._tell(ScenarioEvent("step", text, {"scenario": self.scenario.name, "step": text}))
 
     def check(self, name: str, held: bool, seen: object = "") -> None:
         """One of what the scenario has promised."""
@@ -77,7 +77,7 @@ class Stage:
         self.checks.append(check)
         said = f": {check.seen}" if check.seen else ""
         text = f"{'holds' if check.held else 'DOES NOT HOLD'}: {check.must}{said}"
-        self._tell(Event("check", text, {"scenario": self.scenario.name, **check.as_dict()}))
+        self._tell(ScenarioEvent("check", text, {"scenario": self.scenario.name, **check.as_dict()}))
 
     # Who plays.
 

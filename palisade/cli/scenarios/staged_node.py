@@ -36,7 +36,7 @@ POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StagingPlan:
     listener_ms: float = 0.0
     holds_at: int = 0
     until: str = ""
@@ -48,7 +48,7 @@ class Plan:
 class Ledger(Component):
     """Writes down what it is told, and takes its time."""
 
-    def __init__(self, plan: Plan, listeners: Listeners) -> None:
+    def __init__(self, plan: StagingPlan, listeners: Listeners) -> None:
         self._plan, self._listeners = plan, listeners
         self._heard = 0
 
@@ -102,7 +102,7 @@ class DyingDisk(FolderDisk):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def make_staged(plan: Plan, config: NodeConfig) -> FollowerNode:
+def make_staged(plan: StagingPlan, config: NodeConfig) -> FollowerNode:
     listeners = Listeners()
     hears = plan.told or plan.listener_ms or plan.holds_at
     parts = [Part("ledger", Ledger(plan, listeners))] if hears else []
@@ -113,6 +113,6 @@ def make_staged(plan: Plan, config: NodeConfig) -> FollowerNode:
 
 
 if __name__ == "__main__":
-    node_command.run = partial(node_command.run, make=partial(make_staged, Plan(**json.loads(sys.argv[1]))))
+    node_command.run = partial(node_command.run, make=partial(make_staged, StagingPlan(**json.loads(sys.argv[1]))))
     sys.argv = ["palisade", *sys.argv[2:]]
     main()

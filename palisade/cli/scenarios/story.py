@@ -68,7 +68,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ScenarioEvent:
     """What is told while a scenario is played: `kind` is 'scenario', 'step', 'check', 'report' or 'end'."""
 
     kind: str
@@ -80,7 +80,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScenarioOutcome:
     """`error`: why it could not be played to its end, empty if it was. `folder`: where it is kept, if it is."""
 
     scenario: Scenario[Any]

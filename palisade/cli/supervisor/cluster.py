@@ -13,15 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from palisade.cli.supervisor.child import Child
-from palisade.cli.supervisor.events import Event
+from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.restart_policy import Ending, backoff_s, describe_exit, failures_in_a_row, judge
 from palisade.node.local_layout import Layout
 
 STOP_S = 10.0
-Tell = Callable[[Event], None]
+Tell = Callable[[SupervisorEvent], None]
 
 
-class Cluster:
+class LocalCluster:
     """`start`, then `stop`. `refused` holds why a node will not run, once one has refused to."""
 
     def __init__(self, layout: Layout, folder: Path, tell: Tell, node_options: list[str]) -> None:
@@ -51,7 +51,7 @@ class Cluster:
             for child in self.children:
                 if child.pid is not None:
                     text = f"{child.member.id} did not stop within {patience_s:g} s: killed (nothing agreed is lost)"
-                    self._tell(Event("killed", text, {"node": child.member.id}))
+                    self._tell(SupervisorEvent("killed", text, {"node": child.member.id}))
             self.kill()
         await asyncio.gather(*self._keepers)
 
@@ -84,7 +84,7 @@ class Cluster:
             return Ending.FAILED, f"the process can't be started: {error}"
         text = f"{child.member.id} started, process {child.pid}, log {child.log_path}"
         fields = {"node": child.member.id, "pid": child.pid, "log": str(child.log_path)}
-        self._tell(Event("node-started", text, fields))
+        self._tell(SupervisorEvent("node-started", text, fields))
         if self._stopping.is_set():
             child.send(signal.SIGTERM)
         code = await child.wait()
@@ -101,7 +101,7 @@ class Cluster:
         then = "it stays down until the cause is mended" if pause_s is None else f"starting it again in {pause_s:g} s"
         text = "\n    ".join([f"{child.member.id} ended: {reason}; {then}", *lines])
         fields = {"node": child.member.id, "reason": reason, "log_lines": lines, "restart_in_s": pause_s}
-        self._tell(Event("node-exited", text, fields))
+        self._tell(SupervisorEvent("node-exited", text, fields))
 
 
 def arguments(layout: Layout, node: str) -> list[str]:

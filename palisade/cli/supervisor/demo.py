@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from palisade.cli.supervisor.events import Event
+from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.client import Client
 from palisade.client.bulk_load import LoadReport, load_demo, read_demo
 from palisade.wire.credentials import Credentials
 
 PATIENCE_S = 30.0
-Tell = Callable[[Event], None]
+Tell = Callable[[SupervisorEvent], None]
 
 
 async def ensure_demo(endpoints: list[str], tell: Tell, shown: Credentials | None = None) -> LoadReport | None:
@@ -19,9 +19,9 @@ async def ensure_demo(endpoints: list[str], tell: Tell, shown: Credentials | Non
         report = await load_demo(client, read_demo, lambda done, total: tell(progress(done, total)))
     if report is not None:
         text = f"demo catalog: {report.entries} entries, {report.written} of them written now (prefix /catalog/)"
-        tell(Event("demo-loaded", text, {"entries": report.entries, "written": report.written}))
+        tell(SupervisorEvent("demo-loaded", text, {"entries": report.entries, "written": report.written}))
     return report
 
 
-def progress(done: int, total: int) -> Event:
-    return Event("demo", f"demo catalog: {done} of {total} entries", {"done": done, "total": total})
+def progress(done: int, total: int) -> SupervisorEvent:
+    return SupervisorEvent("demo", f"demo catalog: {done} of {total} entries", {"done": done, "total": total})

@@ -25,7 +25,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SupervisorEvent:
     """`text` is for people, `fields` for programs."""
 
     name: str

@@ -11,22 +11,22 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from palisade.cli.supervisor.events import Event
+from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.service.status import changes_of, line_of, status_table
 
 
-class Screen(Protocol):
+class ClusterScreen(Protocol):
     """Entered before the first event, left after the last."""
 
-    def __enter__(self) -> Screen: ...
+    def __enter__(self) -> ClusterScreen: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-    def tell(self, event: Event) -> None: ...
+    def tell(self, event: SupervisorEvent) -> None: ...
     def status(self, rows: Sequence[dict[str, Any]]) -> None: ...
 
 
-class Lines:
+class ScreenLines:
     """One line per event. Status lines come when something changed: role, leader, readiness, members."""
 
     def __init__(self, out: IO[str], as_json: bool) -> None:
@@ -35,13 +35,13 @@ class Lines:
         self._seen: Any = None
         self._tenth = -1
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> ScreenLines:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._out.flush()
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: SupervisorEvent) -> None:
         if self._as_json:
             self._print(json.dumps(event.to_json()))
         elif event.name != "demo" or self._is_tenth(event):
@@ -57,7 +57,7 @@ class Lines:
         else:
             self._print("status: " + "; ".join(map(line_of, rows)))
 
-    def _is_tenth(self, event: Event) -> bool:
+    def _is_tenth(self, event: SupervisorEvent) -> bool:
         """Whether another ten percent of the demo catalog is there."""
         tenth = int(10 * event.fields["done"] / max(1, event.fields["total"]))
         fresh, self._tenth = tenth != self._tenth, tenth
@@ -88,7 +88,7 @@ class LiveTable:
     ) -> None:
         self._live.__exit__(kind, error, trace)
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: SupervisorEvent) -> None:
         if event.name == "demo":
             if self._task is None:
                 self._task = self._progress.add_task("demo", total=event.fields["total"])
@@ -109,7 +109,7 @@ class LiveTable:
         self._live.update(Group(*parts))
 
 
-def screen_for(out: IO[str], as_json: bool) -> Screen:
+def screen_for(out: IO[str], as_json: bool) -> ClusterScreen:
     if not as_json and out.isatty():
         return LiveTable(Console(file=out))
-    return Lines(out, as_json)
+    return ScreenLines(out, as_json)

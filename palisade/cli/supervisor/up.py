@@ -16,10 +16,10 @@ from palisade.base.directory_lock import DirectoryLock
 from palisade.base.errors import ConfigError, PalisadeError
 from palisade.base.port_probe import PortUnavailable, check_free
 from palisade.catalog.demo.flights import DataSetError
-from palisade.cli.supervisor.cluster import Cluster
+from palisade.cli.supervisor.cluster import LocalCluster
 from palisade.cli.supervisor.demo import ensure_demo
-from palisade.cli.supervisor.events import Event
-from palisade.cli.supervisor.screen import Screen
+from palisade.cli.supervisor.events import SupervisorEvent
+from palisade.cli.supervisor.screen import ClusterScreen
 from palisade.cli.supervisor.status import Nodes
 from palisade.metastore.errors import MetastoreError
 from palisade.node.data_dir_marker import FolderError, Marker
@@ -58,10 +58,10 @@ class UpRequest:
     """Who loads the demo catalog, where users have to sign in."""
 
 
-async def up(request: UpRequest, screen: Screen) -> int:
+async def up(request: UpRequest, screen: ClusterScreen) -> int:
     """Run until a signal; the exit code. Raises UpRefused when the cluster can't start."""
     with opened(request, screen) as (folder, layout):
-        cluster = Cluster(layout, folder, screen.tell, request.node_options)
+        cluster = LocalCluster(layout, folder, screen.tell, request.node_options)
         stop = Stop(cluster, screen)
         async with stop.on_signals():
             try:
@@ -70,12 +70,14 @@ async def up(request: UpRequest, screen: Screen) -> int:
                     await _until_stopped(stop, _serve(request, layout, cluster, nodes, screen))
             finally:
                 await cluster.stop()
-        screen.tell(Event("stopped", "stopped; start again with the same --data-dir to go on with the same data"))
+        screen.tell(
+            SupervisorEvent("stopped", "stopped; start again with the same --data-dir to go on with the same data")
+        )
         return stop.exit_code
 
 
 @contextlib.contextmanager
-def opened(request: UpRequest, screen: Screen) -> Iterator[tuple[Path, Layout]]:
+def opened(request: UpRequest, screen: ClusterScreen) -> Iterator[tuple[Path, Layout]]:
     """The locked folder and its layout, formatted if it is new; every port of it is free. Raises UpRefused."""
     folder = request.data_dir.absolute()
     lock = None
@@ -93,7 +95,7 @@ def opened(request: UpRequest, screen: Screen) -> Iterator[tuple[Path, Layout]]:
         lock.release()
 
 
-def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: Screen) -> Layout:
+def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: ClusterScreen) -> Layout:
     """What the folder holds, or what is asked for in a new one; written down only when all ports are free."""
     content = marker.read()
     if content is None:
@@ -106,7 +108,7 @@ def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: Scre
         marker.write(layout.to_json())
     verb, name = ("new cluster", "formatted") if content is None else ("cluster", "opened")
     text = f"{verb} {layout.cluster} of {layout.nodes} node(s) in {folder}"
-    screen.tell(Event(name, text, {"data_dir": str(folder), **layout.to_json()}))
+    screen.tell(SupervisorEvent(name, text, {"data_dir": str(folder), **layout.to_json()}))
     return layout
 
 
@@ -134,7 +136,7 @@ def check_ports(layout: Layout) -> None:
 class Stop:
     """The first signal stops in good order, the second at once."""
 
-    def __init__(self, cluster: Cluster, screen: Screen) -> None:
+    def __init__(self, cluster: LocalCluster, screen: ClusterScreen) -> None:
         self.asked = asyncio.Event()
         self.exit_code = EXIT_STOPPED
         self._cluster = cluster
@@ -158,7 +160,7 @@ class Stop:
             return
         self.asked.set()
         text = f"{number.name}: stopping the nodes (once more: at once)"
-        self._screen.tell(Event("stopping", text, {"signal": number.name}))
+        self._screen.tell(SupervisorEvent("stopping", text, {"signal": number.name}))
 
 
 async def _until_stopped(stop: Stop, serving: Coroutine[None, None, None]) -> None:
@@ -175,7 +177,9 @@ async def _until_stopped(stop: Stop, serving: Coroutine[None, None, None]) -> No
         await asyncio.gather(task, asked, return_exceptions=True)
 
 
-async def _serve(request: UpRequest, layout: Layout, cluster: Cluster, nodes: Nodes, screen: Screen) -> None:
+async def _serve(
+    request: UpRequest, layout: Layout, cluster: LocalCluster, nodes: Nodes, screen: ClusterScreen
+) -> None:
     await _wait_ready(layout, cluster, nodes, screen)
     _tell_ready(layout, screen)
     if request.demo:
@@ -186,7 +190,7 @@ async def _serve(request: UpRequest, layout: Layout, cluster: Cluster, nodes: No
         await asyncio.sleep(STATUS_S)
 
 
-async def _wait_ready(layout: Layout, cluster: Cluster, nodes: Nodes, screen: Screen) -> None:
+async def _wait_ready(layout: Layout, cluster: LocalCluster, nodes: Nodes, screen: ClusterScreen) -> None:
     """Until every node is ready. Raises UpRefused when one refuses to run."""
     loop = asyncio.get_running_loop()
     members = {member.id: member for member in layout.members()}
@@ -198,19 +202,21 @@ async def _wait_ready(layout: Layout, cluster: Cluster, nodes: Nodes, screen: Sc
         for node, ready in (await nodes.ready()).items():
             if ready and (member := waiting.pop(node, None)) is not None:
                 fields = {"node": node, **member.addresses()}
-                screen.tell(Event("node-ready", f"{node} is ready: http://{member.http}", fields))
+                screen.tell(SupervisorEvent("node-ready", f"{node} is ready: http://{member.http}", fields))
         if waiting and loop.time() > next_word:
             next_word = loop.time() + WAITING_AFTER_S
             names = ", ".join(waiting)
-            screen.tell(Event("waiting", f"still waiting for {names}; see their logs", {"nodes": list(waiting)}))
+            screen.tell(
+                SupervisorEvent("waiting", f"still waiting for {names}; see their logs", {"nodes": list(waiting)})
+            )
         await asyncio.sleep(READY_POLL_S if waiting else 0)
 
 
-def _tell_ready(layout: Layout, screen: Screen) -> None:
+def _tell_ready(layout: Layout, screen: ClusterScreen) -> None:
     urls = [f"http://{member.http}" for member in layout.members()]
     endpoints = [str(member.stream) for member in layout.members()]
     text = f"ready: {'  '.join(urls)}\nstream endpoints: {','.join(endpoints)}   (Ctrl-C stops the cluster)"
-    screen.tell(Event("ready", text, {"urls": urls, "endpoints": endpoints}))
+    screen.tell(SupervisorEvent("ready", text, {"urls": urls, "endpoints": endpoints}))
 
 
 async def _signed_in(load: Callable[[], Coroutine[Any, Any, Any]], patience_s: float) -> None:
@@ -226,11 +232,11 @@ async def _signed_in(load: Callable[[], Coroutine[Any, Any, Any]], patience_s: f
         await asyncio.sleep(STATUS_S)
 
 
-async def _load_demo(layout: Layout, screen: Screen, shown: Credentials | None) -> None:
+async def _load_demo(layout: Layout, screen: ClusterScreen, shown: Credentials | None) -> None:
     """A demo catalog that can't be loaded now is said, and the cluster runs without it."""
     try:
         endpoints = [str(member.stream) for member in layout.members()]
         await _signed_in(partial(ensure_demo, endpoints, screen.tell, shown), FIRST_USER_S if shown else 0.0)
     except (DataSetError, MetastoreError, RaftError, AuthorizationError, OSError) as error:
         text = f"the demo catalog is not complete: {error}; the next start goes on with it"
-        screen.tell(Event("demo-failed", text, {"reason": str(error)}))
+        screen.tell(SupervisorEvent("demo-failed", text, {"reason": str(error)}))

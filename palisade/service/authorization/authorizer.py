@@ -27,15 +27,15 @@ from palisade.service.authorization.attempts import Attempts
 from palisade.service.authorization.audit import Audit
 from palisade.service.authorization.rights import (
     Course,
-    Identity,
     Meaning,
     NodeIdentity,
     NodeRights,
+    PermissionRow,
     Rights,
-    Row,
+    UserIdentity,
     course,
 )
-from palisade.service.authorization.rows import NotNow, PermissionRows
+from palisade.service.authorization.rows import PermissionRows, WouldBlock
 from palisade.wire.auth_errors import NoCredentials, TooManyLogins, Unauthenticated, WrongPassword
 from palisade.wire.credentials import Credentials, NodeProof, Password, Token, from_header
 from palisade.wire.tokens import Claims, claims_of
@@ -74,7 +74,7 @@ class Authorizer:
         self._attempts = Attempts()
         self._own_key = secrets.token_bytes(32)
         self._checked: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
-        self._shown: dict[bytes, tuple[object, int | None, tuple[Identity | NodeIdentity, Rights]]] = {}
+        self._shown: dict[bytes, tuple[object, int | None, tuple[UserIdentity | NodeIdentity, Rights]]] = {}
         """By a keyed hash of the header: (state of the rows, end of the token, caller and rights)."""
         self._waiting = 0
         self._turn = asyncio.Semaphore(CHECKS_AT_A_TIME)
@@ -86,7 +86,7 @@ class Authorizer:
 
     # Who.
 
-    async def identify(self, shown: Credentials | None, where: str) -> Identity | NodeIdentity:
+    async def identify(self, shown: Credentials | None, where: str) -> UserIdentity | NodeIdentity:
         """Does not wait for what was checked before. `where`: the address of who asks.
 
         Raises Unauthenticated, PermissionsUnknown, TooManyLogins."""
@@ -98,7 +98,7 @@ class Authorizer:
             return self._by_proof(shown)
         raise NoCredentials(NO_CREDENTIALS)
 
-    def identify_now(self, shown: Credentials | None) -> Identity | NodeIdentity | None:
+    def identify_now(self, shown: Credentials | None) -> UserIdentity | NodeIdentity | None:
         """As `identify`; None where it takes waiting."""
         if isinstance(shown, NodeProof):
             return self._by_proof(shown)
@@ -107,7 +107,7 @@ class Authorizer:
                 return self._identity_in(shown, self.rows.now(TOKEN_KEY))
             if isinstance(shown, Password):
                 return self._known_password(shown, self._mark(shown), self._password_row_now(shown))
-        except NotNow:
+        except WouldBlock:
             return None
         raise NoCredentials(NO_CREDENTIALS)
 
@@ -116,20 +116,20 @@ class Authorizer:
             raise Unauthenticated("the join token is not that of this cluster")
         return NodeIdentity()
 
-    def _password_row_now(self, shown: Password) -> Row | None:
+    def _password_row_now(self, shown: Password) -> PermissionRow | None:
         return self.rows.now(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
 
     def _mark(self, shown: Password) -> bytes:
         return hmac.digest(self._own_key, shown.password.encode("utf-8", "surrogatepass"), "sha256")
 
-    def _known_password(self, shown: Password, mark: bytes, row: Row | None) -> Identity | None:
+    def _known_password(self, shown: Password, mark: bytes, row: PermissionRow | None) -> UserIdentity | None:
         if row is None:
             return None
         revision, known = self._checked.get(shown.user, (0, b""))
         right = revision == row.mod_revision and hmac.compare_digest(known, mark)
-        return Identity(shown.user, row.mod_revision) if right else None
+        return UserIdentity(shown.user, row.mod_revision) if right else None
 
-    async def _by_password(self, shown: Password, where: str) -> Identity:
+    async def _by_password(self, shown: Password, where: str) -> UserIdentity:
         row = await self.row(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
         mark = self._mark(shown)
         known = self._known_password(shown, mark, row)
@@ -141,9 +141,9 @@ class Authorizer:
         self._checked[shown.user] = row.mod_revision, mark
         if len(self._checked) > KEPT_MAX:
             self._checked.popitem(last=False)
-        return Identity(shown.user, row.mod_revision)
+        return UserIdentity(shown.user, row.mod_revision)
 
-    async def _check_slowly(self, shown: Password, row: Row | None, who: tuple[str, str]) -> None:
+    async def _check_slowly(self, shown: Password, row: PermissionRow | None, who: tuple[str, str]) -> None:
         """Takes as long for a user who is not there. Raises WrongPassword, TooManyLogins."""
         wait_s = self._attempts.wait_s(who, self._now())
         if wait_s > WAIT_S_MAX or self._waiting >= WAITING_MAX:
@@ -168,10 +168,10 @@ class Authorizer:
         self._attempts.succeeded(who)
         self._count(self.logins, "right")
 
-    async def _by_token(self, shown: Token) -> Identity:
+    async def _by_token(self, shown: Token) -> UserIdentity:
         return self._identity_in(shown, await self.row(TOKEN_KEY))
 
-    def _identity_in(self, shown: Token, key: Row | None) -> Identity:
+    def _identity_in(self, shown: Token, key: PermissionRow | None) -> UserIdentity:
         claims = None if key is None else claims_of(shown.text, key.value)
         if claims is None or claims.expires_ms <= self.wall_ms():
             raise Unauthenticated("the token is not valid, or its time is over: sign in again")
@@ -179,7 +179,7 @@ class Authorizer:
 
     # What.
 
-    def known_now(self, header: str | None) -> tuple[Identity | NodeIdentity, Rights] | None:
+    def known_now(self, header: str | None) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
         """Of the caller with this header `Authorization`. None where it takes waiting.
 
         What was found before holds as long as no row can have changed (`PermissionRows.state`).
@@ -198,19 +198,19 @@ class Authorizer:
             return known
         if len(self._shown) >= KEPT_MAX:
             self._shown.clear()
-        self._shown[mark] = state, identity.expires_ms if isinstance(identity, Identity) else None, known
+        self._shown[mark] = state, identity.expires_ms if isinstance(identity, UserIdentity) else None, known
         return known
 
-    def rights_now(self, identity: Identity | NodeIdentity) -> Rights | None:
+    def rights_now(self, identity: UserIdentity | NodeIdentity) -> Rights | None:
         """None where it takes waiting. Raises Unauthenticated, PermissionsUnknown."""
         if isinstance(identity, NodeIdentity):
             return NodeRights()
         try:
             return self._told(self._course(identity), self.rows.now)
-        except NotNow:
+        except WouldBlock:
             return None
 
-    async def rights(self, identity: Identity | NodeIdentity) -> Rights:
+    async def rights(self, identity: UserIdentity | NodeIdentity) -> Rights:
         """Raises Unauthenticated, PermissionsUnknown."""
         found = self.rights_now(identity)
         if found is not None or isinstance(identity, NodeIdentity):
@@ -224,13 +224,13 @@ class Authorizer:
             rights: Rights = end.value
             return rights
 
-    def _course(self, identity: Identity) -> Course:
+    def _course(self, identity: UserIdentity) -> Course:
         if identity.expires_ms is not None and identity.expires_ms <= self.wall_ms():
             raise Unauthenticated("the time of the token is over: sign in again")
         return course(identity, self._meaning)
 
     @staticmethod
-    def _told(running: Generator[bytes, Row | None, T], read: Callable[[bytes], Row | None]) -> T:
+    def _told(running: Generator[bytes, PermissionRow | None, T], read: Callable[[bytes], PermissionRow | None]) -> T:
         try:
             wanted = next(running)
             while True:
@@ -239,11 +239,11 @@ class Authorizer:
             found: T = end.value
             return found
 
-    async def row(self, key: bytes) -> Row | None:
+    async def row(self, key: bytes) -> PermissionRow | None:
         """Raises PermissionsUnknown."""
         try:
             return self.rows.now(key)
-        except NotNow:
+        except WouldBlock:
             return await self.rows.later(key)
 
     # What is told of it.
@@ -262,8 +262,8 @@ def reason_of(error: Exception) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
 
 
-def identity_of(claims: Claims) -> Identity:
-    return Identity(claims.user, claims.credential, claims.expires_ms)
+def identity_of(claims: Claims) -> UserIdentity:
+    return UserIdentity(claims.user, claims.credential, claims.expires_ms)
 
 
 def credential_of_nobody() -> dict[str, Any]:
@@ -272,7 +272,7 @@ def credential_of_nobody() -> dict[str, Any]:
     return {"scheme": "scrypt", "cost": COST, "block": BLOCK, "parallel": PARALLEL, **drawn}
 
 
-def credential_of(row: Row | None) -> Any:
+def credential_of(row: PermissionRow | None) -> Any:
     """None for one that can't be read: it fits nobody."""
     try:
         found = None if row is None else json.loads(row.value)

@@ -14,7 +14,7 @@ from pathlib import Path
 from palisade.base.errors import ConfigError
 from palisade.catalog import keys
 from palisade.catalog.passwords import LEAST, MOST, SALT_BYTES, sealed
-from palisade.catalog.permissions import Grant, Privilege, Subject
+from palisade.catalog.permissions import PermissionGrant, Privilege, Subject
 from palisade.catalog.row_format import to_bytes
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put, Range, Txn, prefix_end
@@ -45,7 +45,7 @@ def password_in(path: Path) -> str:
 
 
 def first_user(credential: dict[str, object]) -> Txn:
-    root = Subject("user", ROOT, (Grant(Privilege.ADMIN.value, ""),))
+    root = Subject("user", ROOT, (PermissionGrant(Privilege.ADMIN.value, ""),))
     nobody = Compare(keys.USERS, CompareTarget.VERSION, CompareResult.EQUAL, 0, prefix_end(keys.USERS))
     return Txn((nobody,), (Put(root.key, root.to_bytes()), Put(keys.at(keys.CREDENTIALS, ROOT), to_bytes(credential))))
 

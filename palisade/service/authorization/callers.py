@@ -6,7 +6,7 @@ import enum
 
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.needs import EVERYTHING, Needs
-from palisade.service.authorization.rights import Identity, NodeIdentity, Rights
+from palisade.service.authorization.rights import NodeIdentity, Rights, UserIdentity
 from palisade.service.callers import Caller
 from palisade.wire.auth_errors import AuthorizationError
 
@@ -30,7 +30,7 @@ class KnownCaller(Caller):
     is_limited = True
 
     def __init__(
-        self, authorizer: Authorizer, identity: Identity | NodeIdentity, rights: Rights, where: str, action: object
+        self, authorizer: Authorizer, identity: UserIdentity | NodeIdentity, rights: Rights, where: str, action: object
     ) -> None:
         self._authorizer = authorizer
         self.identity, self.rights, self.where, self.action = identity, rights, where, action

@@ -7,7 +7,7 @@ from typing import Any
 
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put, Txn
 from palisade.service.authorization.authorizer import TOKEN_KEY, Authorizer
-from palisade.service.authorization.rights import Identity
+from palisade.service.authorization.rights import UserIdentity
 from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionsUnknown, Unauthenticated
@@ -22,7 +22,7 @@ class Login:
     async def token(self, shown: Password, where: str, ttl_s: int = TTL_S) -> tuple[str, int]:
         """(token, when it ends in ms of the wall clock). Raises Unauthenticated, TooManyLogins, PermissionsUnknown."""
         identity = await self._authorizer.identify(shown, where)
-        if not isinstance(identity, Identity):
+        if not isinstance(identity, UserIdentity):
             raise Unauthenticated("a token is given to users")
         expires_ms = self._authorizer.wall_ms() + ttl_s * 1000
         key = await self._key()

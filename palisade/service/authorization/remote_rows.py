@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from palisade.raftgroup.errors import RaftError
-from palisade.service.authorization.rights import Row
-from palisade.service.authorization.rows import NotNow
+from palisade.service.authorization.rights import PermissionRow
+from palisade.service.authorization.rows import WouldBlock
 from palisade.service.cluster_fallback import content_in, in_base64
 from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.topology_errors import TopologyError
@@ -26,17 +26,17 @@ class RemoteRows:
     def state(self) -> object | None:
         return None
 
-    def now(self, key: bytes) -> Row | None:
-        raise NotNow
+    def now(self, key: bytes) -> PermissionRow | None:
+        raise WouldBlock
 
-    async def later(self, key: bytes) -> Row | None:
+    async def later(self, key: bytes) -> PermissionRow | None:
         try:
             return row_in(await self._ask("POST", "/v1/range", {"key_base64": in_base64(key)}), key)
         except (RaftError, TopologyError) as error:
             raise PermissionsUnknown(f"no member says who may do what ({error}): try again") from error
 
 
-def row_in(answer: Any, key: bytes) -> Row | None:
+def row_in(answer: Any, key: bytes) -> PermissionRow | None:
     """Raises PermissionsUnknown for what is no answer to this question."""
     try:
         kvs = answer["kvs"]
@@ -45,6 +45,6 @@ def row_in(answer: Any, key: bytes) -> Row | None:
         (kv,) = kvs
         if content_in(kv, "key") != key or type(kv["mod_revision"]) is not int:
             raise ValueError("it is about another key")
-        return Row(content_in(kv, "value"), kv["mod_revision"])
+        return PermissionRow(content_in(kv, "value"), kv["mod_revision"])
     except (KeyError, TypeError, ValueError) as error:
         raise PermissionsUnknown(f"what a member answers makes no sense ({error}): try again") from None

@@ -23,16 +23,16 @@ READINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PermissionRow:
     value: bytes
     mod_revision: int
 
 
-Course = Generator[bytes, Row | None, "UserRights"]
+Course = Generator[bytes, PermissionRow | None, "UserRights"]
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class UserIdentity:
     """`credential`: revision of the password that was shown, or stands behind the token. `expires_ms`: wall clock."""
 
     user: str
@@ -94,10 +94,10 @@ class Meaning:
 
     def __init__(self, kept_max: int = 1024) -> None:
         self._kept_max = kept_max
-        self._kept: dict[tuple[tuple[bytes, Row], ...], UserRights] = {}
-        self._roles: dict[Row, tuple[str, ...]] = {}
+        self._kept: dict[tuple[tuple[bytes, PermissionRow], ...], UserRights] = {}
+        self._roles: dict[PermissionRow, tuple[str, ...]] = {}
 
-    def roles(self, key: bytes, row: Row) -> tuple[str, ...]:
+    def roles(self, key: bytes, row: PermissionRow) -> tuple[str, ...]:
         """Of the row of a user."""
         found = self._roles.get(row)
         if found is None:
@@ -106,7 +106,7 @@ class Meaning:
             found = self._roles[row] = roles_of(key, row)
         return found
 
-    def of(self, user: str, rows: tuple[tuple[bytes, Row], ...]) -> UserRights:
+    def of(self, user: str, rows: tuple[tuple[bytes, PermissionRow], ...]) -> UserRights:
         found = self._kept.get(rows)
         if found is None:
             if len(self._kept) >= self._kept_max:
@@ -115,7 +115,7 @@ class Meaning:
         return found
 
 
-def course(identity: Identity, meaning: Meaning) -> Course:
+def course(identity: UserIdentity, meaning: Meaning) -> Course:
     """Yields the keys of rows, is sent the rows. Raises Unauthenticated, PermissionsUnknown."""
     own, secret = keys.at(keys.USERS, identity.user), keys.at(keys.CREDENTIALS, identity.user)
     row = yield own
@@ -139,7 +139,7 @@ def course(identity: Identity, meaning: Meaning) -> Course:
     raise PermissionsUnknown("the permissions change faster than they can be read: try again")
 
 
-def roles_of(key: bytes, row: Row) -> tuple[str, ...]:
+def roles_of(key: bytes, row: PermissionRow) -> tuple[str, ...]:
     """None of them for a row that can't be read: it allows nothing."""
     try:
         return Subject.from_bytes(key, row.value).roles

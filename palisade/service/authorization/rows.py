@@ -12,7 +12,7 @@ from palisade.metastore.errors import MetastoreError
 from palisade.metastore.requests import Range
 from palisade.metastore.results import RangeResult
 from palisade.raftgroup.errors import RaftError
-from palisade.service.authorization.rights import Row
+from palisade.service.authorization.rights import PermissionRow
 from palisade.service.fenced_reads import FencedReads
 from palisade.service.key_values import KeyValues
 from palisade.vault.change import Item
@@ -21,7 +21,7 @@ from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.fencing_errors import ReleaseError
 
 
-class NotNow(Exception):
+class WouldBlock(Exception):
     """It can't be known without waiting."""
 
 
@@ -30,11 +30,11 @@ class PermissionRows(Protocol):
         """While it is the same object, every row is the same; None where that is not known."""
         ...
 
-    def now(self, key: bytes) -> Row | None:
+    def now(self, key: bytes) -> PermissionRow | None:
         """Raises NotNow."""
         ...
 
-    async def later(self, key: bytes) -> Row | None:
+    async def later(self, key: bytes) -> PermissionRow | None:
         """Raises PermissionsUnknown."""
         ...
 
@@ -48,13 +48,13 @@ class StoreRows:
     def state(self) -> object | None:
         return None
 
-    def now(self, key: bytes) -> Row | None:
+    def now(self, key: bytes) -> PermissionRow | None:
         found = self._service.range_now(Range(key))
         if found is None:
-            raise NotNow
+            raise WouldBlock
         return row_of(found)
 
-    async def later(self, key: bytes) -> Row | None:
+    async def later(self, key: bytes) -> PermissionRow | None:
         try:
             return row_of(await self._service.range(Range(key)))
         except (RaftError, MetastoreError, ReleaseError) as error:
@@ -71,16 +71,16 @@ class FencedRows:
     def state(self) -> object | None:
         return self._reads.state()
 
-    def now(self, key: bytes) -> Row | None:
+    def now(self, key: bytes) -> PermissionRow | None:
         try:
             found = self._reads.at_once(key)
         except VaultError:
-            raise NotNow from None
+            raise WouldBlock from None
         if found is None:
-            raise NotNow
+            raise WouldBlock
         return row_of_item(found.item)
 
-    async def later(self, key: bytes) -> Row | None:
+    async def later(self, key: bytes) -> PermissionRow | None:
         """What is not released yet is waited for."""
         try:
             return row_of_item((await self._reads.read(key)).item)
@@ -96,16 +96,16 @@ class NoRows:
     def state(self) -> object | None:
         return None
 
-    def now(self, key: bytes) -> Row | None:
-        raise NotNow
+    def now(self, key: bytes) -> PermissionRow | None:
+        raise WouldBlock
 
-    async def later(self, key: bytes) -> Row | None:
+    async def later(self, key: bytes) -> PermissionRow | None:
         raise PermissionsUnknown("this node has no lease from its cluster now, and can't know who may do what")
 
 
-def row_of(found: RangeResult) -> Row | None:
-    return Row(found.kvs[0].value, found.kvs[0].mod_revision) if found.kvs else None
+def row_of(found: RangeResult) -> PermissionRow | None:
+    return PermissionRow(found.kvs[0].value, found.kvs[0].mod_revision) if found.kvs else None
 
 
-def row_of_item(item: Item | None) -> Row | None:
-    return None if item is None else Row(item.value, item.mod_revision)
+def row_of_item(item: Item | None) -> PermissionRow | None:
+    return None if item is None else PermissionRow(item.value, item.mod_revision)

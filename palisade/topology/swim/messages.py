@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from palisade.topology.swim.record import Identity, Record
+from palisade.topology.swim.record import Record, SwimIdentity
 
 Rumours = tuple[Record, ...]
 
@@ -17,9 +17,9 @@ Rumours = tuple[Record, ...]
 class Ping:
     """Asks the instance `target` for an Ack. Another instance at that address acknowledges with its own identity."""
 
-    source: Identity
+    source: SwimIdentity
     number: int
-    target: Identity
+    target: SwimIdentity
     rumours: Rumours = ()
 
 
@@ -27,9 +27,9 @@ class Ping:
 class PingRequest:
     """Asks the receiver to ping `target` at `address`, and to forward the Ack under `number`."""
 
-    source: Identity
+    source: SwimIdentity
     number: int
-    target: Identity
+    target: SwimIdentity
     address: str
     rumours: Rumours = ()
 
@@ -38,31 +38,31 @@ class PingRequest:
 class Ack:
     """`witness` is alive: the sender itself, or the target of a PingRequest."""
 
-    source: Identity
+    source: SwimIdentity
     number: int
-    witness: Identity
+    witness: SwimIdentity
     rumours: Rumours = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class RosterDigest:
     """A hash of all live records of the sender. A receiver with a different digest answers with its Roster."""
 
-    source: Identity
+    source: SwimIdentity
     digest: int
     rumours: Rumours = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Roster:
+class RosterMessage:
     """Some of the sender's live records, as rumours. `answer`: the sender requests the receiver's roster in return."""
 
-    source: Identity
+    source: SwimIdentity
     answer: bool
     rumours: Rumours = ()
 
 
-Message = Ping | PingRequest | Ack | Digest | Roster
+Message = Ping | PingRequest | Ack | RosterDigest | RosterMessage
 
 
 def with_rumours(message: Message, rumours: Rumours) -> Message:

@@ -8,7 +8,7 @@ Guarantees (Das, Gupta, Motivala 2002, "SWIM"), and why they hold:
 - A pause of this node does not count against others. Its clock advances by at most a period per step (`_advance`), so
   it reads the answers waiting in its socket before it suspects a node.
 - The load per node does not grow with the cluster: one ping a period, rumours on existing messages, and one number to
-  compare rosters that are equal (`Digest`).
+  compare rosters that are equal (`RosterDigest`).
 - Rosters converge once nothing changes. Records are totally ordered (`record.py`). Rumours spread most of them; every
   `sync_periods`, comparing digests with a random node spreads the rest. Every second time the peer is a dead node or a
   seed, so that the halves of a split cluster find each other again.
@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from palisade.topology.swim.messages import Ack, Digest, Message, Ping, PingRequest, Roster
-from palisade.topology.swim.record import Identity, Record, State
+from palisade.topology.swim.messages import Ack, Message, Ping, PingRequest, RosterDigest, RosterMessage
+from palisade.topology.swim.record import Record, SwimIdentity, SwimState
 from palisade.topology.swim.roster import Chance
 from palisade.topology.swim.roster import Roster as Known
 from palisade.topology.swim.rumours import RumourBook
@@ -57,7 +57,7 @@ class _Relay:
 
     address: str
     number: int
-    target: Identity
+    target: SwimIdentity
     until: float
 
 
@@ -154,7 +154,7 @@ class Swim:
         probe, self._probe = self._probe, None
         if probe is not None:
             self._suspect(probe.target)
-        if self.own.state is State.LEFT:
+        if self.own.state is SwimState.LEFT:
             return
         self._ask_next()
         self._ask_contested()
@@ -168,8 +168,8 @@ class Swim:
             record = self._known.get(name)
             if record is None:
                 continue
-            if record.state is State.SUSPECT:
-                self._accept(record.become(State.DEAD))
+            if record.state is SwimState.SUSPECT:
+                self._accept(record.become(SwimState.DEAD))
             elif not record.is_live:
                 self._known.forget(name)
 
@@ -191,8 +191,8 @@ class Swim:
     def _suspect(self, target: Record) -> None:
         """Suspect it, unless a newer record of it has arrived since the ping."""
         record = self._known.get(target.name)
-        if record is not None and record.order == target.become(State.ALIVE).order:
-            self._accept(record.become(State.SUSPECT))
+        if record is not None and record.order == target.become(SwimState.ALIVE).order:
+            self._accept(record.become(SwimState.SUSPECT))
 
     def _next_number(self) -> int:
         self._number += 1
@@ -212,7 +212,7 @@ class Swim:
             self._relay(message, address)
         elif isinstance(message, Ack):
             self._acknowledged(message)
-        elif isinstance(message, Digest):
+        elif isinstance(message, RosterDigest):
             if message.digest != self._known.digest():
                 self._send_roster(message.source, address, answer=True)
         else:
@@ -252,9 +252,9 @@ class Swim:
             self._merge_own(record)
             return
         known = self._known.get(record.name)
-        if known is not None and known.is_live and record.state is State.DEAD:
+        if known is not None and known.is_live and record.state is SwimState.DEAD:
             # A node that was cut off declares all others dead. Treat that as a suspicion, which they can refute.
-            record = record.become(State.SUSPECT)
+            record = record.become(SwimState.SUSPECT)
         if known is None or record.supersedes(known):
             self._accept(record)
 
@@ -263,7 +263,7 @@ class Swim:
         self._known.put(record)
         self._rumours.add(record)
         self._deadlines.pop(record.name, None)
-        if record.state is State.SUSPECT:
+        if record.state is SwimState.SUSPECT:
             self._deadlines[record.name] = self._clock + self.timing.suspicion_s(self._known.live_count)
         elif not record.is_live:
             self._deadlines[record.name] = self._clock + self.timing.forget_s
@@ -277,7 +277,7 @@ class Swim:
 
     def _merge_own(self, record: Record) -> None:
         if record.instance == self.own.instance:
-            if record.order > self.own.order and self.own.state is not State.LEFT:
+            if record.order > self.own.order and self.own.state is not SwimState.LEFT:
                 self._raise_above(record)
         elif not record.supersedes(self.own):
             return
@@ -312,14 +312,14 @@ class Swim:
 
     def retag(self, tags: tuple[tuple[str, str], ...]) -> None:
         """Change this node's tags and announce them."""
-        if tags != self.own.tags and self.own.state is not State.LEFT:
+        if tags != self.own.tags and self.own.state is not SwimState.LEFT:
             self._announce(replace(self.own, tags=tags, incarnation=self.own.incarnation + 1))
 
     def leave(self) -> None:
         """Announce the departure; nothing is refuted any more. The caller sends the outbox, then stops."""
-        if self.own.state is State.LEFT:
+        if self.own.state is SwimState.LEFT:
             return
-        self._announce(self.own.become(State.LEFT))
+        self._announce(self.own.become(SwimState.LEFT))
         for record in self._known.sample(LEAVE_TO):
             self._send(record.address, Ping(self.own.identity, self._next_number(), record.identity), self.own)
 
@@ -328,7 +328,7 @@ class Swim:
     def _synchronize(self, alone: bool) -> None:
         """Send a digest: alternately to a live node, and to a dead node or seed that a split may have separated. A node
         that is alone sends it to every seed."""
-        digest = Digest(self.own.identity, self._known.digest())
+        digest = RosterDigest(self.own.identity, self._known.digest())
         if alone:
             for seed in self._seeds:
                 self._send(seed, digest, None)
@@ -337,14 +337,14 @@ class Swim:
                 self._send(record.address, digest, record)
             return
         known = {record.address for record in self._known if record.is_live}
-        gone = [record.address for record in self._known if record.state is State.DEAD]
+        gone = [record.address for record in self._known if record.state is SwimState.DEAD]
         candidates = sorted({*gone, *self._seeds} - known)
         if candidates and not alone:
             address = candidates[self._chance.randrange(len(candidates))]
             lost = next((each for each in self._known if each.address == address and not each.is_live), None)
             self._send(address, digest, lost)
 
-    def _send_roster(self, receiver: Identity, address: str, *, answer: bool) -> None:
+    def _send_roster(self, receiver: SwimIdentity, address: str, *, answer: bool) -> None:
         """Each message includes the conflicting record if another process has the receiver's name, because messages can
         be lost."""
         about = self._known.get(receiver.name)
@@ -368,10 +368,10 @@ class Swim:
             pages[-1].append(record)
             room -= size
         for number, page in enumerate(pages, 1):
-            message = Roster(self.own.identity, answer and number == len(pages), tuple(page))
+            message = RosterMessage(self.own.identity, answer and number == len(pages), tuple(page))
             self.outbox.append((address, message))
 
-    def _correct(self, message: Roster, address: str) -> None:
+    def _correct(self, message: RosterMessage, address: str) -> None:
         """Rosters contain live records only. Send back the records of nodes that are gone here, possibly of the sender
         itself."""
         gone = []
@@ -385,7 +385,7 @@ class Swim:
     def _send(self, address: str, message: Message, receiver: Record | None) -> None:
         """Add rumours, beginning with the receiver's own record unless it is ALIVE."""
         first = None
-        if receiver is self.own or (receiver is not None and receiver.state is not State.ALIVE):
+        if receiver is self.own or (receiver is not None and receiver.state is not SwimState.ALIVE):
             first = receiver
         times_max = self.timing.spread_max(self._known.live_count)
         rumours = self._rumours.take(self._rumour_bytes_max, times_max, first)

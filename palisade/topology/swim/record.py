@@ -22,7 +22,7 @@ TAGS_MAX = 8
 INCARNATION_MAX = (1 << 63) - 1
 
 
-class State(enum.IntEnum):
+class SwimState(enum.IntEnum):
     """The order decides between two records of one incarnation of one instance."""
 
     ALIVE = 0
@@ -32,7 +32,7 @@ class State(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SwimIdentity:
     """One process of a node: the same name with another instance is another process."""
 
     name: str
@@ -47,7 +47,7 @@ class Record:
     address: str
     instance: str
     incarnation: int = 0
-    state: State = State.ALIVE
+    state: SwimState = SwimState.ALIVE
     tags: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
@@ -69,13 +69,13 @@ class Record:
             raise ValueError(f"incarnation {self.incarnation} of {self.name} is not in 0 to {INCARNATION_MAX}")
 
     @property
-    def identity(self) -> Identity:
-        return Identity(self.name, self.instance)
+    def identity(self) -> SwimIdentity:
+        return SwimIdentity(self.name, self.instance)
 
     @property
     def is_live(self) -> bool:
         """Whether it belongs to the physical topology; a suspect does."""
-        return self.state <= State.SUSPECT
+        return self.state <= SwimState.SUSPECT
 
     def tag(self, name: str) -> str | None:
         return dict(self.tags).get(name)
@@ -87,7 +87,7 @@ class Record:
     def order(self) -> tuple[int, str, int]:
         return (self.incarnation, self.instance, self.state)
 
-    def become(self, state: State) -> Record:
+    def become(self, state: SwimState) -> Record:
         return replace(self, state=state)
 
 

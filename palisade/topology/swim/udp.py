@@ -16,7 +16,7 @@ from typing import Any
 
 from palisade.base.address import Address, AddressError
 from palisade.topology.swim.protocol import Change, Swim
-from palisade.topology.swim.wire import Drop, Dropped, Kind, Stranger, Wire
+from palisade.topology.swim.wire import Dropped, DropReason, Stranger, SwimMessageKind, Wire
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class SwimSocket(asyncio.DatagramProtocol):
         self.received = 0
         self.sent = 0
         self.send_errors = 0
-        self.dropped: Counter[Drop] = Counter()
+        self.dropped: Counter[DropReason] = Counter()
         self.strangers: dict[str, str] = {}
         """Addresses that answered as another cluster or version -> the reason they gave; at most 8."""
         self._cluster = cluster
@@ -102,11 +102,11 @@ class SwimSocket(asyncio.DatagramProtocol):
 
     def _answer_stranger(self, dropped: Dropped, addr: SourceAddress) -> None:
         """Only for a digest, which a starting node sends to its seeds."""
-        if dropped.kind != Kind.DIGEST or self._transport is None:
+        if dropped.kind != SwimMessageKind.DIGEST or self._transport is None:
             return
-        if dropped.reason is Drop.OTHER_CLUSTER:
+        if dropped.reason is DropReason.OTHER_CLUSTER:
             reason = f"this node belongs to cluster {self._cluster}"
-        elif dropped.reason is Drop.OTHER_VERSION:
+        elif dropped.reason is DropReason.OTHER_VERSION:
             reason = f"this node does not support protocol version {dropped.version}"
         else:
             return

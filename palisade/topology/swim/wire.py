@@ -17,8 +17,8 @@ from typing import Any
 
 import msgpack
 
-from palisade.topology.swim.messages import Ack, Digest, Message, Ping, PingRequest, Roster
-from palisade.topology.swim.record import Identity, Record, State
+from palisade.topology.swim.messages import Ack, Message, Ping, PingRequest, RosterDigest, RosterMessage
+from palisade.topology.swim.record import Record, SwimIdentity, SwimState
 
 MAGIC = b"PSWM"
 VERSION = 1
@@ -32,7 +32,7 @@ INCARNATION_RECEIVED_MAX = 1 << 62
 """A record with a greater incarnation is rejected: its node could not refute it."""
 
 
-class Kind(enum.IntEnum):
+class SwimMessageKind(enum.IntEnum):
     PING = 1
     PING_REQUEST = 2
     ACK = 3
@@ -41,7 +41,7 @@ class Kind(enum.IntEnum):
     STRANGER = 6
 
 
-class Drop(enum.Enum):
+class DropReason(enum.Enum):
     """Why a datagram is dropped."""
 
     TOO_LARGE = "too-large"
@@ -55,7 +55,7 @@ class Drop(enum.Enum):
 class Dropped(Exception):
     """`kind`: of the datagram, 0 if unknown. `version`: the sender's."""
 
-    def __init__(self, reason: Drop, kind: int = 0, version: int = VERSION) -> None:
+    def __init__(self, reason: DropReason, kind: int = 0, version: int = VERSION) -> None:
         super().__init__(reason.value)
         self.reason = reason
         self.kind = kind
@@ -88,23 +88,23 @@ class Wire:
     def decode(self, datagram: bytes) -> Message | Stranger:
         """Raises Dropped. A Stranger is accepted from any cluster and version, because that is its purpose."""
         if len(datagram) > DATAGRAM_BYTES_MAX:
-            raise Dropped(Drop.TOO_LARGE)
+            raise Dropped(DropReason.TOO_LARGE)
         if len(datagram) < HEAD_BYTES or datagram[:4] != MAGIC:
-            raise Dropped(Drop.NOT_OURS)
+            raise Dropped(DropReason.NOT_OURS)
         version, kind = datagram[4], datagram[5]
         head, checksum, body = datagram[:14], datagram[14:HEAD_BYTES], datagram[HEAD_BYTES:]
         cluster = head[6:]
-        if kind != Kind.STRANGER:
+        if kind != SwimMessageKind.STRANGER:
             if version != VERSION:
-                raise Dropped(Drop.OTHER_VERSION, kind, version)
+                raise Dropped(DropReason.OTHER_VERSION, kind, version)
             if cluster != self._cluster:
-                raise Dropped(Drop.OTHER_CLUSTER, kind, version)
+                raise Dropped(DropReason.OTHER_CLUSTER, kind, version)
         if checksum != _hash(head + body, cluster):
-            raise Dropped(Drop.DAMAGED, kind, version)
+            raise Dropped(DropReason.DAMAGED, kind, version)
         try:
             return _DECODERS[kind](_fields(msgpack.unpackb(body)))
         except (ValueError, TypeError, KeyError, AttributeError, msgpack.exceptions.UnpackException):
-            raise Dropped(Drop.MALFORMED, kind, version) from None
+            raise Dropped(DropReason.MALFORMED, kind, version) from None
 
 
 def _fields(value: Any) -> Any:
@@ -134,7 +134,7 @@ def _record(fields: Any) -> Record:
     if len(texts) % 2 or type(incarnation) is not int or incarnation > INCARNATION_RECEIVED_MAX:
         raise ValueError("a record has an odd number of tag fields, or an invalid incarnation")
     pairs = tuple(zip(texts[::2], texts[1::2], strict=True))
-    return Record(_text(name), _text(address), _text(instance), incarnation, State(state), pairs)
+    return Record(_text(name), _text(address), _text(instance), incarnation, SwimState(state), pairs)
 
 
 def _records(fields: Any) -> tuple[Record, ...]:
@@ -153,8 +153,8 @@ def _number(value: Any) -> int:
     return value
 
 
-def _identity(name: Any, instance: Any) -> Identity:
-    return Identity(_text(name), _text(instance))
+def _identity(name: Any, instance: Any) -> SwimIdentity:
+    return SwimIdentity(_text(name), _text(instance))
 
 
 def _with_rumours(message: Message, *fields: Any) -> list[Any]:
@@ -162,16 +162,16 @@ def _with_rumours(message: Message, *fields: Any) -> list[Any]:
     return [source.name, source.instance, *fields, [_record_fields(each) for each in message.rumours]]
 
 
-_ENCODERS: dict[type, Callable[[Any], tuple[Kind, list[Any]]]] = {
-    Ping: lambda m: (Kind.PING, _with_rumours(m, m.number, m.target.name, m.target.instance)),
+_ENCODERS: dict[type, Callable[[Any], tuple[SwimMessageKind, list[Any]]]] = {
+    Ping: lambda m: (SwimMessageKind.PING, _with_rumours(m, m.number, m.target.name, m.target.instance)),
     PingRequest: lambda m: (
-        Kind.PING_REQUEST,
+        SwimMessageKind.PING_REQUEST,
         _with_rumours(m, m.number, m.target.name, m.target.instance, m.address),
     ),
-    Ack: lambda m: (Kind.ACK, _with_rumours(m, m.number, m.witness.name, m.witness.instance)),
-    Digest: lambda m: (Kind.DIGEST, _with_rumours(m, m.digest)),
-    Roster: lambda m: (Kind.ROSTER, _with_rumours(m, m.answer)),
-    Stranger: lambda m: (Kind.STRANGER, [m.reason[:TEXT_BYTES_MAX]]),
+    Ack: lambda m: (SwimMessageKind.ACK, _with_rumours(m, m.number, m.witness.name, m.witness.instance)),
+    RosterDigest: lambda m: (SwimMessageKind.DIGEST, _with_rumours(m, m.digest)),
+    RosterMessage: lambda m: (SwimMessageKind.ROSTER, _with_rumours(m, m.answer)),
+    Stranger: lambda m: (SwimMessageKind.STRANGER, [m.reason[:TEXT_BYTES_MAX]]),
 }
 
 
@@ -191,14 +191,14 @@ def _decode_ack(fields: Any) -> Ack:
     return Ack(_identity(name, instance), _number(number), _identity(witness, witness_instance), _records(rumours))
 
 
-def _decode_digest(fields: Any) -> Digest:
+def _decode_digest(fields: Any) -> RosterDigest:
     name, instance, digest, rumours = fields
-    return Digest(_identity(name, instance), _number(digest), _records(rumours))
+    return RosterDigest(_identity(name, instance), _number(digest), _records(rumours))
 
 
-def _decode_roster(fields: Any) -> Roster:
+def _decode_roster(fields: Any) -> RosterMessage:
     name, instance, answer, rumours = fields
-    return Roster(_identity(name, instance), answer is True, _records(rumours))
+    return RosterMessage(_identity(name, instance), answer is True, _records(rumours))
 
 
 def _decode_stranger(fields: Any) -> Stranger:
@@ -207,10 +207,10 @@ def _decode_stranger(fields: Any) -> Stranger:
 
 
 _DECODERS: dict[int, Callable[[Any], Message | Stranger]] = {
-    Kind.PING: _decode_ping,
-    Kind.PING_REQUEST: _decode_ping_request,
-    Kind.ACK: _decode_ack,
-    Kind.DIGEST: _decode_digest,
-    Kind.ROSTER: _decode_roster,
-    Kind.STRANGER: _decode_stranger,
+    SwimMessageKind.PING: _decode_ping,
+    SwimMessageKind.PING_REQUEST: _decode_ping_request,
+    SwimMessageKind.ACK: _decode_ack,
+    SwimMessageKind.DIGEST: _decode_digest,
+    SwimMessageKind.ROSTER: _decode_roster,
+    SwimMessageKind.STRANGER: _decode_stranger,
 }

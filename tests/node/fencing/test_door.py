@@ -9,29 +9,29 @@ import pytest
 
 from palisade.api.stream.server import StreamServer
 from palisade.base.frames import encode
-from palisade.fencing.messages import Join, Stage
+from palisade.fencing.messages import JoinMessage, StageMessage
 from palisade.node.fencing import lease_endpoint as door
-from palisade.node.fencing.lease_endpoint import Door
-from palisade.node.fencing.lease_server import Connection
+from palisade.node.fencing.lease_endpoint import LeaseEndpoint
+from palisade.node.fencing.lease_server import HolderConnection
 from palisade.wire.fence_messages import FromHolder, pack
-from palisade.wire.stream_frames import PROTOCOL, Kind
+from palisade.wire.stream_frames import PROTOCOL, FrameKind
 from tests.support.waiting import until
 
 KEPT_BYTES_MAX = 256 * 1024
-STAGE = Stage(4, 2, 17, 18, ((18, b"k", b"v" * 50_000),))
+STAGE = StageMessage(4, 2, 17, 18, ((18, b"k", b"v" * 50_000),))
 
 
 class Ground:
     """The place of a `Grantor`."""
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
+        self.connection: HolderConnection | None = None
         self.is_lost = False
 
-    def receive(self, connection: Connection, message: FromHolder) -> None:
+    def receive(self, connection: HolderConnection, message: FromHolder) -> None:
         self.connection = connection
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: HolderConnection) -> None:
         self.is_lost = True
 
 
@@ -41,11 +41,11 @@ async def test_a_holder_that_does_not_read_is_let_go_of_at_once(
     """The connection was closed behind what waited for it, so never; all that came was kept on top of it."""
     monkeypatch.setattr(door, "UNSENT_BYTES_MAX", KEPT_BYTES_MAX)
     ground: Any = Ground()
-    stream.door = Door(ground)
+    stream.door = LeaseEndpoint(ground)
     _, writer = await asyncio.open_connection("127.0.0.1", stream.port, limit=1024)
     writer.transport.pause_reading()  # type: ignore[attr-defined]
-    writer.write(encode(Kind.HELLO, {"protocol": PROTOCOL, "client": "test"}))
-    writer.write(encode(Kind.FENCE, pack(Join(2, 20))))
+    writer.write(encode(FrameKind.HELLO, {"protocol": PROTOCOL, "client": "test"}))
+    writer.write(encode(FrameKind.FENCE, pack(JoinMessage(2, 20))))
     await until(lambda: ground.connection is not None)
     for _ in range(1000):
         ground.connection.send(STAGE)

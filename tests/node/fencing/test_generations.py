@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from palisade.fencing.messages import UNKNOWN, Hello, HolderId, Refused, Renew, State, Welcome
+from palisade.fencing.messages import UNKNOWN, Hello, HolderId, HolderPhase, RefusedMessage, Renew, WelcomeMessage
 from palisade.fencing.registry import registration_of
-from palisade.fencing.timing import Timing
-from palisade.node.fencing.leader_connection import RETRY_S, Link
-from palisade.node.fencing.lease_client import VaultHolder
-from palisade.node.fencing.lease_server import Connection, Grantor
+from palisade.fencing.timing import FenceTiming
+from palisade.node.fencing.leader_connection import RETRY_S, LeaderLink
+from palisade.node.fencing.lease_client import LeaseClient
+from palisade.node.fencing.lease_server import HolderConnection, LeaseServer
 from palisade.vault.memory_tables import MemoryBackend
-from palisade.vault.position import Lineage
+from palisade.vault.position import VaultLineage
 from palisade.vault.vault import Vault
 from tests.support.waiting import until
 
-TIMING = Timing()
-HELLO = Hello(HolderId("f1", "v", 3), True, TIMING.fence_s, State.ACTIVE, 2, True, 100, 100, TIMING.proceed_s())
-RENEW = Renew(99.0, 100, State.ACTIVE, True, TIMING.fence_s, TIMING.proceed_s())
+TIMING = FenceTiming()
+HELLO = Hello(HolderId("f1", "v", 3), True, TIMING.fence_s, HolderPhase.ACTIVE, 2, True, 100, 100, TIMING.proceed_s())
+RENEW = Renew(99.0, 100, HolderPhase.ACTIVE, True, TIMING.fence_s, TIMING.proceed_s())
 
 
 class Leader:
@@ -31,7 +31,7 @@ class Leader:
 
     def __init__(self, generation: int = 2) -> None:
         log: Any = SimpleNamespace(latest=80, since=lambda after: [])
-        self.grantor = Grantor(
+        self.grantor = LeaseServer(
             log, TIMING, lambda: 100.0, lease_holds=lambda: True, leader_address=lambda: None,
             is_active=lambda node, incarnation: True, on_released=lambda revision: None, on_failed=pytest.fail,
             generation=lambda: generation,
@@ -42,8 +42,8 @@ class Leader:
         self.said: list[Any] = []
         self.closed = 0
 
-    def connected(self) -> Connection:
-        return Connection(self.said.append, self._close)
+    def connected(self) -> HolderConnection:
+        return HolderConnection(self.said.append, self._close)
 
     def _close(self) -> None:
         self.closed += 1
@@ -56,7 +56,7 @@ def test_a_holder_whose_vault_is_of_another_history_is_refused() -> None:
     leader.grantor.receive(connection, replace(HELLO, generation=1))
     leader.grantor.receive(connection, RENEW)
     leader.grantor.turn()
-    assert [type(each) for each in leader.said] == [Refused]
+    assert [type(each) for each in leader.said] == [RefusedMessage]
     assert "generation 1" in leader.said[0].reason
     assert "generation 2" in leader.said[0].reason
     assert (leader.closed, leader.grantor.granted, list(leader.grantor.connections)) == (1, 0, [])
@@ -82,7 +82,7 @@ def test_it_takes_the_place_of_nobody() -> None:
     assert list(leader.grantor.connections) == [own]
 
 
-@pytest.mark.parametrize(("generation", "answer"), [(0, Refused), (2, Welcome)])
+@pytest.mark.parametrize(("generation", "answer"), [(0, RefusedMessage), (2, WelcomeMessage)])
 def test_a_vault_of_this_history_is_welcome_and_one_of_none_is_not_yet(generation: int, answer: type) -> None:
     leader = Leader()
     leader.grantor.receive(leader.connected(), replace(HELLO, generation=generation))
@@ -106,12 +106,12 @@ async def test_a_node_whose_vault_is_a_part_of_no_history_yet_hears_of_no_releas
     """tests/sim, scenario restores, seed 501036: it ran on over a restore before it had asked for anything, and RR 43
     of the history that was lost was to count in the restored one, which was at 34."""
     vault = Vault(MemoryBackend())
-    holder = VaultHolder("f1", "v", vault, TIMING, lambda: 1.0, lambda revision: None)
-    link = Link(holder, Here(), "f1", Leader(UNKNOWN).grantor)
+    holder = LeaseClient("f1", "v", vault, TIMING, lambda: 1.0, lambda revision: None)
+    link = LeaderLink(holder, Here(), "f1", Leader(UNKNOWN).grantor)
     running = asyncio.get_running_loop().create_task(link.run())
     await asyncio.sleep(3 * RETRY_S)
     assert (link.at, holder.welcomed) == (None, False)
-    vault.claim(Lineage("c", 2, "f1"))
+    vault.claim(VaultLineage("c", 2, "f1"))
     await until(lambda: holder.welcomed)
     assert link.at is not None
     running.cancel()
@@ -120,9 +120,9 @@ async def test_a_node_whose_vault_is_a_part_of_no_history_yet_hears_of_no_releas
 
 def test_a_node_says_of_which_history_its_vault_is() -> None:
     vault = Vault(MemoryBackend())
-    holder = VaultHolder("f1", "v", vault, TIMING, lambda: 1.0, lambda revision: None)
+    holder = LeaseClient("f1", "v", vault, TIMING, lambda: 1.0, lambda revision: None)
     said: list[Any] = []
     holder.connected(said.append)
-    vault.claim(Lineage("c", 7, "f1"))
+    vault.claim(VaultLineage("c", 7, "f1"))
     holder.connected(said.append)
     assert [hello.generation for hello in said] == [0, 7]

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from palisade.fencing.messages import Hello, HolderId, Join, Renew, Row, Staged, State
+from palisade.fencing.messages import Hello, HolderId, HolderPhase, JoinMessage, Renew, Row, StagedMessage
 from palisade.fencing.release import Registration
-from palisade.fencing.timing import Timing
-from palisade.node.fencing.lease_server import Connection, Grantor
-from palisade.service.strict_changes import Batch
+from palisade.fencing.timing import FenceTiming
+from palisade.node.fencing.lease_server import HolderConnection, LeaseServer
+from palisade.service.strict_changes import StrictBatch
 from palisade.wire.fence_messages import Frames, FromLeader
 
-TIMING = Timing()
+TIMING = FenceTiming()
 FENCE_S, PROCEED_S = TIMING.fence_s, TIMING.proceed_s()
 VALUE = b"x" * 100
 
@@ -31,7 +31,7 @@ class Leader:
         self.sent: Counter[str] = Counter()
         self._frames = Frames(1)
         log: Any = SimpleNamespace(latest=0, since=self._since)
-        self.grantor = Grantor(
+        self.grantor = LeaseServer(
             log,
             TIMING,
             lambda: 100.0,
@@ -45,11 +45,13 @@ class Leader:
         self.grantor._arm = lambda now: None  # type: ignore[method-assign]
         ids = [HolderId(f"n{number}", f"v{number}", 1) for number in range(holders)]
         self.grantor.begin_term(1, [Registration(each.node, each.vault, FENCE_S, True, PROCEED_S) for each in ids])
-        self.connections = [Connection(self._send, lambda: None) for _ in ids]
+        self.connections = [HolderConnection(self._send, lambda: None) for _ in ids]
         for connection, holder in zip(self.connections, ids, strict=True):
-            self.grantor.receive(connection, Hello(holder, True, FENCE_S, State.FENCED, 1, False, 0, 0, PROCEED_S))
-        self._each(Join(2, 0))
-        self._each(Renew(99.0, 0, State.ACTIVE, True, FENCE_S, PROCEED_S))
+            self.grantor.receive(
+                connection, Hello(holder, True, FENCE_S, HolderPhase.FENCED, 1, False, 0, 0, PROCEED_S)
+            )
+        self._each(JoinMessage(2, 0))
+        self._each(Renew(99.0, 0, HolderPhase.ACTIVE, True, FENCE_S, PROCEED_S))
         assert self.grantor.granted == holders
 
     def _since(self, after: int) -> list[Row]:
@@ -74,8 +76,8 @@ class Leader:
         began = time.perf_counter()
         self.revision += 1
         self.grantor.log.latest = self.revision
-        self.grantor.applied(Batch(self.revision - 1, self.revision, (b"t/key",)))
-        self._each(Staged(self.revision))
+        self.grantor.applied(StrictBatch(self.revision - 1, self.revision, (b"t/key",)))
+        self._each(StagedMessage(self.revision))
         took = time.perf_counter() - began
         assert self.grantor.core.rr == self.revision
         return took

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 import palisade.node.survivor_store
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 from palisade.metastore.requests import Put, SystemWrite
 from palisade.node.fencing import member_fencing as member
 from palisade.node.survivor_store import told_of_the_break
@@ -100,7 +100,7 @@ def recovered() -> Iterator[Recovered]:
 
 def test_a_write_of_the_survivor_waits_until_nobody_shows_what_it_replaces(recovered: Recovered) -> None:
     lost = recovered()
-    assert lost.write("n2", b"new") < Timing().proceed_s() + 0.1
+    assert lost.write("n2", b"new") < FenceTiming().proceed_s() + 0.1
     assert lost.read_at_n3() is None
     assert lost.write("n2", b"newer") < 0.1
     lost.simulation.run_for(1.0)

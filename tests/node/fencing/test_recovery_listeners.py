@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
-from palisade.fencing.messages import State
+from palisade.fencing.messages import HolderPhase
 from palisade.metastore.requests import Put
-from palisade.node.fencing.fencing_component import HolderPart
+from palisade.node.fencing.fencing_component import FencingComponent
 from palisade.node.fencing.view import fencing_view
 from tests.node.fencing.test_visibility import Shown
 from tests.support.wired_parts import TIMING
@@ -45,7 +45,7 @@ def test_a_slow_listener_keeps_a_node_from_serving_and_delays_neither_leases_nor
     lapse(shown, node)
     shown.simulation.run_for(3.0)
     assert len(asked) == 1
-    assert (node.holder.core.state, node.holder.serves) == (State.RECOVERING, False)
+    assert (node.holder.core.state, node.holder.serves) == (HolderPhase.RECOVERING, False)
     assert node.holder.core.lease_age(node.process.now()) is not None, "it is granted leases meanwhile"
     began = shown.simulation.now
     shown.write(Put(b"t/a", b"1"))
@@ -93,10 +93,10 @@ def behind(shown: Shown) -> Node:
 
 def test_a_node_whose_vault_is_not_at_what_was_released_serves_nothing(shown: Shown) -> None:
     node = behind(shown)
-    assert (node.holder.core.state, node.holder.serves) == (State.RECOVERING, False)
+    assert (node.holder.core.state, node.holder.serves) == (HolderPhase.RECOVERING, False)
 
 
 def test_a_vault_that_is_not_waited_for_is_seen(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: recovery is over as soon as it begins."""
-    monkeypatch.setattr(HolderPart, "_recover", lambda part, holder: holder.recovered(holder.begin_recovery()))
+    monkeypatch.setattr(FencingComponent, "_recover", lambda part, holder: holder.recovered(holder.begin_recovery()))
     assert behind(shown).holder.serves

@@ -14,7 +14,7 @@ from palisade.cli.main import main
 from palisade.client import Client
 from palisade.metastore.errors import InvalidRequest, KeyNotFound
 from palisade.service.key_values import KeyValues
-from palisade.service.regions import FencedRegions, RegionBook
+from palisade.service.regions import FencedRegions, RegionAdmin
 from palisade.vault.errors import Fenced
 from palisade.vault.regions import Mode, Policy, Region, pack_region
 from tests.node.fencing.test_fenced_http import Node
@@ -29,7 +29,7 @@ async def patched(http: ClientSession, body: Any, name: str = "config") -> tuple
 
 async def test_what_a_change_does_not_name_stays(service: KeyValues, http: ClientSession) -> None:
     """Setting the policy with PUT would make an eventual region strict again."""
-    book = RegionBook(service)
+    book = RegionAdmin(service)
     await book.put(Region("config", b"/config/", Mode.EVENTUAL, Policy.SAFE_DEFAULT, b"none"))
     status, found = await patched(http, {"default": "nothing"})
     assert (status, found["region"]["default"], found["region"]["mode"]) == (200, "nothing", "eventual")
@@ -51,7 +51,7 @@ async def test_what_a_change_does_not_name_stays(service: KeyValues, http: Clien
 async def test_a_change_that_makes_no_sense_changes_nothing(
     service: KeyValues, http: ClientSession, body: Any, code: str
 ) -> None:
-    book, plain = RegionBook(service), Region("config", b"/config/", Mode.STRICT, Policy.DENY)
+    book, plain = RegionAdmin(service), Region("config", b"/config/", Mode.STRICT, Policy.DENY)
     await book.put(plain)
     await book.put(Region("other", b"/other/", Mode.STRICT, Policy.DENY))
     status, found = await patched(http, body)
@@ -68,18 +68,18 @@ async def test_what_is_not_there_or_built_in_is_not_changed(http: ClientSession)
 
 async def test_two_changes_at_once_both_count(service: KeyValues, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was overtaken reads again."""
-    book = RegionBook(service)
+    book = RegionAdmin(service)
     await book.put(CONFIG)
-    stored, overtaken = RegionBook._stored, []
+    stored, overtaken = RegionAdmin._stored, []
 
-    async def overtake(self: RegionBook, name: str) -> tuple[Region, int]:
+    async def overtake(self: RegionAdmin, name: str) -> tuple[Region, int]:
         found = await stored(self, name)
         if not overtaken:
             overtaken.append(name)
-            await RegionBook(service).change(name, {"prefix": b"/c/"})
+            await RegionAdmin(service).change(name, {"prefix": b"/c/"})
         return found
 
-    monkeypatch.setattr(RegionBook, "_stored", overtake)
+    monkeypatch.setattr(RegionAdmin, "_stored", overtake)
     await book.change("config", {"default": b"other"})
     assert await book.get("config") == Region("config", b"/c/", Mode.STRICT, Policy.SAFE_DEFAULT, b"other")
 
@@ -87,7 +87,7 @@ async def test_two_changes_at_once_both_count(service: KeyValues, monkeypatch: p
 async def test_the_stream_and_the_command_change_them(service: KeyValues, client: Client, stream: StreamServer) -> None:
     await client.region_set("config", pack_region(CONFIG))
     assert await client.region_change("config", {"mode": "eventual", "default": b"\xff"}) == service.store.revision
-    book = RegionBook(service)
+    book = RegionAdmin(service)
     assert await book.get("config") == Region("config", b"/config/", Mode.EVENTUAL, Policy.SAFE_DEFAULT, b"\xff")
     for wrong in ({}, {"mode": b"strict"}, {"name": "x"}, {"policy": "perhaps"}, None, {"prefix": "text"}):
         with pytest.raises(InvalidRequest):

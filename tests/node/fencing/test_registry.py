@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from palisade.fencing.messages import Hello, HolderId, State
-from palisade.fencing.release import Standing
-from palisade.fencing.timing import Timing
+from palisade.fencing.messages import Hello, HolderId, HolderPhase
+from palisade.fencing.registry import HolderStanding
+from palisade.fencing.timing import FenceTiming
 from palisade.metastore.limits import Limits
 from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.state_machine import MetaStore
 from palisade.node.fencing import holder_registry as registry
-from palisade.node.fencing.holder_registry import PREFIX, Registry
-from palisade.node.fencing.lease_server import Grantor
+from palisade.node.fencing.holder_registry import PREFIX, HolderRegistry
+from palisade.node.fencing.lease_server import LeaseServer
 from palisade.service.regions import regions_of
 from palisade.service.strict_changes import StrictLog
 from tests.support.fake_group import FakeClock, FakeGroup
@@ -32,12 +32,12 @@ class World:
         self.store = MetaStore(MemoryMap(), Limits())
         self.group = FakeGroup(self.store, FakeClock())
         log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
-        self.grantor = Grantor(
-            log, Timing(), self.group.clock.now, lease_holds=lambda: True, leader_address=lambda: None,
+        self.grantor = LeaseServer(
+            log, FenceTiming(), self.group.clock.now, lease_holds=lambda: True, leader_address=lambda: None,
             is_active=lambda node, incarnation: True, on_released=lambda revision: None, on_failed=pytest.fail,
         )  # fmt: skip
         active: Any = SimpleNamespace(is_active=lambda node, incarnation: True, is_gone=lambda node: self.gone)
-        self.registry = Registry(self.group, self.store.system, active, self.grantor, self.group.clock.now)
+        self.registry = HolderRegistry(self.group, self.store.system, active, self.grantor, self.group.clock.now)
         self.proposed = 0
 
     def lead(self, term: int) -> None:
@@ -45,8 +45,8 @@ class World:
 
     def want(self, *nodes: str) -> None:
         for node in nodes:
-            hello = Hello(HolderId(node, f"vault of {node}", 1), True, 3.0, State.FENCED, 0, False, 0, 0, 3.5)
-            self.grantor.wanted[node] = (hello, Standing.NEW)
+            hello = Hello(HolderId(node, f"vault of {node}", 1), True, 3.0, HolderPhase.FENCED, 0, False, 0, 0, 3.5)
+            self.grantor.wanted[node] = (hello, HolderStanding.NEW)
 
     def loses_leadership(self, patch: pytest.MonkeyPatch, then: Callable[[], None] = lambda: None) -> None:
         """With each proposal."""

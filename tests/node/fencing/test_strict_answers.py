@@ -24,7 +24,7 @@ from palisade.service.own_lease import OwnLease
 from palisade.service.pending_frame import PendingFrame
 from palisade.service.pending_write import Outcome, PendingWrite
 from palisade.service.regions import regions_of
-from palisade.service.release_waiters import Released
+from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictLog
 from palisade.service.strict_responses import StrictResponses
 from palisade.service.write_checks import CheckedWrite, WriteChecks
@@ -48,7 +48,7 @@ class Member(StoreListener):
     def __post_init__(self) -> None:
         self.store = MetaStore(MemoryMap())
         self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
-        self.released = Released(self.log, asyncio.get_running_loop().time)
+        self.released = ReleaseWaiters(self.log, asyncio.get_running_loop().time)
         self.store.listen(self)
         self.answers = StrictResponses(self.released, str, lambda: True, OwnLease(self))
         self.release(1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from palisade.fencing.messages import Grant, HolderId, Renew, Row, State
+from palisade.fencing.messages import GrantMessage, HolderId, HolderPhase, Renew, Row
 from palisade.fencing.release import Registration, Releases
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 from palisade.metastore.changes import AppliedEntry, StoreListener
 from palisade.metastore.limits import Limits
 from palisade.metastore.memory_map import MemoryMap
@@ -15,7 +15,7 @@ from palisade.metastore.requests import Command, Compact, DeleteRange, LeaseGran
 from palisade.metastore.state_machine import MetaStore
 from palisade.service import strict_changes as strict_log
 from palisade.service.regions import regions_of
-from palisade.service.strict_changes import Batch, StrictLog
+from palisade.service.strict_changes import StrictBatch, StrictLog
 from palisade.vault.change import item_of
 from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
 from tests.support.fake_group import FakeGroup
@@ -30,7 +30,7 @@ class World(StoreListener):
         self.store = MetaStore(MemoryMap(), Limits())
         self.group = FakeGroup(self.store)
         self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
-        self.batches: list[Batch] = []
+        self.batches: list[StrictBatch] = []
         self.store.listen(self)
         if released is not None:
             self.log.release(released)
@@ -40,7 +40,7 @@ class World(StoreListener):
     def applied(self, changes: AppliedEntry) -> None:
         self.batches.append(self.log.applied(changes.keys, changes.before, changes.revision))
 
-    def do(self, *commands: Command) -> Batch:
+    def do(self, *commands: Command) -> StrictBatch:
         from palisade.metastore.command_codec import encode_command
 
         self.group.apply([encode_command(command) for command in commands])
@@ -204,12 +204,12 @@ def test_a_version_that_another_one_of_its_entry_replaced_is_not_released_before
     batch = world.do(Put(b"s/a", b"1"), Put(b"s/a", b"2"))
     assert batch.strict == (before + 1, before + 2)
     assert world.log.point == before
-    releases = Releases(Timing())
+    releases = Releases(FenceTiming())
     releases.begin_term(1, 0.0, [Registration("n1", "v", 3.0, proceed_s=3.31)], before)
     releases.staged(HolderId("n1", "v", 1), before, 0.0)
     assert releases.advance(0.0) == before
-    renew = Renew(0.0, before, State.ACTIVE, True, 3.0, 3.31)
-    assert isinstance(releases.renew(HolderId("n1", "v", 1), renew, 0.0, quorum_lease=True), Grant)
+    renew = Renew(0.0, before, HolderPhase.ACTIVE, True, 3.0, 3.31)
+    assert isinstance(releases.renew(HolderId("n1", "v", 1), renew, 0.0, quorum_lease=True), GrantMessage)
     releases.committed(batch.upto, 0.0, batch.strict)
     assert not releases.visible(before + 1)
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from palisade.node.fencing.lease_client import VaultHolder
-from palisade.node.fencing.lease_server import Grantor
+from palisade.node.fencing.lease_client import LeaseClient
+from palisade.node.fencing.lease_server import LeaseServer
 from palisade.node.fencing.vault_gate import VaultGate
-from palisade.service.release_waiters import Released
-from palisade.service.strict_changes import Batch, StrictLog
+from palisade.service.release_waiters import ReleaseWaiters
+from palisade.service.strict_changes import StrictBatch, StrictLog
 from palisade.service.strict_responses import StrictResponses
-from palisade.vault.pending import Staged
-from palisade.vault.staging import Staging
+from palisade.vault.pending import StagedChange
+from palisade.vault.staging import VaultStaging
 from tests.support.wired_walk import walk
 
 Patch = pytest.MonkeyPatch
@@ -37,18 +37,18 @@ def test_strict_and_eventual_writes_and_changes_of_regions_fence_nobody() -> Non
 
 def only_the_last_revision_of_an_entry(patch: Patch) -> None:
     last = lambda batch: (batch.upto, batch.upto) if batch.keys else None  # noqa: E731
-    patch.setattr(Batch, "strict", property(last))
+    patch.setattr(StrictBatch, "strict", property(last))
     keep = StrictLog._keep
     patch.setattr(StrictLog, "_keep", lambda log, batch: keep(log, batch._replace(after=batch.upto - 1)))
 
 
 def staged_before_the_commit(patch: Patch) -> None:
-    def early(holder: VaultHolder, mark: Any) -> None:
+    def early(holder: LeaseClient, mark: Any) -> None:
         holder._tell(holder.core.marked(mark, holder._now()))
-        rows = [Staged(*row) for row in mark.rows]
+        rows = [StagedChange(*row) for row in mark.rows]
         asyncio.get_running_loop().call_later(0.01, lambda: holder.vault.staging.stage(rows))
 
-    patch.setattr(VaultHolder, "_mark", early)
+    patch.setattr(LeaseClient, "_mark", early)
 
 
 def an_open_gate(patch: Patch) -> None:
@@ -57,7 +57,7 @@ def an_open_gate(patch: Patch) -> None:
 
 
 def released_when_committed(patch: Patch) -> None:
-    patch.setattr(Released, "when", lambda released, revision, until, told: told(True))
+    patch.setattr(ReleaseWaiters, "when", lambda released, revision, until, told: told(True))
 
 
 def reads_that_wait_for_nothing(patch: Patch) -> None:
@@ -65,39 +65,39 @@ def reads_that_wait_for_nothing(patch: Patch) -> None:
 
 
 def a_region_that_waits_for_no_vault(patch: Patch) -> None:
-    stage = Staging.stage
+    stage = VaultStaging.stage
 
-    def staged(staging: Staging, rows: Any, **options: Any) -> list[Any]:
+    def staged(staging: VaultStaging, rows: Any, **options: Any) -> list[Any]:
         stage(staging, rows, **options)
         return []
 
-    patch.setattr(Staging, "stage", staged)
+    patch.setattr(VaultStaging, "stage", staged)
 
 
 def a_page_that_stays_active(patch: Patch) -> None:
-    patch.setattr(VaultHolder, "_refuse", lambda holder, why, state=None: None)
+    patch.setattr(LeaseClient, "_refuse", lambda holder, why, state=None: None)
 
 
 def grants_without_the_quorum_lease(patch: Patch) -> None:
-    grant_all = Grantor._grant_all
+    grant_all = LeaseServer._grant_all
 
-    def granted(grantor: Grantor, now: float) -> None:
+    def granted(grantor: LeaseServer, now: float) -> None:
         grantor._lease_holds = lambda: True
         grant_all(grantor, now)
 
-    patch.setattr(Grantor, "_grant_all", granted)
-    patch.setattr(Grantor, "end_term", lambda grantor: None)
+    patch.setattr(LeaseServer, "_grant_all", granted)
+    patch.setattr(LeaseServer, "end_term", lambda grantor: None)
 
 
 def releases_before_anybody_has_staged(patch: Patch) -> None:
-    turn = Grantor._turn
+    turn = LeaseServer._turn
 
-    def eager(grantor: Grantor) -> None:
+    def eager(grantor: LeaseServer) -> None:
         if grantor.core.rr is not None:
             grantor._on_released(grantor.core.lm)
         turn(grantor)
 
-    patch.setattr(Grantor, "_turn", eager)
+    patch.setattr(LeaseServer, "_turn", eager)
 
 
 FAULTS: list[Callable[[Patch], None]] = [

@@ -18,7 +18,7 @@ from palisade.metastore.requests import Put
 from palisade.service.authorization.attempts import Attempts, pause_s
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.needs import EVERYTHING, needs_of, reading
-from palisade.service.authorization.rights import Row
+from palisade.service.authorization.rights import PermissionRow
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import (
     NoCredentials,
@@ -109,7 +109,7 @@ async def test_roles_are_never_mixed_from_two_moments(
     identity = await authorizer.identify(ALICE, "here")
     real, asked = rows.later, []
 
-    async def changing(key: bytes) -> Row | None:
+    async def changing(key: bytes) -> PermissionRow | None:
         row = await real(key)
         asked.append(key)
         if len(asked) == 2:

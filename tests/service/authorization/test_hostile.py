@@ -11,7 +11,7 @@ from yarl import URL
 
 from palisade.api.stream.server import StreamServer
 from palisade.wire.credentials import Password, to_hello
-from palisade.wire.stream_frames import Kind
+from palisade.wire.stream_frames import FrameKind
 from tests.service.authorization.test_stream import raw
 from tests.support.permission_world import as_user
 
@@ -60,24 +60,26 @@ async def test_over_http(http: ClientSession, method: str, path: str, body: byte
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        (Kind.CALL, [1, ["status"], []]),
-        (Kind.CALL, [1, {}, []]),
-        (Kind.CALL, [1, "catalog_do", None]),
-        (Kind.CALL, [1, "catalog_do", [{}, []]]),
-        (Kind.CALL, [1, "catalog_objects", [["x"], 1]]),
-        (Kind.CALL, [1, "catalog_object", [None, {}]]),
-        (Kind.CALL, [1, "procedure", [{}]]),
-        (Kind.CALL, [1, "lease_info", ["x"]]),
-        (Kind.READS, [1, [0, 1]]),
-        (Kind.WRITES, [1, b"\xc1"]),
-        (Kind.WRITES, [1, b"\x93\x01\xc0\xc0"]),
-        (Kind.WRITES, [1, "text"]),
+        (FrameKind.CALL, [1, ["status"], []]),
+        (FrameKind.CALL, [1, {}, []]),
+        (FrameKind.CALL, [1, "catalog_do", None]),
+        (FrameKind.CALL, [1, "catalog_do", [{}, []]]),
+        (FrameKind.CALL, [1, "catalog_objects", [["x"], 1]]),
+        (FrameKind.CALL, [1, "catalog_object", [None, {}]]),
+        (FrameKind.CALL, [1, "procedure", [{}]]),
+        (FrameKind.CALL, [1, "lease_info", ["x"]]),
+        (FrameKind.READS, [1, [0, 1]]),
+        (FrameKind.WRITES, [1, b"\xc1"]),
+        (FrameKind.WRITES, [1, b"\x93\x01\xc0\xc0"]),
+        (FrameKind.WRITES, [1, "text"]),
     ],
 )
-async def test_over_the_stream(stream: StreamServer, kind: Kind, body: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_over_the_stream(
+    stream: StreamServer, kind: FrameKind, body: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async with raw(stream, to_hello(ROOT)) as connection:
         connection.send(kind, body)
         answered, told = await connection.frame()
-        assert answered == Kind.FAILURES, told
+        assert answered == FrameKind.FAILURES, told
         assert told[1][0] != "internal"
     assert "failed" not in caplog.text

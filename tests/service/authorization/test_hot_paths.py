@@ -14,7 +14,7 @@ from palisade.metastore.requests import Put
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.login import Login
 from palisade.service.authorization.needs import needs_of
-from palisade.service.authorization.rights import Row
+from palisade.service.authorization.rights import PermissionRow
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied, Unauthenticated
 from palisade.wire.credentials import Password, Token, header_of
@@ -86,7 +86,7 @@ class StatefulRows(FenceableRows):
     def state(self) -> object | None:
         return self.known
 
-    def now(self, key: bytes) -> Row | None:
+    def now(self, key: bytes) -> PermissionRow | None:
         self.read += 1
         return super().now(key)
 

@@ -10,12 +10,12 @@ import pytest
 from palisade.metastore.requests import Put
 from palisade.raftgroup.errors import Unavailable
 from palisade.service.authorization.remote_rows import RemoteRows
-from palisade.service.authorization.rights import Row
-from palisade.service.authorization.rows import FencedRows, NoRows, NotNow, StoreRows
+from palisade.service.authorization.rights import PermissionRow
+from palisade.service.authorization.rows import FencedRows, NoRows, StoreRows, WouldBlock
 from palisade.service.key_values import KeyValues
 from palisade.vault.change import Item
 from palisade.vault.errors import Denied, Fenced, VaultDamaged, VaultError
-from palisade.vault.snapshot_reads import Origin, Shown
+from palisade.vault.snapshot_reads import ReadOrigin, ShownPage
 from palisade.wire.auth_errors import PermissionsUnknown
 from tests.support.fake_group import FakeGroup
 
@@ -28,17 +28,17 @@ class Reads:
     def __init__(self, now: Any, later: Any = None) -> None:
         self.answers = now, later
 
-    def at_once(self, key: bytes) -> Shown | None:
+    def at_once(self, key: bytes) -> ShownPage | None:
         return told(self.answers[0])
 
-    async def read(self, key: bytes) -> Shown | None:
+    async def read(self, key: bytes) -> ShownPage | None:
         return told(self.answers[1])
 
 
-def told(answer: Any) -> Shown | None:
+def told(answer: Any) -> ShownPage | None:
     if isinstance(answer, Exception):
         raise answer
-    return Shown(answer, 9) if isinstance(answer, Item) else answer
+    return ShownPage(answer, 9) if isinstance(answer, Item) else answer
 
 
 def fenced(now: Any, later: Any, service: KeyValues) -> FencedRows:
@@ -56,23 +56,23 @@ async def known(service: KeyValues) -> KeyValues:
 
 
 async def test_while_the_lease_holds_the_vault_is_read(known: KeyValues) -> None:
-    assert fenced(ITEM, None, known).now(KEY) == Row(b"in the vault", 5)
-    assert fenced(Shown(None, 9), None, known).now(KEY) is None
+    assert fenced(ITEM, None, known).now(KEY) == PermissionRow(b"in the vault", 5)
+    assert fenced(ShownPage(None, 9), None, known).now(KEY) is None
 
 
 async def test_what_is_pending_is_waited_for(known: KeyValues) -> None:
     rows = fenced(None, ITEM, known)
-    with pytest.raises(NotNow):
+    with pytest.raises(WouldBlock):
         rows.now(KEY)
-    assert await rows.later(KEY) == Row(b"in the vault", 5)
+    assert await rows.later(KEY) == PermissionRow(b"in the vault", 5)
 
 
 async def test_what_the_cluster_says_counts_while_the_node_is_fenced(known: KeyValues) -> None:
     """The region says `deny`: the reader has asked by itself."""
-    rows = fenced(None, Shown(ITEM._replace(value=b"in the cluster"), 9, Origin.QUORUM), known)
-    with pytest.raises(NotNow):
+    rows = fenced(None, ShownPage(ITEM._replace(value=b"in the cluster"), 9, ReadOrigin.QUORUM), known)
+    with pytest.raises(WouldBlock):
         rows.now(KEY)
-    assert await rows.later(KEY) == Row(b"in the cluster", 5)
+    assert await rows.later(KEY) == PermissionRow(b"in the cluster", 5)
     with pytest.raises(PermissionsUnknown, match="nobody answers"):
         await fenced(None, Denied("nobody answers"), known).later(KEY)
 
@@ -80,7 +80,7 @@ async def test_what_the_cluster_says_counts_while_the_node_is_fenced(known: KeyV
 @pytest.mark.parametrize("refusal", [Fenced("the vault is not open"), VaultDamaged("a checksum")])
 async def test_without_a_vault_the_cluster_is_asked(known: KeyValues, refusal: VaultError) -> None:
     rows = fenced(refusal, refusal, known)
-    with pytest.raises(NotNow):
+    with pytest.raises(WouldBlock):
         rows.now(KEY)
     found = await rows.later(KEY)
     assert found is not None
@@ -91,7 +91,7 @@ async def test_where_the_cluster_can_not_be_asked_nothing_is_known(known: KeyVal
     group.lease_valid = group.majority = False
     with pytest.raises(PermissionsUnknown):
         await fenced(None, Fenced("the vault is not open"), known).later(KEY)
-    with pytest.raises(NotNow):
+    with pytest.raises(WouldBlock):
         StoreRows(known).now(KEY)
     with pytest.raises(PermissionsUnknown):
         await NoRows().later(KEY)
@@ -110,7 +110,7 @@ def answering(answer: Any) -> RemoteRows:
 
 async def test_a_follower_asks_a_member() -> None:
     kv = {"key": KEY.decode(), "value_base64": "/w==", "mod_revision": 7}
-    assert await answering({"kvs": [kv]}).later(KEY) == Row(b"\xff", 7)
+    assert await answering({"kvs": [kv]}).later(KEY) == PermissionRow(b"\xff", 7)
     assert await answering({"kvs": []}).later(KEY) is None
 
 

@@ -21,7 +21,7 @@ from palisade.service.callers import EVERYBODY
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
 from palisade.wire.credentials import Credentials, Password, Token, to_hello
-from palisade.wire.stream_frames import PROTOCOL, Kind
+from palisade.wire.stream_frames import PROTOCOL, FrameKind
 from tests.support.permission_world import PROOF, FenceableRows, Users
 from tests.support.waiting import until
 
@@ -60,9 +60,9 @@ class Raw:
 async def raw(stream: StreamServer, hello: dict[str, Any], greeted: bool = True) -> AsyncIterator[Raw]:
     reader, writer = await asyncio.open_connection("127.0.0.1", stream.port)
     connection = Raw(reader, writer)
-    connection.send(Kind.HELLO, {"protocol": PROTOCOL, "timeout_ms": 3000, **hello})
+    connection.send(FrameKind.HELLO, {"protocol": PROTOCOL, "timeout_ms": 3000, **hello})
     if greeted:
-        assert (await connection.frame())[0] == Kind.WELCOME
+        assert (await connection.frame())[0] == FrameKind.WELCOME
     try:
         yield connection
     finally:
@@ -149,9 +149,9 @@ async def test_a_watch_ends_with_the_right_to_read(stream: StreamServer, service
 async def test_of_a_series_what_may_be_is_done(stream: StreamServer, service: KeyValues) -> None:
     contents = [b"/a/x/1", b"v", b"/a/2", b"v", b"/a/x/3", b"v"]
     async with raw(stream, to_hello(ALICE)) as connection:
-        connection.send(Kind.WRITES, [10, encode_series(None, contents)])
+        connection.send(FrameKind.WRITES, [10, encode_series(None, contents)])
         answered = dict([await numbers(connection), await numbers(connection)])
-    assert answered == {Kind.FAILURES: [11], Kind.RESULTS: [10, 12]}
+    assert answered == {FrameKind.FAILURES: [11], FrameKind.RESULTS: [10, 12]}
     assert service.store.range(Range(b"/a/2")).kvs == ()
     assert service.store.range(Range(b"/a/x/3")).kvs
 
@@ -164,16 +164,16 @@ async def numbers(connection: Raw) -> tuple[int, list[int]]:
 async def test_commands_that_the_client_does_not_send_need_admin(stream: StreamServer) -> None:
     async with raw(stream, to_hello(ALICE)) as connection:
         for request in (Compact(1), Pin("x", 1, 1000), DeleteRange(b"\0", b"\0")):
-            connection.send(Kind.WRITES, [1, encode_command(request, None)])
+            connection.send(FrameKind.WRITES, [1, encode_command(request, None)])
             kind, body = await connection.frame()
-            assert (kind, body[1][0]) == (Kind.FAILURES, "permission-denied")
+            assert (kind, body[1][0]) == (FrameKind.FAILURES, "permission-denied")
 
 
 async def test_nothing_is_done_before_the_welcome(stream: StreamServer, service: KeyValues) -> None:
     async with raw(stream, to_hello(ROOT), greeted=False) as connection:
-        connection.send(Kind.WRITES, [1, encode_command(Put(b"/early", b""), None)])
+        connection.send(FrameKind.WRITES, [1, encode_command(Put(b"/early", b""), None)])
         kinds = [kind async for kind, _ in frames(connection)]
-    assert Kind.RESULTS not in kinds
+    assert FrameKind.RESULTS not in kinds
     assert service.store.range(Range(b"/early")).kvs == ()
 
 
@@ -211,10 +211,10 @@ async def test_a_node_that_can_not_know_refuses_and_goes_on_later(stream: Stream
 
 async def test_the_join_token_reads_and_changes_nothing(stream: StreamServer) -> None:
     async with raw(stream, to_hello(PROOF)) as connection:
-        connection.send(Kind.READS, [1, operation_fields(Range(b"/a/k"))])
-        assert (await connection.frame())[0] == Kind.RESULTS
-        connection.send(Kind.WRITES, [2, encode_command(Put(b"/a/k", b""), None)])
-        assert (await connection.frame())[0] == Kind.FAILURES
+        connection.send(FrameKind.READS, [1, operation_fields(Range(b"/a/k"))])
+        assert (await connection.frame())[0] == FrameKind.RESULTS
+        connection.send(FrameKind.WRITES, [2, encode_command(Put(b"/a/k", b""), None)])
+        assert (await connection.frame())[0] == FrameKind.FAILURES
 
 
 @pytest.mark.parametrize("hello", [{"user": "alice"}, {"user": 1, "password": "x"}, {"token": "x", "user": "y"},
@@ -222,7 +222,7 @@ async def test_the_join_token_reads_and_changes_nothing(stream: StreamServer) ->
 async def test_bad_credentials_in_hello(stream: StreamServer, hello: dict[str, Any]) -> None:
     async with raw(stream, hello, greeted=False) as connection:
         kind, body = await connection.frame()
-        assert kind == Kind.REFUSED
+        assert kind == FrameKind.REFUSED
         assert body["code"] == "unauthenticated"
         assert (await connection.frame())[0] == -1
 

@@ -15,11 +15,11 @@ import pytest
 
 from palisade.api.stream.connection import StreamConnection
 from palisade.node.fencing import lease_endpoint as door
-from palisade.wire.stream_frames import Kind
+from palisade.wire.stream_frames import FrameKind
 from tests.sim.sockets import Transport
 from tests.sim.world import Checker, World
 
-OF_WATCHES = (Kind.EVENTS, Kind.PROGRESS)
+OF_WATCHES = (FrameKind.EVENTS, FrameKind.PROGRESS)
 
 
 class BackPressure(Checker):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from palisade.catalog import errors, keys
 from palisade.catalog.procedure_record import from_bytes
-from palisade.catalog.procedures import Procedure, State
+from palisade.catalog.procedures import Procedure, ProcedureState
 from palisade.metastore.results import RevisionEvents
 from tests.sim.backups import Base
 from tests.sim.node import Host
 from tests.sim.seen import CANCEL, LOOK, Answer, Call
 from tests.sim.world import Checker, World
 
-UNDONE = (State.FAILED, State.ROLLED_BACK)
+UNDONE = (ProcedureState.FAILED, ProcedureState.ROLLED_BACK)
 
 
 class CatalogAnswers(Checker):
@@ -89,9 +89,9 @@ def released_at(host: Host) -> int:
 
 def stays(record: Procedure) -> bool:
     """It can't be taken back: it has ended, or destroys, or has changed permissions; or somebody uses what it made."""
-    if record.state is State.PREPARED:
+    if record.state is ProcedureState.PREPARED:
         return record.operation.keeps or bool(record.made)
-    return record.state is not State.SUBMITTED
+    return record.state is not ProcedureState.SUBMITTED
 
 
 def shown(records: list[Procedure]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from palisade.catalog import keys
 from palisade.catalog.procedure_record import from_bytes
-from palisade.catalog.procedures import Procedure, State
+from palisade.catalog.procedures import Procedure, ProcedureState
 from palisade.metastore.results import RevisionEvents
 from tests.sim.backups import Base
 from tests.sim.world import Checker, World
@@ -67,7 +67,7 @@ class CatalogObjects(Checker):
                 (self._there.discard if event.delete else self._there.add)(key)
             elif key.startswith(keys.PROCEDURES) and not event.delete:
                 record = from_bytes(key, event.kv.value, events.revision)
-                if record.state is State.DONE and record.id not in self._ended:
+                if record.state is ProcedureState.DONE and record.id not in self._ended:
                     self._ended.add(record.id)
                     done.append(record)
         for each in done:

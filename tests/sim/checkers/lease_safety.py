@@ -11,7 +11,7 @@ from palisade.base.long_keys import stored_key
 from palisade.metastore.results import RevisionEvents
 from palisade.vault.fence_page import COPY_BYTES, unpack_fence
 from palisade.vault.pending import revision_of
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import POSITION, unpack_position
 from tests.sim.node import Host
 from tests.sim.world import Checker, World
@@ -74,7 +74,7 @@ class LeaseSafety(Checker):
         if page is None or not page.serves(int(now * 1e9), host.disk.boot):
             return
         backend = host.disk.backend
-        lv = unpack_position(backend.get(Table.META, POSITION)).revision
+        lv = unpack_position(backend.get(VaultTable.META, POSITION)).revision
         lineage = host.disk.vault_lineage
         if lineage is not None and lineage.generation != self.world.generation:
             self.fail(
@@ -86,7 +86,7 @@ class LeaseSafety(Checker):
         for key, revision in changes.items():
             if lv >= revision:
                 continue
-            marked = backend.get(Table.PENDING, stored_key(key))
+            marked = backend.get(VaultTable.PENDING, stored_key(key))
             if marked is None or revision_of(marked) < revision:
                 self.fail(
                     f"RR is {released}, and the page of {host.id} is up for {page.deadline_ns / 1e9 - now:.3f} s "

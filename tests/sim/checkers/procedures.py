@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from palisade.catalog import keys
 from palisade.catalog.procedure_record import from_bytes
-from palisade.catalog.procedures import ENDED, NEXT, Procedure, State
+from palisade.catalog.procedures import ENDED, NEXT, Procedure, ProcedureState
 from palisade.metastore.results import Event, RevisionEvents
 from tests.sim.backups import Base
 from tests.sim.node import Host
@@ -78,19 +78,19 @@ class Procedures(Checker):
         state = now.state
         if before is None:
             self.world.count(f"begun: {now.kind}")
-            if state is not State.SUBMITTED:
+            if state is not ProcedureState.SUBMITTED:
                 self.fail(f"{now.id} begins as {state.value}")
             return
         self.world.count(f"procedure: {before.state.value} -> {state.value}")
-        if state is State.DONE:
+        if state is ProcedureState.DONE:
             self.world.count(f"procedure done: {now.kind}")
         if state not in NEXT[before.state]:
             self.fail(f"{now.id} went from {before.state.value} to {state.value}")
-        if before.state is not State.PREPARED:
+        if before.state is not ProcedureState.PREPARED:
             return
-        if now.operation.keeps and state is not State.DONE:
+        if now.operation.keeps and state is not ProcedureState.DONE:
             self.fail(f"{now.id} changed permissions and ended as {state.value}")
-        if state in (State.DONE, State.DESTROYING) and before.revision > self._released:
+        if state in (ProcedureState.DONE, ProcedureState.DESTROYING) and before.revision > self._released:
             self.fail(f"{now.id} went on from revision {before.revision}, and {self._released} is released")
 
     def _check_locks(self) -> None:

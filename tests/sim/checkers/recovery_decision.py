@@ -16,7 +16,7 @@ import pytest
 import palisade.recovery.follower
 import palisade.recovery.recovery
 from palisade.recovery.decision import (
-    ClusterState,
+    ClusterHistory,
     Decision,
     Join,
     Options,
@@ -40,7 +40,7 @@ class RecoveryDecision(Checker):
             yield
 
     def _observed(self, decide: Any) -> Any:
-        def observed(vault: VaultState, cluster: ClusterState | None, options: Options) -> Decision:
+        def observed(vault: VaultState, cluster: ClusterHistory | None, options: Options) -> Decision:
             decision: Decision = decide(vault, cluster, options)
             assert cluster is not None, "nobody starts standalone here"
             self._judge(decision, vault, cluster, options)
@@ -48,7 +48,7 @@ class RecoveryDecision(Checker):
 
         return observed
 
-    def _judge(self, decision: Decision, vault: VaultState, cluster: ClusterState, options: Options) -> None:
+    def _judge(self, decision: Decision, vault: VaultState, cluster: ClusterHistory, options: Options) -> None:
         what = f"with LV {vault.revision}, LM {cluster.latest}, MM {cluster.minimal}"
         host = self.world.hosts[options.node_id]
         if host.foreign is not None and not self.world.is_down:
@@ -76,7 +76,7 @@ def row(decision: Decision) -> str:
     return "replay"
 
 
-def ways(vault: VaultState, cluster: ClusterState, options: Options) -> tuple[str, ...]:
+def ways(vault: VaultState, cluster: ClusterHistory, options: Options) -> tuple[str, ...]:
     """What is right; nothing where there is no right one."""
     missed = cluster.latest - vault.revision
     if missed < 0 or vault.highest > cluster.latest:

@@ -21,7 +21,7 @@ from palisade.recovery.ports import SourceState
 from palisade.recovery.remote_source import RemoteSource
 from palisade.recovery.store_source import StoreSource
 from palisade.vault.position import unpack_position
-from palisade.vault.tables import Table
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import POSITION
 from tests.sim.checkers.durable import acknowledged
 from tests.sim.node import Host
@@ -80,7 +80,7 @@ class RecoveryInputs(Checker):
     def _decided(self, decide: Any) -> Any:
         def decided(vault: VaultState, cluster: Any, options: Any) -> Any:
             backend = self.world.hosts[options.node_id].disk.backend
-            held = unpack_position(backend.get(Table.META, POSITION))
+            held = unpack_position(backend.get(VaultTable.META, POSITION))
             if (vault.revision, vault.chain) != (held.revision, held.chain):
                 self.fail(
                     f"{options.node_id} takes LV for {vault.revision} with {vault.chain!r}, and its vault has "

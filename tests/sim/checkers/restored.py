@@ -15,7 +15,7 @@ from palisade.metastore.lease import LEASE_ID, LEASE_VALUE
 from palisade.metastore.lineage import LINEAGE_KEY
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.requests import Range
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 from palisade.metastore.state_machine import MetaStore
 from palisade.node.fencing.inherited_leases import record_name
 from tests.sim.backups import Backup, Base, content_of
@@ -52,7 +52,7 @@ class RestoredState(Checker):
         if header.generation != self.world.generation:
             self.fail(f"{what} is of generation {header.generation}, and the cluster of {self.world.generation}")
         tables = content_of(backup.data)
-        state = State(tables)
+        state = StoreState(tables)
         known = self._numbers.get(header.index)
         if known is not None and numbers_of(state) != known:
             self.fail(f"{what} has {numbers_of(state)} at index {header.index}, replicas had {known}")
@@ -72,9 +72,9 @@ class RestoredState(Checker):
         header, generation = self._backup.header, self._generation
         what, backup = f"{host.id}, restored from revision {header.revision},", content_of(self._backup.data)
         tables: OrderedMap = host.store._tables
-        state = State(tables)
-        if numbers_of(state) != numbers_of(State(backup)):
-            self.fail(f"{what} has {numbers_of(state)}, the backup {numbers_of(State(backup))}")
+        state = StoreState(tables)
+        if numbers_of(state) != numbers_of(StoreState(backup)):
+            self.fail(f"{what} has {numbers_of(state)}, the backup {numbers_of(StoreState(backup))}")
         if state.lineage.generation != generation or state.lineage.cluster_id != header.cluster_id:
             self.fail(f"{what} is of {state.lineage}, and was to be of generation {generation}")
         whole = {lease: (ttl, state.clock_ms + ttl * 1000) for lease, (ttl, _) in leases_of(backup).items()}
@@ -98,7 +98,7 @@ class RestoredState(Checker):
             self.fail(f"{what} has {there[key]}, and no such key was there")
 
 
-def numbers_of(state: State) -> tuple[Any, ...]:
+def numbers_of(state: StoreState) -> tuple[Any, ...]:
     return state.index, state.term, state.revision, state.chain, state.keys, state.size, state.compacted
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from palisade.metastore.ordered_map import OrderedMap, Table
-from palisade.metastore.state import State
+from palisade.metastore.state import StoreState
 from palisade.node.fencing.inherited_leases import record_name
 from tests.sim.backups import Base, Survivor
 from tests.sim.checkers.restored import leases_of, numbers_of, rows_of
@@ -40,7 +40,7 @@ class SurvivorsState(Checker):
         if index > survivor.index:
             self.fail(f"{what} is at entry {index}, and has not come by {survivor.index}, behind which it is alone")
             return
-        state = State(tables)
+        state = StoreState(tables)
         if numbers_of(state) != numbers_of(survivor.store._state):
             self.fail(f"{what} has {numbers_of(state)}, and its log came to {numbers_of(survivor.store._state)}")
         if state.lineage.generation != self._generation:

@@ -21,22 +21,22 @@ import palisade.recovery.follower
 import palisade.recovery.recovery
 import palisade.topology.registrar
 import palisade.vault.reader
-from palisade.api.http.fast_path import Connection as HttpConnection
+from palisade.api.http.fast_path import HttpConnection as HttpConnection
 from palisade.api.stream.connection import StreamConnection
 from palisade.fencing.holder_state import Holder
 from palisade.fencing.release import Releases
 from palisade.metastore.command_codec import decode_command, unpack
 from palisade.metastore.put_series import is_series
 from palisade.metastore.requests import Put
-from palisade.node.fencing.lease_endpoint import Door
+from palisade.node.fencing.lease_endpoint import LeaseEndpoint
 from palisade.raftgroup.membership import Membership
-from palisade.raftgroup.snapshot_sender import Sender
+from palisade.raftgroup.snapshot_sender import SnapshotSender
 from palisade.recovery.recovery import Recovery
 from palisade.recovery.report import RecoveryReport
 from palisade.topology.member import TopologyMember
 from palisade.topology.swim.roster import Roster
 from palisade.vault.errors import ReadRefused
-from palisade.vault.snapshot_reads import Origin
+from palisade.vault.snapshot_reads import ReadOrigin
 from tests.sim.coverage import groups
 from tests.sim.coverage.naming import name_of
 from tests.sim.node import Host
@@ -195,7 +195,7 @@ class Coverage(Checker):
             except ReadRefused as error:
                 self._read_ended(rule, name_of(type(error)))
                 raise
-            self._read_ended(None if shown.origin is Origin.VAULT else rule, name_of(shown.origin))
+            self._read_ended(None if shown.origin is ReadOrigin.VAULT else rule, name_of(shown.origin))
             return shown
 
         return read
@@ -220,12 +220,12 @@ class Coverage(Checker):
 
     def _watch_raft(self, patch: pytest.MonkeyPatch) -> None:
         refuse = palisade.raftgroup.snapshot_receiver.refuse
-        patch.setattr(Sender, "_end", self._before(Sender._end, self._sent))
+        patch.setattr(SnapshotSender, "_end", self._before(SnapshotSender._end, self._sent))
         patch.setattr(palisade.raftgroup.snapshot_receiver, "refuse", self._before(refuse, self._refused))
         for name in groups.memberships():
             patch.setattr(Membership, name, self._returned("membership", name, getattr(Membership, name)))
 
-    def _sent(self, _: Sender, outcome: Any, *__: Any) -> None:
+    def _sent(self, _: SnapshotSender, outcome: Any, *__: Any) -> None:
         self.reached("snapshot is sent", name_of(outcome))
 
     def _refused(self, _: str, why: Any, *__: Any) -> None:
@@ -265,12 +265,12 @@ class Coverage(Checker):
         for (owner, method), name in zip(told, groups.PRESSED[:-1], strict=True):
             reached = partial(self._pressed, name)
             patch.setattr(owner, method, self._before(getattr(owner, method), reached))
-        given_up, opens = partial(self._pressed, groups.PRESSED[-1]), Door.open
+        given_up, opens = partial(self._pressed, groups.PRESSED[-1]), LeaseEndpoint.open
 
-        def opened(door: Door, write: Any, unsent: Any, close: Any, abort: Any) -> Any:
+        def opened(door: LeaseEndpoint, write: Any, unsent: Any, close: Any, abort: Any) -> Any:
             return opens(door, write, unsent, close, self._before(abort, given_up))
 
-        patch.setattr(Door, "open", opened)
+        patch.setattr(LeaseEndpoint, "open", opened)
 
     def _pressed(self, name: str, *_: Any) -> None:
         self.reached("back-pressure", name)

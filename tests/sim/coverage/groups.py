@@ -60,7 +60,7 @@ class Group:
 
 
 def holder_changes() -> Changes:
-    state = palisade.fencing.messages.State
+    state = palisade.fencing.messages.HolderPhase
     return {
         state.FENCED: (state.RECOVERING, state.STOPPED),
         state.RECOVERING: (state.ACTIVE, state.FENCED, state.STOPPED),
@@ -71,7 +71,7 @@ def holder_changes() -> Changes:
 
 def role_changes() -> Changes:
     """Of one start of a node."""
-    role = palisade.raftgroup.role.Role
+    role = palisade.raftgroup.role.RaftRole
     return {
         role.LEARNER: (role.FOLLOWER, role.REMOVED),
         role.FOLLOWER: (role.CANDIDATE, role.LEADER, role.REMOVED),
@@ -82,7 +82,7 @@ def role_changes() -> Changes:
 
 
 def life_changes() -> Changes:
-    phase = palisade.topology.join_state.Phase
+    phase = palisade.topology.join_state.JoinPhase
     return {
         phase.SEEKING: (phase.JOINING,),
         phase.JOINING: (phase.RECOVERING, phase.REJECTED),
@@ -95,7 +95,7 @@ def life_changes() -> Changes:
 
 def swim_changes() -> Changes:
     """Of what one node knows of another; of itself, too."""
-    state = palisade.topology.swim.record.State
+    state = palisade.topology.swim.record.SwimState
     return {
         state.ALIVE: (state.SUSPECT, state.LEFT),
         state.SUSPECT: (state.ALIVE, state.DEAD, state.LEFT),
@@ -175,7 +175,7 @@ def memberships() -> list[str]:
 
 
 def message_kinds() -> list[Any]:
-    return list(palisade.raftgroup.messages.Kind)
+    return list(palisade.raftgroup.messages.MessageKind)
 
 
 PRESSED = (
@@ -202,7 +202,7 @@ def _requests() -> list[str]:
 def _reads() -> list[str]:
     """Whose word it was, or why there was none."""
     return names_of(
-        palisade.vault.snapshot_reads.Origin,
+        palisade.vault.snapshot_reads.ReadOrigin,
         palisade.vault.errors.Fenced,
         palisade.vault.errors.Pending,
         palisade.vault.errors.Denied,
@@ -212,7 +212,9 @@ def _reads() -> list[str]:
 GROUPS = (
     Group("fault", lambda: names_of(tests.sim.faults.Kind), "have a scenario of faults.py draw it"),
     Group(
-        "stopped while", lambda: names_of(palisade.topology.join_state.Phase), "stop nodes in every phase of their life"
+        "stopped while",
+        lambda: names_of(palisade.topology.join_state.JoinPhase),
+        "stop nodes in every phase of their life",
     ),
     Group(
         "lost one way",
@@ -227,7 +229,11 @@ GROUPS = (
     ),
     Group("vault of another boot", lambda: names_of(tests.sim.vault_disk.Found), "losses of power"),
     Group("damage refused", lambda: names_of(tests.sim.damage.Part), "have faults.py draw damage in some scenario"),
-    Group("holder state", lambda: names_of(palisade.fencing.messages.State), "a start, a pause, a stop in good order"),
+    Group(
+        "holder state",
+        lambda: names_of(palisade.fencing.messages.HolderPhase),
+        "a start, a pause, a stop in good order",
+    ),
     Group("holder change", changes(holder_changes), "pauses, cuts and stops while a node serves or recovers"),
     Group(
         "holder is not activated",
@@ -249,7 +255,7 @@ GROUPS = (
         lambda: names_of(answers_of(palisade.fencing.release.Releases.renew)),
         "cut the leader off",
     ),
-    Group("leader hears hello", lambda: names_of(palisade.fencing.registry.Standing), "starts, wipes, elections"),
+    Group("leader hears hello", lambda: names_of(palisade.fencing.registry.HolderStanding), "starts, wipes, elections"),
     Group(
         "verdict on a holder",
         lambda: names_of(palisade.fencing.verdict.Judgement),
@@ -257,7 +263,7 @@ GROUPS = (
     ),
     Group(
         "verdict on a revision",
-        lambda: names_of(palisade.fencing.verdict.Outcome),
+        lambda: names_of(palisade.fencing.verdict.VerdictOutcome),
         "strict writes while a holder is silent",
     ),
     Group("released", lambda: ["acknowledged", "by fence"], "strict writes while a holder is silent"),
@@ -267,9 +273,11 @@ GROUPS = (
         lambda: names_of(palisade.vault.regions.Policy),
         "reads of its region at nodes that are fenced",
     ),
-    Group("raft role", lambda: names_of(palisade.raftgroup.role.Role), "elections, wipes, removals"),
+    Group("raft role", lambda: names_of(palisade.raftgroup.role.RaftRole), "elections, wipes, removals"),
     Group("raft role change", changes(role_changes), "elections, wipes, removals"),
-    Group("raft message", lambda: names_of(palisade.raftgroup.messages.Kind), "elections, hand-overs, snapshots"),
+    Group(
+        "raft message", lambda: names_of(palisade.raftgroup.messages.MessageKind), "elections, hand-overs, snapshots"
+    ),
     Group(
         "append is received",
         lambda: names_of(answers_of(palisade.raftgroup.message_screen.screen_append)),
@@ -284,26 +292,26 @@ GROUPS = (
     Group("membership", memberships, "wipe or remove members"),
     Group(
         "snapshot is sent",
-        lambda: names_of(palisade.raftgroup.snapshot_sender.Outcome),
+        lambda: names_of(palisade.raftgroup.snapshot_sender.TransferOutcome),
         "small logs and followers that are away",
     ),
     Group(
         "snapshot is refused",
-        lambda: names_of(palisade.raftgroup.snapshot_transfer.Refusal),
+        lambda: names_of(palisade.raftgroup.snapshot_transfer.TransferRefusal),
         "crash who receives a snapshot",
     ),
     Group("recovery decision", _recoveries, "crashes, wipes, compaction; a vault that is not its own"),
     Group("recovery next", lambda: names_of(palisade.recovery.catchup.Next), "a replay that never comes closer"),
-    Group("recovery phase", lambda: names_of(palisade.recovery.report.Phase), "recoveries of every case"),
-    Group("recovery end", lambda: names_of(palisade.recovery.report.Outcome), "recoveries of every case"),
-    Group("life", lambda: names_of(palisade.topology.join_state.Phase), "starts, pauses, cuts"),
+    Group("recovery phase", lambda: names_of(palisade.recovery.report.RecoveryPhase), "recoveries of every case"),
+    Group("recovery end", lambda: names_of(palisade.recovery.report.RecoveryOutcome), "recoveries of every case"),
+    Group("life", lambda: names_of(palisade.topology.join_state.JoinPhase), "starts, pauses, cuts"),
     Group("life change", changes(life_changes), "starts, pauses, cuts"),
     Group(
         "topology verdict",
         lambda: names_of(palisade.topology.admission_rules.Verdict),
         "joins, also of those who are not to join",
     ),
-    Group("swim state", lambda: names_of(palisade.topology.swim.record.State), "pauses, cuts, stops in good order"),
+    Group("swim state", lambda: names_of(palisade.topology.swim.record.SwimState), "pauses, cuts, stops in good order"),
     Group("swim change", changes(swim_changes), "pauses, cuts, stops in good order"),
     Group("procedure", changes(lambda: palisade.catalog.procedures.NEXT), "catalog operations while nodes are cut off"),
     Group(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from palisade.metastore import txn
-from palisade.metastore.request_results import ResultBook
+from palisade.metastore.request_results import RequestResults
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget
 from palisade.service.key_values import KeyValues
 from tests.sim.plants.plant import MANY, MEMBER_CUT_OFF, Patch, Stage, caught_by
@@ -51,8 +51,8 @@ def compares_that_never_hold(patch: Patch) -> None:
 
 @caught_by("exactly once", on=MANY)
 def retries_that_are_not_known(patch: Patch) -> None:
-    patch.setattr(ResultBook, "find", lambda self, request: None)
-    patch.setattr(ResultBook, "active", lambda self, name: None)
+    patch.setattr(RequestResults, "find", lambda self, request: None)
+    patch.setattr(RequestResults, "active", lambda self, name: None)
 
 
 @caught_by("snapshots")

@@ -19,10 +19,10 @@ from palisade.metastore.backup import BackupEnd, BackupHeader, BackupParser
 from palisade.metastore.lineage import LINEAGE_KEY, Lineage, encode_lineage
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.requests import SystemWrite
-from palisade.metastore.snapshot import Row, SnapshotReader
-from palisade.metastore.state import State
-from palisade.node.fencing.lease_client import VaultHolder
-from palisade.node.fencing.lease_server import Grantor
+from palisade.metastore.snapshot import Row, StoreSnapshotReader
+from palisade.metastore.state import StoreState
+from palisade.node.fencing.lease_client import LeaseClient
+from palisade.node.fencing.lease_server import LeaseServer
 from palisade.recovery import feed_messages as wire
 from palisade.recovery.ports import SourceState
 from palisade.recovery.remote_source import RemoteSource
@@ -44,7 +44,7 @@ def left_out(patch: Patch, table: Table, last: int | None) -> None:
     """Of a backup: the rows of this table from `last` on."""
     begin = OpenBackup.__init__
 
-    def begun(self: OpenBackup, reader: SnapshotReader, *rest: Any) -> None:
+    def begun(self: OpenBackup, reader: StoreSnapshotReader, *rest: Any) -> None:
         rows_from = reader._rows_from
 
         def fewer(of: Table, start: bytes) -> Iterator[Row]:
@@ -101,7 +101,7 @@ def restores_that_keep_the_generation(patch: Patch) -> None:
         return header.generation
 
     def begin(tables: OrderedMap, generation: int) -> Lineage:
-        lineage = Lineage(State(tables).lineage.cluster_id, generation)
+        lineage = Lineage(StoreState(tables).lineage.cluster_id, generation)
         tables.put(Table.META, LINEAGE_KEY, encode_lineage(lineage))
         return lineage
 
@@ -161,19 +161,21 @@ def watches_that_end_wherever_they_go_on(patch: Patch) -> None:
 def leases_for_whichever_history(patch: Patch) -> None:
     """And is granted leases by the restored cluster, for as long as it finds out nothing by itself (F1, R7)."""
     revisions_of_whichever_history(patch)
-    patch.setattr(Grantor, "_is_of_another_history", lambda self, connection, its: False)
+    patch.setattr(LeaseServer, "_is_of_another_history", lambda self, connection, its: False)
 
 
 @caught_by("LV monotonic", on=NEW_AT_ONCE)
 def releases_of_whichever_history(patch: Patch) -> None:
     """A node whose vault is nobody's yet hears RR of the history that is lost, since its feed is slow to answer, and
     takes it into the next one (F3, R7)."""
-    refuses, state = Grantor._is_of_another_history, RemoteSource.state
+    refuses, state = LeaseServer._is_of_another_history, RemoteSource.state
 
     async def slow_state(self: RemoteSource, chain_at: int) -> SourceState:
         await asyncio.sleep(4.0)
         return await state(self, chain_at)
 
-    patch.setattr(VaultHolder, "has_history", True)
-    patch.setattr(Grantor, "_is_of_another_history", lambda self, at, its: its != UNKNOWN and refuses(self, at, its))
+    patch.setattr(LeaseClient, "has_history", True)
+    patch.setattr(
+        LeaseServer, "_is_of_another_history", lambda self, at, its: its != UNKNOWN and refuses(self, at, its)
+    )
     patch.setattr(RemoteSource, "state", slow_state)

@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from palisade.catalog.engine import Engine
-from palisade.catalog.procedures import Procedure, State
+from palisade.catalog.engine import ProcedureEngine
+from palisade.catalog.procedures import Procedure, ProcedureState
 from palisade.fencing.grants import Holding
 from palisade.fencing.registry import Registry
 from palisade.fencing.release import Releases
-from palisade.fencing.timing import Timing
+from palisade.fencing.timing import FenceTiming
 from palisade.metastore.requests import Range
 from palisade.metastore.results import RangeResult
-from palisade.node.fencing.lease_client import VaultHolder
-from palisade.node.fencing.lease_endpoint import Door
-from palisade.node.fencing.lease_server import Grantor
+from palisade.node.fencing.lease_client import LeaseClient
+from palisade.node.fencing.lease_endpoint import LeaseEndpoint
+from palisade.node.fencing.lease_server import LeaseServer
 from palisade.node.fencing.vault_gate import VaultGate
-from palisade.service.catalog import Catalog, Outcome
+from palisade.service.catalog import Catalog, CatalogOutcome
 from palisade.service.catalog_store import NodeStore
-from palisade.service.release_waiters import Released
-from palisade.service.strict_changes import Batch, StrictLog
+from palisade.service.release_waiters import ReleaseWaiters
+from palisade.service.strict_changes import StrictBatch, StrictLog
 from palisade.service.strict_responses import StrictResponses
-from palisade.vault.pending import Row, Staged
-from palisade.vault.staging import Staging
+from palisade.vault.pending import Row, StagedChange
+from palisade.vault.staging import VaultStaging
 from tests.sim.faults import Fault, Kind
 from tests.sim.machine import SimMachine
 from tests.sim.plants.plant import (
@@ -55,11 +55,11 @@ FOLLOWER_HEARS_NOTHING = with_faults(Fault(4.0, Kind.ONE_WAY, "leader", "f1", 12
 
 @caught_by("fenced reads", on=FOLLOWER_CUT_OFF)
 def strict_writes_answered_at_commit(patch: Patch) -> None:
-    async def at_once(self: Released, revision: int, timeout_s: float) -> bool:
+    async def at_once(self: ReleaseWaiters, revision: int, timeout_s: float) -> bool:
         return True
 
-    patch.setattr(Released, "when", lambda self, revision, until, told: told(True))
-    patch.setattr(Released, "until", at_once)
+    patch.setattr(ReleaseWaiters, "when", lambda self, revision, until, told: told(True))
+    patch.setattr(ReleaseWaiters, "until", at_once)
 
 
 @caught_by("lease safety", "fenced reads", on=FOLLOWER_CUT_OFF)
@@ -91,19 +91,19 @@ def leases_by_the_wall_clock(patch: Patch) -> None:
 
 @caught_by("lease safety", on=FOLLOWER_STOPS)
 def pages_that_stay_active(patch: Patch) -> None:
-    patch.setattr(VaultHolder, "_refuse", lambda self, why, state=None: None)
+    patch.setattr(LeaseClient, "_refuse", lambda self, why, state=None: None)
 
 
 @caught_by("lease safety", on=LEADERS_CUT_OFF)
 def grants_without_the_quorum_lease(patch: Patch) -> None:
-    grant_all = Grantor._grant_all
+    grant_all = LeaseServer._grant_all
 
-    def granted(self: Grantor, now: float) -> None:
+    def granted(self: LeaseServer, now: float) -> None:
         self._lease_holds = lambda: True
         grant_all(self, now)
 
-    patch.setattr(Grantor, "_grant_all", granted)
-    patch.setattr(Grantor, "end_term", lambda self: None)
+    patch.setattr(LeaseServer, "_grant_all", granted)
+    patch.setattr(LeaseServer, "end_term", lambda self: None)
 
 
 @caught_by("fenced reads", on=Stage("many", 32))
@@ -126,13 +126,15 @@ def procedures_that_are_settled_at_once(patch: Patch) -> None:
     """Whoever has asked for it is told so before every node has acknowledged, or is fenced (F8)."""
     do = Catalog.do
 
-    async def at_once(self: Catalog, kind_name: object, given: Any, id_: Any = None, wait_s: Any = None) -> Outcome:
+    async def at_once(
+        self: Catalog, kind_name: object, given: Any, id_: Any = None, wait_s: Any = None
+    ) -> CatalogOutcome:
         asked = asyncio.ensure_future(do(self, kind_name, given, id_, wait_s))
         asked.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait({asked}, timeout=0.001)
         if asked.done():
             return asked.result()
-        return Outcome(replace(await self._engine.read(str(id_)), state=State.DONE), released=True)
+        return CatalogOutcome(replace(await self._engine.read(str(id_)), state=ProcedureState.DONE), released=True)
 
     patch.setattr(Catalog, "do", at_once)
 
@@ -163,10 +165,10 @@ def objects_that_stay(patch: Patch) -> None:
     """A procedure that destroys is done, and what it was to remove last is there still (F9)."""
 
     def ended(self: Any, before: Any, after: Any, changes: Any, compare: Any = ()) -> Any:
-        return end(self, before, after, {} if before.state is State.DESTROYING else changes, compare)
+        return end(self, before, after, {} if before.state is ProcedureState.DESTROYING else changes, compare)
 
-    end = Engine._end
-    patch.setattr(Engine, "_end", ended)
+    end = ProcedureEngine._end
+    patch.setattr(ProcedureEngine, "_end", ended)
 
 
 @caught_by("bounded wait")
@@ -182,14 +184,16 @@ def releases_that_never_come(patch: Patch) -> None:
 @caught_by("back-pressure", on=HOLDERS_PAUSED)
 def holders_that_are_never_let_go_of(patch: Patch) -> None:
     """Their connections end behind what waits for them, which they do not read."""
-    opens = Door.open
-    patch.setattr(Door, "open", lambda self, write, unsent, close, abort: opens(self, write, unsent, close, close))
+    opens = LeaseEndpoint.open
+    patch.setattr(
+        LeaseEndpoint, "open", lambda self, write, unsent, close, abort: opens(self, write, unsent, close, close)
+    )
 
 
 @caught_by("bounded wait", on=MEMBER_CUT_OFF)
 def waits_of_five_times_their_bound(patch: Patch) -> None:
-    proceed_s = Timing.proceed_s
-    patch.setattr(Timing, "proceed_s", lambda self, lease_s=None: 5 * proceed_s(self, lease_s))
+    proceed_s = FenceTiming.proceed_s
+    patch.setattr(FenceTiming, "proceed_s", lambda self, lease_s=None: 5 * proceed_s(self, lease_s))
 
 
 @caught_by("bounded wait", on=FOLLOWER_HEARS_NOTHING)
@@ -202,47 +206,47 @@ def grants_that_require_nothing(patch: Patch) -> None:
 @caught_by("lease safety", on=FOLLOWER_CUT_OFF)
 def what_is_released_needs_no_mark(patch: Patch) -> None:
     """Nor does a vault that has not applied it. No release comes behind that page, which would show it."""
-    stage = Staging.stage
+    stage = VaultStaging.stage
 
-    def fewer(self: Staging, rows: Sequence[Row], *, anew: bool = False) -> list[Row]:
+    def fewer(self: VaultStaging, rows: Sequence[Row], *, anew: bool = False) -> list[Row]:
         return stage(self, [row for row in rows if row[0] > self.released], anew=anew)
 
-    patch.setattr(Staging, "stage", fewer)
+    patch.setattr(VaultStaging, "stage", fewer)
 
 
 @caught_by("fenced reads", "linearizable", on=FOLLOWER_CUT_OFF)
 def releases_before_any_holder_has_staged(patch: Patch) -> None:
-    turn = Grantor._turn
+    turn = LeaseServer._turn
 
-    def eager(self: Grantor) -> None:
+    def eager(self: LeaseServer) -> None:
         if self.core.rr is not None:
             self._on_released(self.core.lm)
         turn(self)
 
-    patch.setattr(Grantor, "_turn", eager)
+    patch.setattr(LeaseServer, "_turn", eager)
 
 
 @caught_by("lease safety", "fenced reads")
 def stages_that_mark_nothing(patch: Patch) -> None:
     """STAGED is answered all the same."""
-    patch.setattr(Staging, "stage", lambda self, rows, anew=False: [])
+    patch.setattr(VaultStaging, "stage", lambda self, rows, anew=False: [])
 
 
 @caught_by("lease safety", "fenced reads")
 def stages_acknowledged_before_their_commit(patch: Patch) -> None:
-    def early(self: VaultHolder, mark: Any) -> None:
+    def early(self: LeaseClient, mark: Any) -> None:
         self._tell(self.core.marked(mark, self._now()))
-        rows = [Staged(*row) for row in mark.rows]
+        rows = [StagedChange(*row) for row in mark.rows]
         asyncio.get_running_loop().call_later(0.01, lambda: self.vault.staging.stage(rows))
 
-    patch.setattr(VaultHolder, "_mark", early)
+    patch.setattr(LeaseClient, "_mark", early)
 
 
 @caught_by("lease safety")
 def strict_logs_of_last_revisions(patch: Patch) -> None:
     """Of an entry with several revisions only the last one is staged."""
     keep = StrictLog._keep
-    patch.setattr(Batch, "strict", property(lambda self: (self.upto, self.upto) if self.keys else None))
+    patch.setattr(StrictBatch, "strict", property(lambda self: (self.upto, self.upto) if self.keys else None))
     patch.setattr(StrictLog, "_keep", lambda self, batch: keep(self, batch._replace(after=batch.upto - 1)))
 
 
@@ -258,4 +262,4 @@ def vaults_without_gate_and_guard(patch: Patch) -> None:
     """Neither the gate nor the vault itself keeps out what is not released, and nothing is marked."""
     gates_that_let_everything_in(patch)
     stages_that_mark_nothing(patch)
-    patch.setattr(Staging, "superseded", lambda self, lv: {})
+    patch.setattr(VaultStaging, "superseded", lambda self, lv: {})

@@ -13,11 +13,11 @@ from palisade.metastore.compaction import Compactor
 from palisade.metastore.lease import LEASE_VALUE
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.request_results import RESULT
-from palisade.metastore.snapshot import Row, SnapshotReader
+from palisade.metastore.snapshot import Row, StoreSnapshotReader
 from palisade.metastore.state_machine import MetaStore
-from palisade.node.config import Retention
+from palisade.node.config import RetentionConfig
 from palisade.raftgroup.errors import NodeFailed
-from palisade.raftgroup.journal import Changes
+from palisade.raftgroup.journal import LogChanges
 from palisade.raftgroup.library import Engine
 from palisade.raftgroup.memory_journal import MemoryJournal, MemoryStorage
 from palisade.raftgroup.message_screen import Append, Extend, Matched, Missing, StaleTerm, screen_append
@@ -27,7 +27,7 @@ from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import LEADERS_CUT_OFF, STORMS, Patch, Stage, caught_by, with_faults
 from tests.sim.world import Settings
 
-SHORT_LOG = Retention(3600, 100_000, 20)
+SHORT_LOG = RetentionConfig(3600, 100_000, 20)
 """Who comes back with nothing is sent a snapshot."""
 Screened = StaleTerm | Missing | Matched | Extend
 
@@ -92,7 +92,7 @@ def full_disks_that_are_a_surprise(patch: Patch) -> None:
     """A journal that can't be written takes the node down in another way than it says."""
     write = MemoryStorage.write
 
-    def surprised(self: MemoryStorage, changes: Changes, ended: Callable[[Exception | None], None]) -> None:
+    def surprised(self: MemoryStorage, changes: LogChanges, ended: Callable[[Exception | None], None]) -> None:
         write(self, changes, lambda failure: ended(failure and ZeroDivisionError()))
 
     patch.setattr(MemoryStorage, "write", surprised)
@@ -183,15 +183,17 @@ def snapshots_in_which_leases_are_longer(patch: Patch) -> None:
 
 def _snapshots_of(patch: Patch, shown: Callable[[Table, Row], Row | None]) -> None:
     """Rows as they are sent; None: not at all."""
-    begin = SnapshotReader.__init__
+    begin = StoreSnapshotReader.__init__
 
-    def begun(self: SnapshotReader, meta: Any, rows_from: Callable[[Table, bytes], Iterator[Row]], *rest: Any) -> None:
+    def begun(
+        self: StoreSnapshotReader, meta: Any, rows_from: Callable[[Table, bytes], Iterator[Row]], *rest: Any
+    ) -> None:
         def sent(table: Table, start: bytes) -> Iterator[Row]:
             return (row for each in rows_from(table, start) if (row := shown(table, each)) is not None)
 
         begin(self, meta, sent, *rest)
 
-    patch.setattr(SnapshotReader, "__init__", begun)
+    patch.setattr(StoreSnapshotReader, "__init__", begun)
 
 
 @caught_by(

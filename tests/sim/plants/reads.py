@@ -7,10 +7,10 @@ from typing import Any
 
 import palisade.vault.reader
 from palisade.vault.fence_page import SEQUENCE_WORD, Fence
-from palisade.vault.read_policies import Course, Down
+from palisade.vault.read_policies import Course, Unreachable
 from palisade.vault.reader import VaultReader
-from palisade.vault.reader_source import Source
-from palisade.vault.snapshot_reads import Snapshot
+from palisade.vault.reader_source import ReaderSource
+from palisade.vault.snapshot_reads import VaultSnapshot
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import MEMBER_CUT_OFF, Patch, Stage, caught_by
 from tests.sim.world import Settings
@@ -40,7 +40,7 @@ def hot_reads_without_the_page(patch: Patch) -> None:
     """What is trusted once is for ever: neither another sequence nor the deadline ends it."""
     trust = VaultReader._trust
 
-    def trusting(self: VaultReader, fence: Fence, source: Source) -> None:
+    def trusting(self: VaultReader, fence: Fence, source: ReaderSource) -> None:
         trust(self, fence, source)
         sequence, deadline_ns, _, begin, entries, marks, _ = self._hot
         words: Any = {SEQUENCE_WORD: sequence}
@@ -62,12 +62,12 @@ def waits_that_wait_for_nothing(patch: Patch) -> None:
 def reads_without_the_second_look(patch: Patch) -> None:
     """The page is looked at before the snapshot is taken, and not behind it."""
 
-    def once(self: VaultReader, read: Callable[[Snapshot, int], Any]) -> Any:
+    def once(self: VaultReader, read: Callable[[VaultSnapshot, int], Any]) -> Any:
         with self._turn:
             fence = self._verified()
-            if isinstance(fence, Down):
+            if isinstance(fence, Unreachable):
                 return fence
             source = self._require_source()
-            return read(Snapshot(source.begin(), source.tables), fence.released)
+            return read(VaultSnapshot(source.begin(), source.tables), fence.released)
 
     patch.setattr(VaultReader, "_look", once)

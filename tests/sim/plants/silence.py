@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 from typing import Any
 
-from palisade.api.http.fast_path import Connection
-from palisade.catalog.engine import Engine
+from palisade.api.http.fast_path import HttpConnection
+from palisade.catalog.engine import ProcedureEngine
 from palisade.client.client import Client
-from palisade.client.session import Session
+from palisade.client.session import StreamSession
 from palisade.client.watch import Watch
 from palisade.fencing.holder_state import Holder
 from palisade.metastore.errors import Compacted
@@ -101,7 +101,7 @@ def stream_calls_that_never_answer(patch: Patch) -> None:
 
 @caught_by("liveness", says="clients have not come to an end: streamer")
 def stream_clients_that_never_close(patch: Patch) -> None:
-    patch.setattr(Session, "close", _never)
+    patch.setattr(StreamSession, "close", _never)
 
 
 @caught_by("liveness", says="watch over the stream at n1")
@@ -121,7 +121,7 @@ async def _never(*_: Any, **__: Any) -> Any:
 
 @caught_by("liveness", says="HTTP write at n1", on=WITH_HTTP)
 def http_that_hangs_up(patch: Patch) -> None:
-    patch.setattr(Connection, "data_received", lambda self, data: self.abort())
+    patch.setattr(HttpConnection, "data_received", lambda self, data: self.abort())
 
 
 @caught_by("liveness", says="some do not serve: ", on=MEMBER_PAUSES_LATE)
@@ -139,15 +139,15 @@ def recoveries_that_wait_for_long(patch: Patch) -> None:
 @caught_by("no errors logged")
 def procedures_that_stumble_once(patch: Patch) -> None:
     """What carries them logs it, and tries again."""
-    run, stumbled = Engine.run, set[str]()
+    run, stumbled = ProcedureEngine.run, set[str]()
 
-    async def stumbles(self: Engine, id_: str) -> Any:
+    async def stumbles(self: ProcedureEngine, id_: str) -> Any:
         if id_ not in stumbled:
             stumbled.add(id_)
             raise ZeroDivisionError(id_)
         return await run(self, id_)
 
-    patch.setattr(Engine, "run", stumbles)
+    patch.setattr(ProcedureEngine, "run", stumbles)
 
 
 @caught_by("no errors logged", says="nobody asks for it")

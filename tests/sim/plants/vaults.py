@@ -9,14 +9,14 @@ from typing import Any
 import palisade.recovery.recovery
 import palisade.vault.vault
 import palisade.vault.verification
-from palisade.node.fencing.lease_client import VaultHolder
+from palisade.node.fencing.lease_client import LeaseClient
 from palisade.recovery import feed_messages as wire
 from palisade.recovery.decision import Case, Join
 from palisade.recovery.ports import SourceState
 from palisade.recovery.store_source import StoreSource
 from palisade.vault.change import Revision
 from palisade.vault.errors import VaultUnusable
-from palisade.vault.staging import Staging
+from palisade.vault.staging import VaultStaging
 from palisade.vault.vault import Vault
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import Patch, caught_by, with_faults
@@ -116,15 +116,15 @@ def joins_of_vaults_that_lag(patch: Patch) -> None:
 @caught_by("liveness", on=with_faults(Fault(4.0, Kind.ISOLATE, "f1", "n1", 6.0)))
 def nodes_that_never_come_back(patch: Patch) -> None:
     """Who is fenced after its first recovery wants no other one (F2)."""
-    begin = VaultHolder.begin_recovery
-    wants = VaultHolder.wants_recovery
+    begin = LeaseClient.begin_recovery
+    wants = LeaseClient.wants_recovery
 
     def begun(self: Any) -> Any:
         self.has_begun = True
         return begin(self)
 
-    patch.setattr(VaultHolder, "begin_recovery", begun)
-    patch.setattr(VaultHolder, "wants_recovery", lambda self: not hasattr(self, "has_begun") and wants(self))
+    patch.setattr(LeaseClient, "begin_recovery", begun)
+    patch.setattr(LeaseClient, "wants_recovery", lambda self: not hasattr(self, "has_begun") and wants(self))
 
 
 AGAIN_WITHOUT_POWER = with_faults(
@@ -174,12 +174,12 @@ def marks_that_go_before_the_sync(patch: Patch) -> None:
 @caught_by("lease safety", on=HOLDER_WITHOUT_ROOM)
 def stages_that_are_acknowledged_without_a_commit(patch: Patch) -> None:
     """There was no room for it, and the leader is told that the keys are marked (F5)."""
-    stage = Staging.stage
+    stage = VaultStaging.stage
 
-    def staged(self: Staging, rows: Any, *, anew: bool = False) -> Any:
+    def staged(self: VaultStaging, rows: Any, *, anew: bool = False) -> Any:
         try:
             return stage(self, rows, anew=anew)
         except VaultUnusable:
             return []
 
-    patch.setattr(Staging, "stage", staged)
+    patch.setattr(VaultStaging, "stage", staged)

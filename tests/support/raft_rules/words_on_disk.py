@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from palisade.raftgroup.messages import Kind
+from palisade.raftgroup.messages import MessageKind
 from tests.support.onlooker import Onlooker, View
 
 SAYS_TERM = frozenset(
-    (Kind.APPEND, Kind.HEARTBEAT, Kind.APPEND_REPLY, Kind.HEARTBEAT_REPLY, Kind.REQUEST_VOTE, Kind.VOTE)
+    (
+        MessageKind.APPEND,
+        MessageKind.HEARTBEAT,
+        MessageKind.APPEND_REPLY,
+        MessageKind.HEARTBEAT_REPLY,
+        MessageKind.REQUEST_VOTE,
+        MessageKind.VOTE,
+    )
 )
 
 
@@ -27,8 +34,8 @@ class WordsOnDisk(Onlooker):
             self.fail(f"{sender} speaks in term {term} and has only {disk.term} on disk")
         if disk.term > term:
             return
-        if kind == Kind.VOTE and body[1] and disk.vote != receiver:
+        if kind == MessageKind.VOTE and body[1] and disk.vote != receiver:
             self.fail(f"{sender} votes for {receiver} in term {term} and has {disk.vote} on disk")
         held = disk.entries[-1].index if disk.entries else disk.base_index
-        if kind == Kind.APPEND_REPLY and body[2] and held < body[1] - 1:
+        if kind == MessageKind.APPEND_REPLY and body[2] and held < body[1] - 1:
             self.fail(f"{sender} acknowledges up to {body[1] - 1} and has only {held} on disk")

@@ -7,9 +7,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palisade.topology.swim.messages import Roster
+from palisade.topology.swim.messages import RosterMessage
 from palisade.topology.swim.protocol import Swim
-from palisade.topology.swim.record import Identity, Record, State
+from palisade.topology.swim.record import Record, SwimIdentity, SwimState
 from palisade.topology.swim.wire import RUMOUR_BYTES_MAX, record_bytes
 
 records = st.builds(
@@ -18,7 +18,7 @@ records = st.builds(
     st.just("n2:7700"),
     st.sampled_from(["a", "b"]),
     st.integers(0, 3),
-    st.sampled_from(State),
+    st.sampled_from(SwimState),
 )
 
 
@@ -35,7 +35,7 @@ def test_rosters_converge_in_any_order_and_with_repeated_records(heard: list[Rec
     chance.shuffle(again)
     for node, arriving in zip(nodes, (heard, again), strict=True):
         for record in arriving:
-            node.receive(Roster(Identity("n9", "y"), False, (record,)), "n9:7700", 0.0)
+            node.receive(RosterMessage(SwimIdentity("n9", "y"), False, (record,)), "n9:7700", 0.0)
         for tenths in range(1, int(10 * node.timing.suspicion_s(3)) + 2):
             node.tick(tenths / 10)
     for name in ("n2", "n3"):
@@ -45,23 +45,23 @@ def test_rosters_converge_in_any_order_and_with_repeated_records(heard: list[Rec
 
 def settled(record: Record | None) -> Record | None:
     """These listeners suspect everybody who is alive, sooner or later: nobody answers them."""
-    return record.become(State.ALIVE) if record is not None and record.is_live else record
+    return record.become(SwimState.ALIVE) if record is not None and record.is_live else record
 
 
 def test_live_node_reported_dead_is_suspected_and_refutes_in_time() -> None:
     """Also if it is said again and again (found by `tests/faults`: a node that was cut off holds all for dead)."""
     node, alive = listener(), Record("n2", "n2:1", "a", 4)
-    for record in (alive, alive.become(State.DEAD), alive.become(State.DEAD)):
-        node.receive(Roster(Identity("n9", "y"), False, (record,)), "n9:7700", 0.0)
-    assert node.get("n2") == alive.become(State.SUSPECT)
+    for record in (alive, alive.become(SwimState.DEAD), alive.become(SwimState.DEAD)):
+        node.receive(RosterMessage(SwimIdentity("n9", "y"), False, (record,)), "n9:7700", 0.0)
+    assert node.get("n2") == alive.become(SwimState.SUSPECT)
     refuted = Record("n2", "n2:1", "a", 5)
-    node.receive(Roster(Identity("n9", "y"), False, (refuted,)), "n9:7700", 0.0)
+    node.receive(RosterMessage(SwimIdentity("n9", "y"), False, (refuted,)), "n9:7700", 0.0)
     assert node.get("n2") == refuted
 
 
 def test_refutation_supersedes_death_and_death_supersedes_suspicion() -> None:
     alive = Record("n2", "n2:1", "a", 4)
-    suspect, dead = alive.become(State.SUSPECT), alive.become(State.DEAD)
+    suspect, dead = alive.become(SwimState.SUSPECT), alive.become(SwimState.DEAD)
     refuted = Record("n2", "n2:1", "a", 5)
     assert suspect.supersedes(alive)
     assert dead.supersedes(suspect)
@@ -72,5 +72,5 @@ def test_refutation_supersedes_death_and_death_supersedes_suspicion() -> None:
 def test_leaving_node_does_not_refute_its_departure() -> None:
     node = listener()
     node.leave()
-    node.receive(Roster(Identity("n9", "y"), False, (node.own.become(State.DEAD),)), "n9:7700", 0.0)
-    assert node.own.state is State.LEFT
+    node.receive(RosterMessage(SwimIdentity("n9", "y"), False, (node.own.become(SwimState.DEAD),)), "n9:7700", 0.0)
+    assert node.own.state is SwimState.LEFT

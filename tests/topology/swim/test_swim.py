@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from palisade.topology.swim.messages import Roster
-from palisade.topology.swim.record import State
+from palisade.topology.swim.messages import RosterMessage
+from palisade.topology.swim.record import SwimState
 from tests.support.swim_world import SimNode, SwimWorld
 
 SEEDS = range(3)
@@ -20,7 +20,7 @@ def settled(seed: int, count: int) -> tuple[SwimWorld, list[SimNode]]:
 
 def lost(node: SimNode) -> list[str]:
     """Who this node took for dead, ever."""
-    return [change.now.name for _, change in node.changes if change.now.state is State.DEAD]
+    return [change.now.name for _, change in node.changes if change.now.state is SwimState.DEAD]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -41,7 +41,7 @@ def test_a_node_that_stops_is_dead_to_all_within_the_bound(seed: int, count: int
     world, nodes = settled(seed, count)
     world.run(world.chance.random() * 5)
     world.crash(nodes[-1])
-    took_s = world.run_until(lambda: world.everybody_sees(f"n{count}", State.DEAD), 120)
+    took_s = world.run_until(lambda: world.everybody_sees(f"n{count}", SwimState.DEAD), 120)
     assert took_s <= world.timing.detection_max_s(count)
     assert all(lost(node) == [f"n{count}"] for node in world.running())
 
@@ -63,12 +63,12 @@ def test_false_suspicion_is_refuted_with_a_higher_incarnation(seed: int) -> None
     world, nodes = settled(seed, 5)
     world.partition(nodes[:1], nodes[1:2])
     world.run(120)
-    assert not any(change.now.state is State.SUSPECT for node in nodes for _, change in node.changes)
+    assert not any(change.now.state is SwimState.SUSPECT for node in nodes for _, change in node.changes)
     suspicious = SwimWorld(seed)
     few = suspicious.start_many(3)
     suspicious.run_until(suspicious.agreed, 30)
     suspicious.pause(few[2], 2.0)
-    suspicious.run_until(lambda: few[0].swim.get("n3").state is State.SUSPECT, 10)  # type: ignore[union-attr]
+    suspicious.run_until(lambda: few[0].swim.get("n3").state is SwimState.SUSPECT, 10)  # type: ignore[union-attr]
     suspicious.run_until(suspicious.agreed, 10)
     assert few[2].swim.own.incarnation >= 2
     assert [lost(node) for node in few] == [[]] * 3
@@ -83,7 +83,7 @@ def test_deaf_or_mute_node_is_declared_dead_and_returns_after_recovery(seed: int
     for other in nodes[:4]:
         link = (other.address, victim.address)
         world.cut.add(link if direction == "in" else link[::-1])
-    world.run_until(lambda: all(node.swim.get("n5").state is State.DEAD for node in nodes[:4]), 60)  # type: ignore[union-attr]
+    world.run_until(lambda: all(node.swim.get("n5").state is SwimState.DEAD for node in nodes[:4]), 60)  # type: ignore[union-attr]
     assert all("n2" not in lost(node) for node in nodes[:4])
     world.cut.clear()
     world.run_until(world.agreed, 60)
@@ -102,8 +102,8 @@ def test_one_way_loss_between_two_nodes_removes_no_node(seed: int) -> None:
 def test_paused_node_suspects_no_other_node(seed: int) -> None:
     """After a pause of a minute a suspect's time is long over, by its clock; what that one said waits in its socket."""
     world, nodes = settled(seed, 5)
-    suspect = nodes[3].swim.own.become(State.SUSPECT)
-    nodes[2].swim.receive(Roster(nodes[4].swim.own.identity, False, (suspect,)), nodes[4].address, world.now)
+    suspect = nodes[3].swim.own.become(SwimState.SUSPECT)
+    nodes[2].swim.receive(RosterMessage(nodes[4].swim.own.identity, False, (suspect,)), nodes[4].address, world.now)
     world._flush(nodes[2])
     world.pause(nodes[2], 60)
     world.run(60)
@@ -146,7 +146,7 @@ def test_leaving_node_is_removed_at_once_without_suspicion(seed: int) -> None:
     nodes[9].swim.leave()
     world._flush(nodes[9])
     world.crash(nodes[9])
-    took_s = world.run_until(lambda: world.everybody_sees("n10", State.LEFT), 10)
+    took_s = world.run_until(lambda: world.everybody_sees("n10", SwimState.LEFT), 10)
     assert took_s < 3
     assert [lost(node) for node in nodes] == [[]] * 10
 
@@ -161,7 +161,7 @@ def test_a_node_that_returns_is_a_newer_incarnation(seed: int, end: str) -> None
         world._flush(nodes[4])
     world.crash(nodes[4])
     if end != "unnoticed":
-        world.run_until(lambda: world.everybody_sees("n5", State.DEAD, State.LEFT), 60)
+        world.run_until(lambda: world.everybody_sees("n5", SwimState.DEAD, SwimState.LEFT), 60)
     returned = world.start("n5", ["n1:7700"])
     took_s = world.run_until(world.agreed, 30)
     assert returned.swim.own.incarnation > nodes[4].swim.own.incarnation

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from palisade.topology.swim.protocol import Change, Swim
-from palisade.topology.swim.record import Record, State
+from palisade.topology.swim.record import Record, SwimState
 from palisade.topology.swim.timing import SwimTiming
 from palisade.topology.swim.udp import SwimSocket
-from palisade.topology.swim.wire import RUMOUR_BYTES_MAX, Drop, record_bytes
+from palisade.topology.swim.wire import RUMOUR_BYTES_MAX, DropReason, record_bytes
 from tests.support.waiting import until
 
 QUICK = SwimTiming(period_s=0.05, ack_s=0.02)
@@ -69,9 +69,9 @@ async def test_three_nodes_find_each_other_one_leaves_one_crashes(make: Make) ->
     await until(lambda: all(names(node) == ["n1", "n2", "n3"] for node in (first, second, third)))
     await third.leave()
     third.close()
-    await until(lambda: first.swim.get("n3").state is State.LEFT)  # type: ignore[union-attr]
+    await until(lambda: first.swim.get("n3").state is SwimState.LEFT)  # type: ignore[union-attr]
     second.close()
-    await until(lambda: first.swim.get("n2").state is State.DEAD)  # type: ignore[union-attr]
+    await until(lambda: first.swim.get("n2").state is SwimState.DEAD)  # type: ignore[union-attr]
 
 
 async def test_invalid_and_foreign_datagrams_are_dropped_and_counted(make: Make) -> None:
@@ -81,7 +81,7 @@ async def test_invalid_and_foreign_datagrams_are_dropped_and_counted(make: Make)
         for datagram in (b"", b"GET / HTTP/1.1\r\n\r\n", b"PSWM", b"PSWM" + bytes(60), bytes(9000)):
             stranger.sendto(datagram, ("127.0.0.1", port_of(node)))
     await until(lambda: node.dropped.total() == 5)
-    assert node.dropped == {Drop.NOT_OURS: 3, Drop.OTHER_VERSION: 1, Drop.TOO_LARGE: 1}
+    assert node.dropped == {DropReason.NOT_OURS: 3, DropReason.OTHER_VERSION: 1, DropReason.TOO_LARGE: 1}
     assert names(node) == ["n1"]
 
 
@@ -90,5 +90,5 @@ async def test_node_of_another_cluster_gets_the_reason_and_no_roster(make: Make)
     other = await start(make("n2", [port_of(node)], cluster="c2"))
     await until(lambda: other.strangers)
     assert list(other.strangers.values()) == ["this node belongs to cluster c1"]
-    assert node.dropped[Drop.OTHER_CLUSTER] >= 1
+    assert node.dropped[DropReason.OTHER_CLUSTER] >= 1
     assert (names(node), names(other)) == (["n1"], ["n2"])
