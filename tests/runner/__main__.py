@@ -22,14 +22,15 @@ WITH_PROCESSES = ("tests/differential", "tests/e2e", "tests/faults", "tests/fuzz
 """Where tests marked e2e are: to collect the other folders as well would take longer than most of them."""
 ALONE = Step("e2e, one at a time", (*PYTEST, *WITH_PROCESSES, "-m", "alone"))
 TWO = Step("e2e, two at once", (*PYTEST, *WITH_PROCESSES, "-n", "2", "--dist", "loadfile", "-m", "e2e and not alone"))
-FIRST = (ALONE, TWO)
+CHECKS = Step("checks", ("scripts/check",))
+COMPUTES = Step("computing tests", (*PYTEST, *BOTH, *COMPUTING))
+FIRST = (CHECKS, COMPUTES, ALONE, TWO)
 SECOND = (
-    Step("seeds", ("scripts/sim", "--count", "300")),
+    Step("seeds", ("scripts/sim", "--count", "300"), after=COMPUTES.name),
     Step("planted faults", ("scripts/sim", "--plants")),
-    Step("checks", ("scripts/check",)),
-    Step("computing tests", (*PYTEST, *BOTH, *COMPUTING), after=ALONE.name),
 )
-"""Seeds and planted faults touch no disk, so what runs beside them and measures times is not disturbed."""
+"""Seeds and planted faults touch no disk and wait for nothing, so they disturb no test that measures times. The computing
+tests are not in this lane: some of them have a server with deadlines of its own."""
 NO_TESTS = 5
 """The exit code of pytest where all that was named is deselected."""
 SEEDS = Step("20 seeds", ("scripts/sim", "--count", "20"))
