@@ -85,8 +85,7 @@ class Replica:
         self.lease = QuorumLease(self._own_id, timing.election_timeout_min_s, timing.drift)
         self.outbox = Outbox(journal, send)
         self.voting = Voting(
-            self._own_id,
-            identity.incarnation,
+            identity,
             self,
             journal=journal,
             clock=clock,
