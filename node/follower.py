@@ -31,7 +31,7 @@ from palisade.service.authorization.remote_rows import RemoteRows
 from palisade.service.authorization.rows import FencedRows
 from palisade.service.cluster_fallback import asks_a_member
 from palisade.topology.logical_copy import LogicalCopy
-from palisade.topology.member import TopologyMember
+from palisade.topology.member import JoinCandidate, TopologyMember
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRole
 from palisade.topology.registrar import ClusterState
@@ -63,12 +63,14 @@ class FollowerNode:
         on_vault, self.partitions = with_partitions(config, physical.records, on_vault or OnVault())
         member = TopologyMember(
             lambda: self._door,
-            name=config.id,
-            role=NodeRole.FOLLOWER,
-            instance=physical.instance,
-            cluster=config.cluster,
-            token=config.join_token,
-            addresses={**config.advertised(), "swim": config.swim_advertised()},
+            JoinCandidate(
+                config.id,
+                NodeRole.FOLLOWER,
+                physical.instance,
+                config.cluster,
+                config.join_token,
+                {**config.advertised(), "swim": config.swim_advertised()},
+            ),
             recover=self._recover,
             cluster_id=lambda: self.keeper.cluster_id,
             duplicate=physical.duplicate,

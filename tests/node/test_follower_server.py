@@ -27,7 +27,7 @@ from palisade.recovery.progress_log import ProgressLog
 from palisade.recovery.report import RecoveryOutcome, RecoveryPhase, RecoveryProgress, RecoveryReport
 from palisade.recovery.vault_component import VaultComponent
 from palisade.topology.logical_copy import LogicalCopy
-from palisade.topology.member import TopologyMember
+from palisade.topology.member import JoinCandidate, TopologyMember
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
 from palisade.topology.topology import Topology
@@ -89,9 +89,12 @@ def topology_of(config: NodeConfig, members: Members, clock: Clock) -> Topology:
         return 0
 
     member = TopologyMember(
-        lambda: members, name="f1", role=NodeRole.FOLLOWER, instance="i", cluster="c1", token=None, addresses={},
-        recover=recover, cluster_id=str, duplicate=lambda: None,
-    )  # fmt: skip
+        lambda: members,
+        JoinCandidate("f1", NodeRole.FOLLOWER, "i", "c1", None, {}),
+        recover=recover,
+        cluster_id=str,
+        duplicate=lambda: None,
+    )
     logical = LogicalCopy(members.nodes, clock.now)
     return Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
 
