@@ -20,7 +20,7 @@ from palisade.node.fencing.fencing_component import FencingComponent, ReleaseCom
 from palisade.node.fencing.follower_route import FollowerRoute
 from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
-from palisade.node.follower_server import FollowerServer
+from palisade.node.follower_server import FollowerServer, FollowerServices
 from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
 from palisade.node.segments_wiring import with_partitions
@@ -97,15 +97,17 @@ class FollowerNode:
         self._http = machine.http(
             lambda: FollowerServer(
                 config,
-                self.topology,
-                self.keeper,
-                host,
-                self._members,
-                self.partitions.holder,
-                fencing=self._fencing_view,
-                fenced=self.fencing.reads,
-                families=lambda: fencing_families(self.fencing, self._clock.now()),
-                authorizer=self.authorizer,
+                FollowerServices(
+                    self.topology,
+                    self.keeper,
+                    host,
+                    self._members,
+                    partitions=self.partitions.holder,
+                    fencing_view=self._fencing_view,
+                    fencing_families=lambda: fencing_families(self.fencing, self._clock.now()),
+                    fenced=self.fencing.reads,
+                    authorizer=self.authorizer,
+                ),
             )
         )
         self._life = Lifecycle(self._parts())

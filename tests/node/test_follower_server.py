@@ -20,7 +20,7 @@ from palisade.api.services import NodeServices
 from palisade.cli.scenarios.all import SCENARIOS
 from palisade.node.config import NodeConfig
 from palisade.node.config_sources import load_node_config
-from palisade.node.follower_server import FollowerServer
+from palisade.node.follower_server import FollowerServer, FollowerServices
 from palisade.node.standalone_server import standalone_server
 from palisade.raftgroup.errors import Unavailable
 from palisade.recovery.progress_log import ProgressLog
@@ -112,7 +112,8 @@ async def served(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) 
     await keeper.start()
     config, members = config_of(tmp_path), Members()
     topology = topology_of(config, members, clock)
-    server = FollowerServer(config, topology, keeper, ScenarioHost(SCENARIOS), lambda: ["127.0.0.1:7401"])
+    services = FollowerServices(topology, keeper, ScenarioHost(SCENARIOS), lambda: ["127.0.0.1:7401"])
+    server = FollowerServer(config, services)
     await server.start("127.0.0.1", 0)
     async with ClientSession(f"http://127.0.0.1:{server.port}") as http:
         served = Served(world, keeper, http, server)
