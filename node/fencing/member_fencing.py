@@ -16,7 +16,7 @@ from palisade.node.fencing.fencing_component import FAREWELL_S, FencingComponent
 from palisade.node.fencing.holder_registry import ActiveNodes, HolderRegistry, registrations
 from palisade.node.fencing.inherited_leases import counted_by
 from palisade.node.fencing.lease_endpoint import LeaseEndpoint
-from palisade.node.fencing.lease_server import LeaseServer
+from palisade.node.fencing.lease_server import ClusterView, LeaseServer
 from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.ports import Clock
@@ -94,12 +94,14 @@ class MemberFencing(StoreListener):
             self.log,
             timing,
             clock.now,
-            lease_holds=group.try_read_barrier,
-            leader_address=self._leader_address,
-            is_active=self.active.is_active,
+            ClusterView(
+                group.try_read_barrier,
+                self._leader_address,
+                self.active.is_active,
+                lambda: store.lineage.generation,
+            ),
             on_released=self._on_released,
             on_failed=group.fail,
-            generation=lambda: store.lineage.generation,
         )
         self.door = LeaseEndpoint(self.grantor)
         self.registry = HolderRegistry(group, store.system, self.active, self.grantor, clock.now)

@@ -14,7 +14,7 @@ import pytest
 from palisade.fencing.messages import Hello, HolderId, HolderPhase, JoinMessage, Renew, Row, StagedMessage
 from palisade.fencing.release import Registration
 from palisade.fencing.timing import FenceTiming
-from palisade.node.fencing.lease_server import HolderConnection, LeaseServer
+from palisade.node.fencing.lease_server import ClusterView, HolderConnection, LeaseServer
 from palisade.service.strict_changes import StrictBatch
 from palisade.wire.fence_messages import Frames, FromLeader
 
@@ -35,9 +35,7 @@ class Leader:
             log,
             TIMING,
             lambda: 100.0,
-            lease_holds=lambda: True,
-            leader_address=lambda: None,
-            is_active=lambda node, incarnation: True,
+            ClusterView(lambda: True, lambda: None, lambda node, incarnation: True),
             on_released=lambda revision: None,
             on_failed=self._failed,
         )
