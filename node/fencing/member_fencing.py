@@ -12,7 +12,7 @@ from palisade.fencing.timing import FenceTiming
 from palisade.fencing.verdict import VerdictOutcome
 from palisade.metastore.changes import AppliedEntry, StoreListener
 from palisade.metastore.state_machine import MetaStore
-from palisade.node.fencing.fencing_component import FAREWELL_S, FencingComponent
+from palisade.node.fencing.fencing_component import FAREWELL_S, FencingComponent, MemberParts
 from palisade.node.fencing.holder_registry import ActiveNodes, HolderRegistry, registrations
 from palisade.node.fencing.inherited_leases import counted_by
 from palisade.node.fencing.lease_endpoint import LeaseEndpoint
@@ -107,8 +107,8 @@ class MemberFencing(StoreListener):
         self.registry = HolderRegistry(group, store.system, self.active, self.grantor, clock.now)
         self.part = MemberFencingComponent(
             node, vault_id, GroupRoute(group, self.grantor, node), clock, timing, incarnation,
-            on_released=self._on_released, grantor=self.grantor, strict_log=self.log,
-            ask=asks_own_cluster(service.range), lease=strict.lease,
+            ask=asks_own_cluster(service.range),
+            of_member=MemberParts(self.grantor, self.log, strict.lease, self._on_released),
         )  # fmt: skip
         self.part.group = group
         group.leadership.on_led = self._led
