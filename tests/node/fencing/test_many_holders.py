@@ -87,7 +87,7 @@ def test_each_holder_is_sent_a_stage_and_a_release(holders: int) -> None:
     leader.sent.clear()
     for _ in range(5):
         leader.write()
-    assert leader.sent == {"Stage": 5 * holders, "Release": 5 * holders}
+    assert leader.sent == {"StageMessage": 5 * holders, "Release": 5 * holders}
 
 
 def test_fifty_holders_cost_the_leader_less_than_two_milliseconds_for_a_write() -> None:
