@@ -20,7 +20,7 @@ from palisade.node.fencing.fencing_component import FencingComponent, ReleaseCom
 from palisade.node.fencing.follower_route import FollowerRoute
 from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
-from palisade.node.follower_server import FollowerServer
+from palisade.node.follower_server import FollowerServer, FollowerServices
 from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
 from palisade.node.segments_wiring import with_partitions
@@ -31,7 +31,7 @@ from palisade.service.authorization.remote_rows import RemoteRows
 from palisade.service.authorization.rows import FencedRows
 from palisade.service.cluster_fallback import asks_a_member
 from palisade.topology.logical_copy import LogicalCopy
-from palisade.topology.member import TopologyMember
+from palisade.topology.member import JoinCandidate, TopologyMember
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRole
 from palisade.topology.registrar import ClusterState
@@ -63,12 +63,14 @@ class FollowerNode:
         on_vault, self.partitions = with_partitions(config, physical.records, on_vault or OnVault())
         member = TopologyMember(
             lambda: self._door,
-            name=config.id,
-            role=NodeRole.FOLLOWER,
-            instance=physical.instance,
-            cluster=config.cluster,
-            token=config.join_token,
-            addresses={**config.advertised(), "swim": config.swim_advertised()},
+            JoinCandidate(
+                config.id,
+                NodeRole.FOLLOWER,
+                physical.instance,
+                config.cluster,
+                config.join_token,
+                {**config.advertised(), "swim": config.swim_advertised()},
+            ),
             recover=self._recover,
             cluster_id=lambda: self.keeper.cluster_id,
             duplicate=physical.duplicate,
@@ -95,15 +97,17 @@ class FollowerNode:
         self._http = machine.http(
             lambda: FollowerServer(
                 config,
-                self.topology,
-                self.keeper,
-                host,
-                self._members,
-                self.partitions.holder,
-                fencing=self._fencing_view,
-                fenced=self.fencing.reads,
-                families=lambda: fencing_families(self.fencing, self._clock.now()),
-                authorizer=self.authorizer,
+                FollowerServices(
+                    self.topology,
+                    self.keeper,
+                    host,
+                    self._members,
+                    partitions=self.partitions.holder,
+                    fencing_view=self._fencing_view,
+                    fencing_families=lambda: fencing_families(self.fencing, self._clock.now()),
+                    fenced=self.fencing.reads,
+                    authorizer=self.authorizer,
+                ),
             )
         )
         self._life = Lifecycle(self._parts())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
@@ -31,33 +32,40 @@ from palisade.topology.topology import Topology
 from palisade.wire.error_codes import NoMember
 
 
-class FollowerServer:
-    """`members`: HTTP addresses of members that may be asked for what a follower does not serve."""
+@dataclass(frozen=True, slots=True)
+class FollowerServices:
+    """What the server of a follower serves from, as `NodeServices` of a member: built once, and never changed.
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        topology: Topology,
-        face: RecoveryFace,
-        scenarios: ScenarioHost,
-        members: Callable[[], Sequence[str]],
-        partitions: PartitionHolder | None = None,
-        *,
-        fencing: View | None = None,
-        fenced: FencedReads | None = None,
-        families: Callable[[], Iterable[Metric]] = tuple,
-        authorizer: Authorizer | None = None,
-    ) -> None:
-        self._topology, self._scenarios = topology, scenarios
+    `vault`: how far its recoveries are. `members`: HTTP addresses of members that serve what a follower does not.
+    `partitions`: None where the node holds none. `fencing_view`, `fencing_families`: what the node shows of fencing as
+    JSON and as metrics. `fenced`: reads of the node's own vault. `authorizer`: None where every client may do
+    everything."""
+
+    topology: Topology
+    vault: RecoveryFace
+    scenarios: ScenarioHost
+    members: Callable[[], Sequence[str]]
+    partitions: PartitionHolder | None = None
+    fencing_view: View | None = None
+    fencing_families: Callable[[], Iterable[Metric]] = tuple
+    fenced: FencedReads = field(default_factory=FencedReads)
+    authorizer: Authorizer | None = None
+
+
+class FollowerServer:
+    """Serves `services` on one port."""
+
+    def __init__(self, config: NodeConfig, services: FollowerServices) -> None:
+        self._topology = topology = services.topology
+        self._scenarios = services.scenarios
+        face, partitions, fencing = services.vault, services.partitions, services.fencing_view
+        fenced_routes = FencedRoutes(services.fenced)
 
         def reasons() -> list[str]:
             return not_active(topology)
 
-        reads = fenced or FencedReads()
-        fenced_routes = FencedRoutes(reads)
-
         def more() -> list[Metric]:
-            return [*families(), *partition_families(partitions)]
+            return [*services.fencing_families(), *partition_families(partitions)]
 
         metrics = VaultExposition(config.id, lambda: not reasons(), face, topology, more)
         self._server = VaultServer(
@@ -67,14 +75,14 @@ class FollowerServer:
             [
                 web.get("/v1/topology", self._view, allow_head=False),
                 *PartitionRoutes(config.id, partitions).routes(),
-                *ScenarioRoutes(scenarios).routes(),
+                *ScenarioRoutes(services.scenarios).routes(),
                 *FencingRoutes(fencing).routes(),
                 *fenced_routes.routes(),
-                *RegionReads(FencedRegions(reads)).routes(),
+                *RegionReads(FencedRegions(services.fenced)).routes(),
             ],
-            lambda what: no_member(what, members()),
+            lambda what: no_member(what, services.members()),
             fenced_routes.gets,
-            authorizer,
+            services.authorizer,
         )
         self.app = self._server.app
 

@@ -49,7 +49,7 @@ from palisade.service.housekeeping import do_leader_duties
 from palisade.service.key_values import KeyValues
 from palisade.service.local_source import local_source
 from palisade.topology.address_announcement import announce_addresses
-from palisade.topology.member import RegistrarPort, TopologyMember
+from palisade.topology.member import JoinCandidate, RegistrarPort, TopologyMember
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRole
 from palisade.topology.registrar import ClusterState, Registrar
@@ -193,12 +193,14 @@ class Node:
         self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config.own_node()))
         member = TopologyMember(
             self._door,
-            name=config.id,
-            role=NodeRole.VOTER,
-            instance=physical.instance,
-            cluster=config.cluster,
-            token=config.join_token,
-            addresses={**config.advertised(), "swim": config.swim_advertised()},
+            JoinCandidate(
+                config.id,
+                NodeRole.VOTER,
+                physical.instance,
+                config.cluster,
+                config.join_token,
+                {**config.advertised(), "swim": config.swim_advertised()},
+            ),
             recover=self._recover,
             cluster_id=lambda: store.lineage.cluster_id,
             duplicate=physical.duplicate,

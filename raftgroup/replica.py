@@ -32,7 +32,8 @@ from palisade.raftgroup.message_screen import (
 )
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
-from palisade.raftgroup.proposals import Proposal, end_applied
+from palisade.raftgroup.proposals import Proposal
+from palisade.raftgroup.proposed_entries import ProposedEntries
 from palisade.raftgroup.quorum_lease import QuorumLease
 from palisade.raftgroup.replication import Replication
 from palisade.raftgroup.role import RaftRole
@@ -72,9 +73,7 @@ class Replica:
         self._ready_to_lead = False
         self._answering: tuple[str, float] | None = None
         self._decoded = DecodedBatches()
-        self._proposed: dict[int, list[tuple[int, Sequence[Proposal]]]] = {}
-        """By the index of their entry, each with the term of its entry, until an entry at that index is applied."""
-        self._displaced: list[Proposal] = []
+        self.proposed = ProposedEntries()
         self.installing = False
         """A snapshot is about to become the state: apply nothing, and do not campaign."""
         self._wants_tick = False
@@ -86,8 +85,7 @@ class Replica:
         self.lease = QuorumLease(self._own_id, timing.election_timeout_min_s, timing.drift)
         self.outbox = Outbox(journal, send)
         self.voting = Voting(
-            self._own_id,
-            identity.incarnation,
+            identity,
             self,
             journal=journal,
             clock=clock,
@@ -203,13 +201,8 @@ class Replica:
         commands = [command for proposal in batch for command in proposal.commands]
         entry = self.engine.append(batch_entry(stamp, commands))
         self._decoded.keep(entry, (stamp, commands))
-        self._proposed.setdefault(entry.index, []).append((entry.term, batch))
+        self.proposed.add(entry, batch)
         self.send_appends()
-
-    def take_displaced(self) -> list[Proposal]:
-        """Proposals that will never be applied, since an entry of another leader was: they may be proposed again."""
-        displaced, self._displaced = self._displaced, []
-        return displaced
 
     def propose_membership(self, membership: Membership) -> Entry:
         """Append a change of membership, and send it. It has come about once this entry is applied; another entry at
@@ -258,7 +251,7 @@ class Replica:
             self._memberships.reset(membership)
         self.engine.restore(index)
         self._decoded.clear()
-        self._proposed = {at: proposed for at, proposed in self._proposed.items() if at > index}
+        self.proposed.forget_to(index)
         self._commit_target = max(self._commit_target, index)
         self._membership_changed()
 
@@ -349,11 +342,7 @@ class Replica:
             if self.engine.leads and index == self.engine.first_index_of_term:
                 self._machine.lead(self._clock.now(), self._clock.wall_ms())
                 self._ready_to_lead = True
-        for proposed_in, proposals in self._proposed.pop(index, ()):
-            if proposed_in == term:
-                end_applied(proposals, index, term, results)
-            else:
-                self._displaced.extend(proposals)
+        self.proposed.applied(index, term, results)
 
     def membership_added(self, index: int, command: bytes) -> None:
         self._memberships.append(index, membership_in(command))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from palisade.raftgroup.durable_outbox import Outbox, Send
 from palisade.raftgroup.library import Engine
-from palisade.raftgroup.membership import Membership
+from palisade.raftgroup.membership import MemberIdentity, Membership
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Clock, Journal
 from palisade.raftgroup.prevote import (
@@ -45,8 +45,7 @@ class Voting:
 
     def __init__(
         self,
-        own_id: str,
-        incarnation: str,
+        identity: MemberIdentity,
         electorate: Electorate,
         *,
         journal: Journal,
@@ -57,8 +56,8 @@ class Voting:
         follow_term: Callable[[int], None],
     ) -> None:
         self.engine: Engine
-        self._own_id = own_id
-        self._incarnation = incarnation
+        self._own_id = identity.member
+        self._incarnation = identity.incarnation
         self._electorate = electorate
         self._journal = journal
         self._clock = clock
@@ -69,7 +68,7 @@ class Voting:
         self._started = clock.now()
         self._heard_leader: float | None = None
         self._handover_term = -1
-        self._pre_vote = PreVote(own_id)
+        self._pre_vote = PreVote(identity.member)
         self._stand_back = StandBack(2 * timing.heartbeat_s, timing.election_timeout_min_s)
         self._votes: set[tuple[int, str]] = set()
         self._took_part_in = -1

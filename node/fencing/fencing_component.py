@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from palisade.fencing.holder_state import Holder
 from palisade.fencing.timing import FenceTiming
@@ -32,12 +33,22 @@ Listener = Callable[[], Awaitable[None]]
 """Brings what a component caches up to date before the node serves again; raising keeps it fenced (F2)."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemberParts:
+    """What a member of the Raft group has beside its holder. `lease`: shows the holder to the write path.
+    `on_released`: RR has moved, as the holder knows it."""
+
+    grantor: LeaseServer
+    strict_log: StrictLog
+    lease: OwnLease
+    on_released: Callable[[int], None]
+
+
 class FencingComponent(Component):
     """The fence of the node's vault (`recovery.vault_component.Fence`): made before the keeper, which calls it.
 
     `vault_id`: which fence page the open vault has. `incarnation`: of this node in the logical topology; 0 while it is
-    not in it. `log`, `grantor`: of a member. `ask`: the cluster, for what a fenced node must not answer. `lease`: shows
-    the holder to the write path.
+    not in it. `ask`: the cluster, for what a fenced node must not answer. `of_member`: None on a follower.
     """
 
     def __init__(
@@ -49,18 +60,14 @@ class FencingComponent(Component):
         timing: FenceTiming,
         incarnation: Callable[[], int],
         *,
-        on_released: Callable[[int], None] = lambda _: None,
-        grantor: LeaseServer | None = None,
-        strict_log: StrictLog | None = None,
         ask: Ask | None = None,
-        lease: OwnLease | None = None,
+        of_member: MemberParts | None = None,
     ) -> None:
         self.node, self._vault_id, self._route = node, vault_id, route
         self._clock, self.timing, self._incarnation = clock, timing, incarnation
-        self._on_released, self._grantor, self._log = on_released, grantor, strict_log
+        self._member = of_member
         self.listeners: dict[str, Listener] = {}
         self.holder: LeaseClient | None = None
-        self._lease = lease or OwnLease()
         self.reads = FencedReads(ask)
         self.link: LeaderLink | None = None
         self.shown: NodeProof | None = None
@@ -71,10 +78,13 @@ class FencingComponent(Component):
     # What the keeper of the vault calls
 
     def opened(self, vault: Vault) -> VaultGate:
-        self.holder = LeaseClient(self.node, self._vault_id(), vault, self.timing, self._clock.now, self._on_released)
-        self._lease.holder = self.holder
+        member = self._member
+        on_released = member.on_released if member is not None else _ignore
+        self.holder = LeaseClient(self.node, self._vault_id(), vault, self.timing, self._clock.now, on_released)
+        if member is not None:
+            member.lease.holder = self.holder
         self.reads.open(vault, self.holder.changed, self._clock.now)
-        gate = VaultGate(self.holder, self._log)
+        gate = VaultGate(self.holder, member.strict_log if member is not None else None)
         self.holder.gate = gate
         return gate
 
@@ -90,7 +100,8 @@ class FencingComponent(Component):
     async def start(self) -> None:
         if self.holder is None:
             raise RuntimeError("the vault is not open: the vault part starts first")
-        self.link = LeaderLink(self.holder, self._route, self.node, self._grantor, self.shown)
+        grantor = self._member.grantor if self._member is not None else None
+        self.link = LeaderLink(self.holder, self._route, self.node, grantor, self.shown)
         self._linked = asyncio.get_running_loop().create_task(self.link.run(), name="fence link")
 
     async def run(self) -> None:
@@ -149,6 +160,10 @@ class FencingComponent(Component):
         if self.holder is not None:
             with contextlib.suppress(Exception):
                 self.holder.stop()
+
+
+def _ignore(revision: int) -> None:
+    """On a follower no write waits for a release."""
 
 
 class ReleaseComponent(Component):

@@ -69,33 +69,44 @@ class HolderConnection:
         return self.session.holder if self.session is not None else None
 
 
-class LeaseServer:
-    """`lease_holds`: the quorum lease of the group. `leader_address`: where whoever is not here should go.
+def _no_generation() -> int:
+    return UNKNOWN
 
-    `is_active`: whether a node, in this incarnation, is in the logical topology. `on_released`: RR has moved.
-    `on_failed`: what must not happen has; the node is not to go on. `generation`: of the history that it leads.
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What this node knows of its cluster now. `lease_holds`: whether the quorum lease of the group does.
+
+    `leader_address`: of the stream of the leader, for holders that ask another node. `is_active`: whether a node, in
+    this incarnation, is in the logical topology. `generation`: of the history that the group keeps.
     """
+
+    lease_holds: Callable[[], bool]
+    leader_address: Callable[[], str | None]
+    is_active: Callable[[str, int], bool]
+    generation: Callable[[], int] = _no_generation
+
+
+class LeaseServer:
+    """`on_released`: RR has moved. `on_failed`: what must not happen has; the node is not to go on."""
 
     def __init__(
         self,
         log_: StrictLog,
         timing: FenceTiming,
         now: Callable[[], float],
+        cluster: ClusterView,
         *,
-        lease_holds: Callable[[], bool],
-        leader_address: Callable[[], str | None],
-        is_active: Callable[[str, int], bool],
         on_released: Callable[[int], None],
         on_failed: Callable[[Exception], None],
-        generation: Callable[[], int] = lambda: UNKNOWN,
     ) -> None:
         self._on_failed = on_failed
         self.timing = timing
         self.core = Releases(timing)
         self.log = log_
-        self._now, self._lease_holds, self._leader_address = now, lease_holds, leader_address
-        self._is_active, self._on_released = is_active, on_released
-        self._generation = generation
+        self._now, self._on_released = now, on_released
+        self._lease_holds, self._leader_address = cluster.lease_holds, cluster.leader_address
+        self._is_active, self._generation = cluster.is_active, cluster.generation
         self.connections: dict[HolderConnection, None] = {}
         self.wanted: dict[str, tuple[Hello, HolderStanding]] = {}
         """Holders that have to be registered, or registered anew, before they are granted anything."""

@@ -12,11 +12,11 @@ from palisade.fencing.timing import FenceTiming
 from palisade.fencing.verdict import VerdictOutcome
 from palisade.metastore.changes import AppliedEntry, StoreListener
 from palisade.metastore.state_machine import MetaStore
-from palisade.node.fencing.fencing_component import FAREWELL_S, FencingComponent
+from palisade.node.fencing.fencing_component import FAREWELL_S, FencingComponent, MemberParts
 from palisade.node.fencing.holder_registry import ActiveNodes, HolderRegistry, registrations
 from palisade.node.fencing.inherited_leases import counted_by
 from palisade.node.fencing.lease_endpoint import LeaseEndpoint
-from palisade.node.fencing.lease_server import LeaseServer
+from palisade.node.fencing.lease_server import ClusterView, LeaseServer
 from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.ports import Clock
@@ -94,19 +94,21 @@ class MemberFencing(StoreListener):
             self.log,
             timing,
             clock.now,
-            lease_holds=group.try_read_barrier,
-            leader_address=self._leader_address,
-            is_active=self.active.is_active,
+            ClusterView(
+                group.try_read_barrier,
+                self._leader_address,
+                self.active.is_active,
+                lambda: store.lineage.generation,
+            ),
             on_released=self._on_released,
             on_failed=group.fail,
-            generation=lambda: store.lineage.generation,
         )
         self.door = LeaseEndpoint(self.grantor)
         self.registry = HolderRegistry(group, store.system, self.active, self.grantor, clock.now)
         self.part = MemberFencingComponent(
             node, vault_id, GroupRoute(group, self.grantor, node), clock, timing, incarnation,
-            on_released=self._on_released, grantor=self.grantor, strict_log=self.log,
-            ask=asks_own_cluster(service.range), lease=strict.lease,
+            ask=asks_own_cluster(service.range),
+            of_member=MemberParts(self.grantor, self.log, strict.lease, self._on_released),
         )  # fmt: skip
         self.part.group = group
         group.leadership.on_led = self._led

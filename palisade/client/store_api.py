@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from palisade.client.catalog_api import CatalogApi
 from palisade.client.operations import Content, Operation, as_bytes, interval, plain_txn
@@ -42,6 +42,29 @@ from palisade.metastore.results import (
     RevisionEvents,
     TxnResult,
 )
+
+
+class RangeOptions(TypedDict, total=False):
+    """The options of `range`.
+
+    `limit`: return so many keys at most; 0 (the default) is all. `revision`: read at it; 0 (the default) is the newest.
+    `sort_order`, `sort_target`: by default in the order of the keys. `serializable`: read what the asked node has,
+    without asking the leader. `keys_only`: leave the values out. `count_only`: only count the keys.
+    `min_mod_revision`, `max_mod_revision`, `min_create_revision`, `max_create_revision`: leave out keys that were
+    changed or created outside these bounds; 0 (the default) is no bound.
+    """
+
+    limit: int
+    revision: int
+    sort_order: SortOrder
+    sort_target: SortTarget
+    serializable: bool
+    keys_only: bool
+    count_only: bool
+    min_mod_revision: int
+    max_mod_revision: int
+    min_create_revision: int
+    max_create_revision: int
 
 
 class WatchHandle(Protocol):
@@ -112,34 +135,17 @@ class StoreApi(CatalogApi):
         range_end: Content = b"",
         *,
         prefix: bool = False,
-        limit: int = 0,
-        revision: int = 0,
-        sort_order: SortOrder = SortOrder.NONE,
-        sort_target: SortTarget = SortTarget.KEY,
-        serializable: bool = False,
-        keys_only: bool = False,
-        count_only: bool = False,
-        min_mod_revision: int = 0,
-        max_mod_revision: int = 0,
-        min_create_revision: int = 0,
-        max_create_revision: int = 0,
         timeout_s: float | None = None,
+        **options: Unpack[RangeOptions],
     ) -> RangeResult:
-        """[key, range_end), or all keys with the prefix `key`; all of one revision, however large it is."""
-        request = Range(
-            *interval(key, range_end, prefix),
-            limit=limit,
-            revision=revision,
-            sort_order=sort_order,
-            sort_target=sort_target,
-            serializable=serializable,
-            keys_only=keys_only,
-            count_only=count_only,
-            min_mod_revision=min_mod_revision,
-            max_mod_revision=max_mod_revision,
-            min_create_revision=min_create_revision,
-            max_create_revision=max_create_revision,
-        )
+        """[key, range_end), or all keys with the prefix `key`; all of one revision, however large it is.
+
+        `options`: limit, revision, sort_order, sort_target, serializable, keys_only, count_only, min_mod_revision,
+        max_mod_revision, min_create_revision, max_create_revision; see `RangeOptions`.
+        """
+        for name in options.keys() - RangeOptions.__annotations__.keys():
+            raise TypeError(f"range() got an unexpected keyword argument {name!r}")
+        request = Range(*interval(key, range_end, prefix), **options)
         return await self._whole(request, await self._read(request, timeout_s), timeout_s)
 
     async def _whole(self, request: Range, first: RangeResult, timeout_s: float | None) -> RangeResult:

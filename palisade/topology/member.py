@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from palisade.raftgroup.errors import NodeFailed, RaftError
@@ -45,6 +46,20 @@ Recover = Callable[[ClusterState], Awaitable[int]]
 """Recovers from the node's vault to the cluster's state; returns LV. An exception stops the node."""
 
 
+@dataclass(frozen=True, slots=True)
+class JoinCandidate:
+    """What a node says of itself when it asks to join. `instance`: of this process. `cluster`: the name of the cluster
+    that it expects to find. `token`: of the cluster, where that asks for one. `addresses`: by what listens there.
+    """
+
+    name: str
+    role: NodeRole
+    instance: str
+    cluster: str
+    token: str | None
+    addresses: dict[str, str]
+
+
 class TopologyMember:
     """`door`: the registrar to use now. `duplicate`: the error text if SWIM has found another process with this node's
     name, else None. `cluster_id`: of the data on this node; empty if it has never been in a cluster.
@@ -53,13 +68,8 @@ class TopologyMember:
     def __init__(
         self,
         door: Callable[[], RegistrarPort],
+        candidate: JoinCandidate,
         *,
-        name: str,
-        role: NodeRole,
-        instance: str,
-        cluster: str,
-        token: str | None,
-        addresses: dict[str, str],
         recover: Recover,
         cluster_id: Callable[[], str],
         duplicate: Callable[[], str | None],
@@ -67,12 +77,7 @@ class TopologyMember:
         self.life = Life()
         self.state: ClusterState | None = None
         self._door = door
-        self._name = name
-        self._role = role
-        self._instance = instance
-        self._cluster = cluster
-        self._token = token
-        self._addresses = addresses
+        self._own = candidate
         self._recover = recover
         self._cluster_id = cluster_id
         self._duplicate = duplicate
@@ -100,7 +105,7 @@ class TopologyMember:
                 self.life = before.told_to_wait(str(error))
             self._log_change(before)
             if self.life.phase is JoinPhase.REJECTED:
-                raise NodeRefused(f"cluster {self._cluster} rejected {self._name}: {self.life.reason}")
+                raise NodeRefused(f"cluster {self._own.cluster} rejected {self._own.name}: {self.life.reason}")
             if self.life.phase is before.phase:
                 await asyncio.sleep(LOOK_S if before.phase is JoinPhase.ACTIVE else RETRY_S)
 
@@ -108,9 +113,9 @@ class TopologyMember:
         now = self.life
         if now.phase is not before.phase:
             reason = f": {now.waiting}" if now.waiting else ""
-            log.info("topology phase changed: node=%s phase=%s%s", self._name, now.phase.value, reason)
+            log.info("topology phase changed: node=%s phase=%s%s", self._own.name, now.phase.value, reason)
         elif now.waiting != before.waiting and now.waiting:
-            log.info("topology waiting: node=%s phase=%s: %s", self._name, now.phase.value, now.waiting)
+            log.info("topology waiting: node=%s phase=%s: %s", self._own.name, now.phase.value, now.waiting)
 
     async def _step(self, life: Life) -> Life:
         if life.phase is JoinPhase.SEEKING:
@@ -122,14 +127,15 @@ class TopologyMember:
             self.state = await self._door().state()
             return life.has_recovered(await self._recover(self.state))
         if life.phase is JoinPhase.FINISHING:
-            await self._door().recovered(self._name, self._instance, life.incarnation, life.recovered)
+            await self._door().recovered(self._own.name, self._own.instance, life.incarnation, life.recovered)
             return life.is_active()
-        return life.saw(await self._door().look(self._name), self._instance)
+        return life.saw(await self._door().look(self._own.name), self._own.instance)
 
     def _request(self, life: Life) -> JoinRequest:
+        own = self._own
         return JoinRequest(
-            self._cluster, PROTOCOL_VERSION, self._token, self._name, self._role, self._instance, life.attempt,
-            self._addresses, self._cluster_id(),
+            own.cluster, PROTOCOL_VERSION, own.token, own.name, own.role, own.instance, life.attempt,
+            own.addresses, self._cluster_id(),
         )  # fmt: skip
 
     async def leave(self) -> None:
@@ -138,6 +144,6 @@ class TopologyMember:
             return
         try:
             async with asyncio.timeout(LEAVE_S):
-                await self._door().leave(self._name, self._instance)
+                await self._door().leave(self._own.name, self._own.instance)
         except (RaftError, JoinRejected, JoinLater, TimeoutError) as error:
-            log.info("leave not announced: node=%s error=%s", self._name, error or type(error).__name__)
+            log.info("leave not announced: node=%s error=%s", self._own.name, error or type(error).__name__)

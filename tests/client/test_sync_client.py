@@ -97,6 +97,13 @@ def test_sync_client_has_each_method_of_client(name: str) -> None:
             assert own.parameters[parameter].annotation == theirs.parameters[parameter].annotation
 
 
+@pytest.mark.parametrize("unknown", ["descending", "exact_count"])
+def test_range_names_an_unknown_option(blocking: SyncClient, unknown: str) -> None:
+    options: dict[str, Any] = {unknown: True}
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{unknown}'"):
+        blocking.range("k/", **options)
+
+
 def test_client_has_the_methods_that_are_compared() -> None:
     assert {"put", "get", "range", "delete", "txn", "put_many", "catalog_do", "status"} <= set(public_coroutines())
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from node.version import VERSION
 
+from palisade.node.version import VERSION
 from tests.support.threaded_node import ThreadedNode, threaded_node
 
 pytestmark = pytest.mark.e2e

@@ -20,14 +20,14 @@ from palisade.api.services import NodeServices
 from palisade.cli.scenarios.all import SCENARIOS
 from palisade.node.config import NodeConfig
 from palisade.node.config_sources import load_node_config
-from palisade.node.follower_server import FollowerServer
+from palisade.node.follower_server import FollowerServer, FollowerServices
 from palisade.node.standalone_server import standalone_server
 from palisade.raftgroup.errors import Unavailable
 from palisade.recovery.progress_log import ProgressLog
 from palisade.recovery.report import RecoveryOutcome, RecoveryPhase, RecoveryProgress, RecoveryReport
 from palisade.recovery.vault_component import VaultComponent
 from palisade.topology.logical_copy import LogicalCopy
-from palisade.topology.member import TopologyMember
+from palisade.topology.member import JoinCandidate, TopologyMember
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
 from palisade.topology.topology import Topology
@@ -89,9 +89,12 @@ def topology_of(config: NodeConfig, members: Members, clock: Clock) -> Topology:
         return 0
 
     member = TopologyMember(
-        lambda: members, name="f1", role=NodeRole.FOLLOWER, instance="i", cluster="c1", token=None, addresses={},
-        recover=recover, cluster_id=str, duplicate=lambda: None,
-    )  # fmt: skip
+        lambda: members,
+        JoinCandidate("f1", NodeRole.FOLLOWER, "i", "c1", None, {}),
+        recover=recover,
+        cluster_id=str,
+        duplicate=lambda: None,
+    )
     logical = LogicalCopy(members.nodes, clock.now)
     return Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
 
@@ -109,7 +112,8 @@ async def served(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) 
     await keeper.start()
     config, members = config_of(tmp_path), Members()
     topology = topology_of(config, members, clock)
-    server = FollowerServer(config, topology, keeper, ScenarioHost(SCENARIOS), lambda: ["127.0.0.1:7401"])
+    services = FollowerServices(topology, keeper, ScenarioHost(SCENARIOS), lambda: ["127.0.0.1:7401"])
+    server = FollowerServer(config, services)
     await server.start("127.0.0.1", 0)
     async with ClientSession(f"http://127.0.0.1:{server.port}") as http:
         served = Served(world, keeper, http, server)

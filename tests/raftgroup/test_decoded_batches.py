@@ -73,11 +73,11 @@ def test_a_displaced_proposal_may_be_proposed_again_once_another_entry_is_applie
     index = leader.journal.last.index
     leader.gets_append("n2", term + 1, [(index, term + 1)], prev=(index - 1, term))
     leader.settle()
-    assert leader.replica.take_displaced() == [], "the entry of n2 may yet lose against its own"
+    assert leader.replica.proposed.take_displaced() == [], "the entry of n2 may yet lose against its own"
     leader.gets("n2", MessageKind.APPEND, term + 1, index, index, term + 1, 100.0, [])
     leader.settle()
-    assert [list(each.commands) for each in leader.replica.take_displaced()] == [[put("mine", "a", "mine")]]
-    assert leader.replica.take_displaced() == []
+    assert [list(each.commands) for each in leader.replica.proposed.take_displaced()] == [[put("mine", "a", "mine")]]
+    assert leader.replica.proposed.take_displaced() == []
     assert ends == []
 
 

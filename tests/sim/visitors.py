@@ -84,7 +84,7 @@ class Visitor:
         for other in self._world.hosts.values():
             if other.is_active:
                 member = other.node.topology.member
-                self._said.append((other.id, member._instance, member.life.incarnation, member.life.recovered))
+                self._said.append((other.id, member._own.instance, member.life.incarnation, member.life.recovered))
         del self._said[:-KEPT]
 
     # A region whose reads may be answered with a default

@@ -22,7 +22,7 @@ from palisade.node.config import NodeConfig
 from palisade.raftgroup.errors import Unavailable
 from palisade.service.key_values import KeyValues
 from palisade.topology.admission_rules import JoinRequest, Presence
-from palisade.topology.member import TopologyMember
+from palisade.topology.member import JoinCandidate, TopologyMember
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRole, NodeStanding
 from palisade.topology.registrar import Registrar
@@ -58,9 +58,11 @@ class World:
 
         member = TopologyMember(
             lambda: self.registrar,
-            name="n1", role=NodeRole.VOTER, instance=physical.instance, cluster="demo", token=None, addresses={},
-            recover=recover, cluster_id=lambda: "", duplicate=lambda: None,
-        )  # fmt: skip
+            JoinCandidate("n1", NodeRole.VOTER, physical.instance, "demo", None, {}),
+            recover=recover,
+            cluster_id=lambda: "",
+            duplicate=lambda: None,
+        )
         self.topology = Topology(
             physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version)
         )

@@ -14,7 +14,7 @@ from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.service.key_values import KeyValues
 from palisade.topology.admission_rules import JoinRequest, Presence
 from palisade.topology.join_state import JoinPhase
-from palisade.topology.member import TopologyMember
+from palisade.topology.member import JoinCandidate, TopologyMember
 from palisade.topology.records import NodeRole, NodeStanding
 from palisade.topology.registrar import Registrar
 from palisade.topology.view import logical_view, node_of, rules_of
@@ -38,17 +38,21 @@ class World:
         self.duplicate: str | None = None
         self.tasks: list[asyncio.Task[None]] = []
 
-    def member(self, name: str = "n7", instance: str = "i1", **other: object) -> TopologyMember:
+    def member(
+        self, instance: str = "i1", *, cluster: str = "c1", token: str = "secret", cluster_id: str = ""
+    ) -> TopologyMember:
         async def recover(state: object) -> int:
             await self.gate.wait()
             self.recoveries.append(instance)
             return self.group.store.revision
 
-        settings: dict[str, object] = {
-            "name": name, "role": NodeRole.FOLLOWER, "instance": instance, "cluster": "c1", "token": "secret",
-            "addresses": {}, "recover": recover, "cluster_id": lambda: "", "duplicate": lambda: self.duplicate, **other,
-        }  # fmt: skip
-        return TopologyMember(lambda: self.registrar, **settings)  # type: ignore[arg-type]
+        return TopologyMember(
+            lambda: self.registrar,
+            JoinCandidate("n7", NodeRole.FOLLOWER, instance, cluster, token, {}),
+            recover=recover,
+            cluster_id=lambda: cluster_id,
+            duplicate=lambda: self.duplicate,
+        )
 
     def standing(self, name: str = "n7") -> NodeStanding | None:
         record = node_of(self.group.store.system, name)
@@ -99,8 +103,8 @@ async def test_node_is_active_only_after_recovery(world: World) -> None:
     assert [row["id"] for row in logical_view(world.group.store.system)] == ["n7"]
 
 
-@pytest.mark.parametrize("wrong", [{"token": "guess"}, {"cluster": "c2"}, {"cluster_id": lambda: "id-9"}])
-async def test_rejected_node_stops_with_the_reason(world: World, wrong: dict[str, object]) -> None:
+@pytest.mark.parametrize("wrong", [{"token": "guess"}, {"cluster": "c2"}, {"cluster_id": "id-9"}])
+async def test_rejected_node_stops_with_the_reason(world: World, wrong: dict[str, str]) -> None:
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
     with pytest.raises(NodeRefused, match="rejected n7: "):

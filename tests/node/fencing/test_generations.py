@@ -14,7 +14,7 @@ from palisade.fencing.registry import registration_of
 from palisade.fencing.timing import FenceTiming
 from palisade.node.fencing.leader_connection import RETRY_S, LeaderLink
 from palisade.node.fencing.lease_client import LeaseClient
-from palisade.node.fencing.lease_server import HolderConnection, LeaseServer
+from palisade.node.fencing.lease_server import ClusterView, HolderConnection, LeaseServer
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.position import VaultLineage
 from palisade.vault.vault import Vault
@@ -32,10 +32,13 @@ class Leader:
     def __init__(self, generation: int = 2) -> None:
         log: Any = SimpleNamespace(latest=80, since=lambda after: [])
         self.grantor = LeaseServer(
-            log, TIMING, lambda: 100.0, lease_holds=lambda: True, leader_address=lambda: None,
-            is_active=lambda node, incarnation: True, on_released=lambda revision: None, on_failed=pytest.fail,
-            generation=lambda: generation,
-        )  # fmt: skip
+            log,
+            TIMING,
+            lambda: 100.0,
+            ClusterView(lambda: True, lambda: None, lambda node, incarnation: True, lambda: generation),
+            on_released=lambda revision: None,
+            on_failed=pytest.fail,
+        )
         self.grantor._soon = lambda: None  # type: ignore[method-assign]
         self.grantor._arm = lambda now: None  # type: ignore[method-assign]
         self.grantor.begin_term(5, [registration_of(HELLO)])

@@ -14,7 +14,7 @@ import pytest
 from palisade.fencing.messages import Hello, HolderId, HolderPhase, JoinMessage, Renew, Row, StagedMessage
 from palisade.fencing.release import Registration
 from palisade.fencing.timing import FenceTiming
-from palisade.node.fencing.lease_server import HolderConnection, LeaseServer
+from palisade.node.fencing.lease_server import ClusterView, HolderConnection, LeaseServer
 from palisade.service.strict_changes import StrictBatch
 from palisade.wire.fence_messages import Frames, FromLeader
 
@@ -35,9 +35,7 @@ class Leader:
             log,
             TIMING,
             lambda: 100.0,
-            lease_holds=lambda: True,
-            leader_address=lambda: None,
-            is_active=lambda node, incarnation: True,
+            ClusterView(lambda: True, lambda: None, lambda node, incarnation: True),
             on_released=lambda revision: None,
             on_failed=self._failed,
         )
@@ -89,7 +87,7 @@ def test_each_holder_is_sent_a_stage_and_a_release(holders: int) -> None:
     leader.sent.clear()
     for _ in range(5):
         leader.write()
-    assert leader.sent == {"Stage": 5 * holders, "Release": 5 * holders}
+    assert leader.sent == {"StageMessage": 5 * holders, "Release": 5 * holders}
 
 
 def test_fifty_holders_cost_the_leader_less_than_two_milliseconds_for_a_write() -> None:

@@ -18,7 +18,7 @@ from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.state_machine import MetaStore
 from palisade.node.fencing import holder_registry as registry
 from palisade.node.fencing.holder_registry import PREFIX, HolderRegistry
-from palisade.node.fencing.lease_server import LeaseServer
+from palisade.node.fencing.lease_server import ClusterView, LeaseServer
 from palisade.service.regions import regions_of
 from palisade.service.strict_changes import StrictLog
 from tests.support.fake_group import FakeClock, FakeGroup
@@ -33,9 +33,13 @@ class World:
         self.group = FakeGroup(self.store, FakeClock())
         log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
         self.grantor = LeaseServer(
-            log, FenceTiming(), self.group.clock.now, lease_holds=lambda: True, leader_address=lambda: None,
-            is_active=lambda node, incarnation: True, on_released=lambda revision: None, on_failed=pytest.fail,
-        )  # fmt: skip
+            log,
+            FenceTiming(),
+            self.group.clock.now,
+            ClusterView(lambda: True, lambda: None, lambda node, incarnation: True),
+            on_released=lambda revision: None,
+            on_failed=pytest.fail,
+        )
         active: Any = SimpleNamespace(is_active=lambda node, incarnation: True, is_gone=lambda node: self.gone)
         self.registry = HolderRegistry(self.group, self.store.system, active, self.grantor, self.group.clock.now)
         self.proposed = 0
