@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from palisade.metastore.errors import FutureRevision, InvalidRequest
 from palisade.metastore.history import Event as Rows
 from palisade.metastore.history import History, is_tombstone
-from palisade.metastore.mvcc import compacted, end_of
+from palisade.metastore.mvcc import compacted
 from palisade.metastore.record import unpack_row
-from palisade.metastore.requests import WatchRequest
+from palisade.metastore.requests import FROM_KEY, WatchRequest
 from palisade.metastore.results import Event, KeyValue, RevisionEvents
 from palisade.metastore.state import StoreState
 
@@ -184,8 +184,7 @@ class WatchHub:
 def touches(keys: Sequence[bytes], start: bytes, range_end: bytes) -> bool:
     """Whether one of the sorted keys is in the range."""
     position = bisect_left(keys, start)
-    end = end_of(range_end)
-    return position < len(keys) and (end is None or keys[position] < end)
+    return position < len(keys) and (range_end == FROM_KEY or keys[position] < range_end)
 
 
 def size_of(event: Event) -> int:
@@ -210,8 +209,7 @@ def event_of(packed: bytes, replaced: bytes, revision: int, request: WatchReques
 def wants(request: WatchRequest, key: bytes) -> bool:
     if not request.range_end:
         return key == request.key
-    end = end_of(request.range_end)
-    return key >= request.key and (end is None or key < end)
+    return key >= request.key and (request.range_end == FROM_KEY or key < request.range_end)
 
 
 def previous_of(replaced: bytes, revision: int, state: StoreState) -> KeyValue | None:

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from palisade.fencing.errors import NotLeading, check
+from palisade.fencing.errors import InvariantBroken, NotLeading
 from palisade.fencing.grants import Registration
 from palisade.fencing.messages import FencedMessage, GrantMessage, Hello, HolderId, Renew
 from palisade.fencing.registry import HolderStanding, Registry
@@ -214,14 +214,16 @@ class Releases:
     def committed(self, latest: int, now: float, strict: tuple[int, int] | None) -> None:
         """Everything up to `latest` is committed. `strict`: the first and the last strict revision since the last call.
 
-        Call it before these revisions are sent to any holder, client or reader. Raises NotLeading.
+        Call it before these revisions are sent to any holder, client or reader. Raises NotLeading, InvariantBroken.
         """
         if self._term is None:
             raise NotLeading("this node does not lead; ask the leader")
-        check(latest > self._lm, f"commit of revision {latest} after that of {self._lm}")
+        if latest <= self._lm:
+            raise InvariantBroken(f"commit of revision {latest} after that of {self._lm}")
         if strict is not None:
             first, last = strict
-            check(self._lm < first <= last <= latest, f"strict revisions {strict} outside ({self._lm}, {latest}]")
+            if not self._lm < first <= last <= latest:
+                raise InvariantBroken(f"strict revisions {strict} outside ({self._lm}, {latest}]")
             self._waiting.append(ReleaseBatch(first, last, now))
             self._strict_latest = last
         self._lm = latest
