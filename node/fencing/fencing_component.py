@@ -33,7 +33,7 @@ Listener = Callable[[], Awaitable[None]]
 
 
 class FencingComponent(Component):
-    """The fence of the node's vault (`recovery.vault_component.Fence`): made before the keeper, which calls it.
+    """The fence of the node's vault (`recovery.vault_component.VaultFence`): made before the keeper, which calls it.
 
     `vault_id`: which fence page the open vault has. `incarnation`: of this node in the logical topology; 0 while it is
     not in it. `log`, `grantor`: of a member. `ask`: the cluster, for what a fenced node must not answer. `lease`: shows
