@@ -117,7 +117,7 @@ class OpenWriter:
 
 @dataclass(frozen=True, slots=True)
 class WriteChunk:
-    """`SnapshotWriter.write`. If it raises SnapshotInvalid: forget the later effects, call `SnapshotReceiver.invalid`."""
+    """`SnapshotWriter.write`. If it raises SnapshotInvalid: forget later effects, call `SnapshotReceiver.invalid`."""
 
     number: int
     data: bytes

@@ -19,8 +19,8 @@ MODULE = re.compile(
 )
 HISTORY = {"CHANGELOG.md", "docs/bugs-found.md"}
 """They may name what has been renamed since."""
-ELSEWHERE = {"local_read.py", "node.py", "pysyncobj/node.py", "syncobj.py", "utils.py"}
-"""Files of a reader of the README, and of PySyncObj."""
+ELSEWHERE = {"local_read.py"}
+"""Files that a reader of the README makes."""
 
 
 def documents(root: Path) -> Iterator[tuple[Path, str]]:
@@ -61,9 +61,11 @@ def missing(root: Path, owner: Path, text: str) -> Iterator[str]:
     if where in HISTORY:
         return
     for span in SPAN.findall(text):
-        if FILE.fullmatch(span) and span not in ELSEWHERE and not file_exists(root, owner, span):
-            yield f"{where}: {span}"
-        elif not FILE.fullmatch(span) and MODULE.fullmatch(span) and not module_exists(root, span):
+        if FILE.fullmatch(span):
+            exists = span in ELSEWHERE or file_exists(root, owner, span)
+        else:
+            exists = not MODULE.fullmatch(span) or module_exists(root, span)
+        if not exists:
             yield f"{where}: {span}"
 
 
