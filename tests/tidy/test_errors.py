@@ -12,11 +12,11 @@ from palisade.base.errors import PalisadeError
 from .conftest import Source
 
 CONTROL_FLOW = {
-    "palisade/catalog/engine.py Pending", "palisade/catalog/plan.py NeedsRange", "palisade/catalog/plan.py NeedsRow",
-    "palisade/catalog/procedures.py IllegalStep",
-    "palisade/cli/backup.py BrokenOff", "palisade/cli/http_request.py NoAnswer", "palisade/cli/http_request.py Refused",
-    "palisade/cli/scenarios/stage.py DidNotHold", "palisade/service/authorization/rows.py NotNow",
-    "palisade/topology/swim/wire.py Dropped",
+    "palisade/catalog/engine.py ProcedurePending", "palisade/catalog/plan.py NeedsRange",
+    "palisade/catalog/plan.py NeedsRow", "palisade/catalog/procedures.py IllegalStep",
+    "palisade/cli/backup.py BrokenOff", "palisade/cli/http_request.py NoAnswer",
+    "palisade/cli/http_request.py RequestRefused", "palisade/cli/scenarios/stage.py DidNotHold",
+    "palisade/service/authorization/rows.py WouldBlock", "palisade/topology/swim/wire.py Dropped",
     "raftgroup/message_screen.py UnsoundAppend", "recovery/vault_opening.py Unwanted", "vault/fence_page.py TornPage",
 }  # fmt: skip
 """Exceptions that never leave their room: they steer it, or end one command."""
