@@ -1,4 +1,4 @@
-"""The events of the retained revisions, written (but for plain puts, `plain_put.py`) and read by watches, reads in the
+"""The events of the retained revisions: written (plain puts: `plain_put_batch.py`), and read by watches, reads in the
 past and digests.
 
 Every event carries the row that it replaced. So the version of a key at revision r is in KEY, or it is what the oldest

@@ -9,7 +9,7 @@ Three layers, the upper one counts: what was written since the last flush began 
   has: it is compacted up to `durable` only.
 - The transaction begins and ends in a thread of its own (LMDB's lock belongs to a thread); the puts are done by the
   event loop's thread, in slices: a second thread that puts would fight for the interpreter's lock at every item.
-- Nothing is written into a file that was not verified as a whole since it was opened (`verification.py`).
+- Nothing is written into a file that was not verified as a whole since it was opened (`file_verification.py`).
 
 What fails stops the node (StoreFailed, StoreCorrupt); no half-flushed state is ever visible, on disk or in memory.
 """

@@ -75,8 +75,8 @@ class TimingConfig:
 
 @dataclass(frozen=True, slots=True)
 class FenceTimes:
-    """Of the leases by which this node serves reads from its vault (`fencing.timing.Timing`). `drift`: by how much its
-    clock may be faster or slower than true time, as a fraction.
+    """Times of the leases by which this node serves reads of its vault (`fencing.timing.FenceTiming`). `drift`: by how
+    much its clock may be faster or slower than true time, as a fraction.
 
     Other nodes may have other times: each is counted with its own, and with those of the leader where they are longer.
     """

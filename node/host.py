@@ -1,7 +1,7 @@
 """What a node is given of the machine that it runs on: files, ports, clock, randomness, and how it asks other nodes.
 
 `Host` is the real one. A simulation hands in its own, and everything above it stays what it is: the wiring of
-`server.py` and `follower.py` is the same in both.
+`member.py` and `follower.py` is the same in both.
 """
 
 from __future__ import annotations

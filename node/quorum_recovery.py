@@ -1,6 +1,6 @@
 """`palisade recover-quorum`: one stopped node goes on alone, because the majority of its cluster is lost for ever.
 
-What becomes of its log and its state is `lone_survivor.py`; here its folder is opened. Nothing is written without the
+What becomes of its log and its state is `survivor_store.py`; here its folder is opened. Nothing is written without the
 confirmation, which is the name of the cluster.
 """
 

@@ -1,7 +1,7 @@
 """A backup becomes the data folder of a new cluster: whole, on disk and with a new generation, or not at all.
 
 Everything is built in `<folder>.restoring` beside the folder: the store, for each node a log that begins behind it
-(`restored_data.py`), the markers. Then one rename makes it the folder. A kill at any
+(`restore_data_dir.py`), the markers. Then one rename makes it the folder. A kill at any
 moment leaves either no folder or the whole one; what it leaves of the other is removed by the next restore.
 
 Nodes that are restored from the same backup, together or each on its own machine, hold the same state byte for byte,

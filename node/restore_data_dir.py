@@ -1,6 +1,6 @@
 """What a backup becomes: a store that holds its state, checked row by row, in a new generation; a log behind it.
 
-Of any store and any journal: `restoring.py` has the folders, the simulator its disks. Nothing here is to be used before
+Of any store and any journal: `restore.py` has the folders, the simulator its disks. Nothing here is to be used before
 the last call has returned, and nothing at all if one of them raises.
 """
 

@@ -3,7 +3,7 @@
 Of any store and any journal: `quorum_recovery.py` has the folders, the simulator its disks. What is decided and written
 of the group is `raftgroup/quorum_loss.py`; here the state machine's part is added: the command that raises the
 generation of its state, so that old vaults notice, and the record that makes the first leader wait for leases of before
-(`fencing/former_holders.py`).
+(`fencing/inherited_leases.py`).
 """
 
 from __future__ import annotations

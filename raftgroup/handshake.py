@@ -1,4 +1,4 @@
-"""The first frames of a connection between members, as values; `connection.py` carries them.
+"""The first frames of a connection between members, as values; `peer_connection.py` carries them.
 
     HELLO   ["palisade-peer", protocol version, greeting]    from the dialler, then from the side that accepts
     REFUSE  reason (text)                                    instead of HELLO, or in answer to it; then the end

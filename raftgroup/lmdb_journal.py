@@ -73,7 +73,7 @@ class LmdbStorage:
         self.load = file.load
 
     def write(self, changes: LogChanges, ended: Callable[[Exception | None], None]) -> None:
-        """Fill and commit a transaction; wait for it as long as `commit_thread.py` has it."""
+        """Fill and commit a transaction; wait for it as long as `base/commit_thread.py` has it."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._listen_in(loop)

@@ -1,9 +1,7 @@
 """One member of the group, without an event loop: messages, ticks and proposals in; messages and results out.
 
-It joins the engine (PySyncObj's rules) with what makes it safe: the guard in front of its handlers, pre-vote and vote
-restriction, the quorum lease, incarnations, and the rule that nothing leaves this node before what it says is on disk.
-The only exception are a leader's appends, which claim nothing about its own disk (Raft thesis 10.2.1); the
-acknowledgements that answer them wait for the leader's own sync instead.
+It joins PySyncObj's rules with screening, pre-vote, quorum lease and incarnations. No message leaves before what it
+says is on disk, except a leader's appends (Raft thesis 10.2.1): their acknowledgements wait for the leader's own sync.
 """
 
 from __future__ import annotations

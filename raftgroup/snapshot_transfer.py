@@ -94,7 +94,7 @@ class SendMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReadChunk:
-    """Read this piece, now or later, and call `Sender.read`, or `Sender.unreadable` if it is gone.
+    """Read this piece, now or later, and call `SnapshotSender.read`, or `SnapshotSender.unreadable` if it is gone.
 
     The next one as a rule; an earlier one again after a broken connection, and one further ahead where the follower
     has kept pieces of an earlier attempt.
@@ -105,19 +105,19 @@ class ReadChunk:
 
 @dataclass(frozen=True, slots=True)
 class CloseReader:
-    """The transfer is over; `Sender.outcome` says how."""
+    """The transfer is over; `SnapshotSender.outcome` says how."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWriter:
-    """`StateMachine.receive_snapshot`, then `Receiver.opened` with its `next_chunk`."""
+    """`StateMachine.receive_snapshot`, then `SnapshotReceiver.opened` with its `next_chunk`."""
 
     meta: SnapshotMeta
 
 
 @dataclass(frozen=True, slots=True)
 class WriteChunk:
-    """`SnapshotWriter.write`. If it raises SnapshotInvalid: forget the effects after it, call `Receiver.invalid`."""
+    """`SnapshotWriter.write`. If it raises SnapshotInvalid: forget later effects, call `SnapshotReceiver.invalid`."""
 
     number: int
     data: bytes
@@ -126,7 +126,7 @@ class WriteChunk:
 @dataclass(frozen=True, slots=True)
 class Install:
     """Apply nothing from now on, await `SnapshotWriter.finish`, put log and membership in place; then
-    `Receiver.installed`, or `Receiver.invalid` if it raised SnapshotInvalid."""
+    `SnapshotReceiver.installed`, or `SnapshotReceiver.invalid` if it raised SnapshotInvalid."""
 
     meta: SnapshotMeta
     membership: Any

@@ -21,7 +21,7 @@ STUCK_ROUNDS_MAX = 8
 class Difference:
     """The acceptable LM - LV. Whoever changes it changes it for the recovery that is under way, too.
 
-    `reach`: of a member whose vault goes on in leaps, how far behind LM the next leap can start (`beside.py`).
+    `reach`: of a member whose vault goes on in leaps, how far behind LM the next leap can start (`flush_follower.py`).
     """
 
     __slots__ = ("_reach", "_value")

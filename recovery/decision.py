@@ -82,7 +82,7 @@ class ClusterHistory:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`replay_s`, `snapshot_s`: what each way is estimated to take, in seconds (`estimate.py`)."""
+    """`replay_s`, `snapshot_s`: what each way is estimated to take, in seconds (`cost_estimate.py`)."""
 
     node_id: str
     standalone: bool = False

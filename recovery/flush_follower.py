@@ -4,7 +4,7 @@ A member applies every revision anyway; to do it all again for its vault, one by
 every member. What the store flushes is the row of every key that has changed since the flush before. So with these
 rows, and with what the store said of itself when the flush began, the vault goes from any revision in between to that
 one, in one commit: a *leap*. A leap tells nobody of single revisions. Where somebody listens, and while there are
-only few, the vault takes them one by one, as everywhere else (`follow.py`).
+only few, the vault takes them one by one, as everywhere else (`follower.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What holds, and why:
 - A component starts when everything that it needs has started, and stops before anything that it needs stops, because
-  both walk the one order of `order.py`.
+  both walk the one order of `base/start_order.py`.
 - Either all components run, or none: when one can't start, those that had started are stopped, in reverse, and the
   error names the component and the cause. A component whose `start` raised has cleaned up behind itself, as with
   `__aenter__`; it is not stopped.

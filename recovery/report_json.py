@@ -29,7 +29,7 @@ def progress_view(face: RecoveryFace | None) -> dict[str, Any] | None:
 
 
 def progress_text(progress: Mapping[str, Any]) -> str:
-    """'replay: 1,200 of 5,000 revisions, 600/s, about 6 s left'. In the shape of `Progress.as_dict`."""
+    """'replay: 1,200 of 5,000 revisions, 600/s, about 6 s left'. In the shape of `RecoveryProgress.as_dict`."""
     if not progress["unit"]:
         return f"{progress['phase']}: for {progress['seconds']:.1f} s"
     total = f" of {progress['total']:,}" if progress["total"] else ""

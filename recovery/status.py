@@ -11,7 +11,7 @@ from palisade.recovery.report import RecoveryProgress, RecoveryReport
 
 
 class RecoveryFace(Protocol):
-    """`recovery.vault_component.VaultKeeper`, or `EndedRecovery` of a node that never recovers again."""
+    """`recovery.vault_component.VaultComponent`, or `EndedRecovery` of a node that never recovers again."""
 
     @property
     def revision(self) -> int:

@@ -86,7 +86,7 @@ class RecoveryClock:
 
 
 class VaultFence(Protocol):
-    """Between the vault and its readers: `node.fencing.fencing_component.HolderPart`."""
+    """Between the vault and its readers: `node.fencing.fencing_component.FencingComponent`."""
 
     def opened(self, vault: Vault) -> ApplyGate:
         """As soon as the vault is open. What may enter it while it is read through the fence."""

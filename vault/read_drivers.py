@@ -1,4 +1,4 @@
-"""Takes the steps of a fenced read (`policies.py`): in a thread that sleeps, or in a task that awaits."""
+"""Takes the steps of a fenced read (`read_policies.py`): in a thread that sleeps, or in a task that awaits."""
 
 from __future__ import annotations
 

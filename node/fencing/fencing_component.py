@@ -45,7 +45,7 @@ class MemberParts:
 
 
 class FencingComponent(Component):
-    """The fence of the node's vault (`recovery.vault_component.Fence`): made before the keeper, which calls it.
+    """The fence of the node's vault (`recovery.vault_component.VaultFence`): made before the keeper, which calls it.
 
     `vault_id`: which fence page the open vault has. `incarnation`: of this node in the logical topology; 0 while it is
     not in it. `ask`: the cluster, for what a fenced node must not answer. `of_member`: None on a follower.

@@ -1,8 +1,8 @@
 """The leader's side: who holds leases, what is staged to whom, when a change is released. Synchronous but for timers.
 
-The decisions are those of `fencing.release.Releases` and `fencing.session.Session`. Here they get what they need: the
-registry (system records, so that every next leader knows it), the strict changes as they are applied, the quorum lease
-of the group; and what they say goes out to the sessions.
+The decisions are those of `fencing.release.Releases` and `fencing.session.HolderSession`. This module gives them the
+registry (system records, so that every next leader knows it), the strict changes as they are applied and the quorum
+lease of the group, and sends their decisions to the sessions.
 
 Order within a turn, on each connection: stages, then grants, then releases; and behind all of them whoever waits here.
 A stage is encoded once for all holders that lack the same.
@@ -269,7 +269,7 @@ class LeaseServer:
         self._arm(now)
 
     def _stage_all(self) -> None:
-        """Holders that lack the same get the same rows: read once, and encoded once (`wire.Frames`)."""
+        """Holders that lack the same get the same rows: read once, and encoded once (`wire.fence_messages.Frames`)."""
         made: dict[tuple[int, int], tuple[Row, ...] | None] = {}
         for connection in list(self.connections):
             session = connection.session

@@ -14,7 +14,7 @@ from palisade.vault.change import Revision, key_of
 
 
 class VaultGate:
-    """A `recovery.apply_gate.Gate`. `log`: of a member of the group; None on a follower."""
+    """A `recovery.apply_gate.ApplyGate`. `log`: of a member of the group; None on a follower."""
 
     def __init__(self, holder: LeaseClient, log: StrictLog | None) -> None:
         self._holder, self._log = holder, log

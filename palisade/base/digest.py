@@ -53,7 +53,7 @@ def fingerprint_of(key: bytes) -> bytes:
 
 
 def pack_sums(sums: Sums) -> bytes:
-    """16 bytes per bucket, big-endian, in order: the `buckets` of a `metastore.digest.Digest`."""
+    """16 bytes per bucket, big-endian, in order: the `buckets` of a `metastore.digest.StoreDigest`."""
     return b"".join([total.to_bytes(DIGEST_BYTES, "big") for total in sums])
 
 

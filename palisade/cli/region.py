@@ -16,7 +16,7 @@ POLICIES = ("fail_closed", "refetch", "deny", "safe_default")
 
 @click.group()
 def region() -> None:
-    """Prefixes whose changes nobody shows before everybody has stopped showing what they replace."""
+    """Strict prefixes: a write below one is acknowledged only after no node can serve the old value any more."""
 
 
 @region.command("list")

@@ -8,7 +8,7 @@ from palisade.wire.stream_frames import FrameKind
 
 
 class Slot(Protocol):
-    """Where an answer goes: a future, or what stands in for many (`many.py`)."""
+    """Where an answer goes: a future, or what stands in for many (`bulk_puts.py`)."""
 
     def done(self) -> bool: ...
     def set_result(self, result: Any, /) -> None: ...

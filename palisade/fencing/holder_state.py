@@ -4,7 +4,7 @@ A holder serves only while it is ACTIVE and before the deadline of its lease (`l
 clock that continues during suspend, so it does not depend on timers: the lease of a paused or dead process simply
 expires. A holder whose lease has expired is FENCED, even if a grant arrives later, until
 
-- it has joined (`staging.py`): every strict event is in the vault or marked, at least up to its own LV, so it shows
+- it has joined (`stage_chain.py`): every strict event is in the vault or marked, at least up to its own LV, so it shows
   nothing unreleased,
 - every recovery listener has succeeded since,
 - it holds a lease, which is granted only for what it has staged.

@@ -1,4 +1,4 @@
-"""What a member of the Raft group answers to a node that keeps a vault: questions and answers as `wire.py` packs them.
+"""Answers of a member of the Raft group to the questions of nodes that keep a vault (`recovery/feed_messages.py`).
 
 A refusal is [kind, text, MM or 0] with status 410 (compacted), 409 (pin refused), 400 or 503.
 """

@@ -6,7 +6,7 @@ answer is made as ever and then waits: after it, no node shows what the write ha
 A prefix may become strict while a write is on its way, and what counts is what it is at the revision of the write. So
 it is decided again when the write is applied, unless nothing has changed; and nothing can have changed unseen at a node
 that has applied that revision, or that holds a lease: a region is in force only once every holder has staged it. What
-was answered before, or elsewhere, the change of the region itself waits for (`RegionBook`).
+was answered before, or elsewhere, the change of the region itself waits for (`RegionAdmin`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Joins this node to the logical topology, keeps it there, and leaves it: executes the state machine in `life.py`.
+"""Joins this node to the logical topology, keeps it there, and leaves it: executes the machine of `join_state.py`.
 
 `RegistrarPort` is the interface to the registrar: a member of the Raft group calls its own, a follower calls one
 over HTTP.

@@ -1,6 +1,6 @@
 """Three fixes around aiohttp, for every HTTP server of a node. Each has a test that fails without it.
 
-1. *Memory of closed connections is freed at once* (docs/bugs-found.md; a node collects cycles rarely, `running.py`).
+1. *Memory of closed connections is freed at once* (docs/bugs-found.md; a node collects cycles rarely, `node/run.py`).
    aiohttp leaves four cycles: the task of a connection whose client hangs up while the rest of a refused body is read
    ends with an error whose traceback has the frame that names the task (the error is taken out of the task); the
    request holds the error of a route that is not found (`problems.py` drops its traceback); an unknown `Expect` is an

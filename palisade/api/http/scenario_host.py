@@ -79,7 +79,7 @@ class Run:
 
 
 class Playable(Protocol):
-    """A scenario, as far as a node that starts it needs to know it (`scenarios/story.py`)."""
+    """A scenario, as far as a node that starts it needs to know it (`cli/scenarios/story.py`)."""
 
     @property
     def name(self) -> str: ...

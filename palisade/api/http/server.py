@@ -170,7 +170,7 @@ def body_bytes_for(request_bytes_max: int) -> int:
 
 
 def hot_paths(unary: Mapping[str, Unary]) -> dict[str, Hot]:
-    """The unary paths of etcd without aiohttp; those whose rule is in `rules.py`, as a word."""
+    """The unary paths of etcd without aiohttp; those whose rule is in `route_permissions.py`, as a word."""
     found = {}
     for path, call in unary.items():
         rule = RULES.get(("POST", path))

@@ -30,7 +30,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 class VaultServer:
     """`routes`: what this kind of node serves beside the common ones. `refused`: the error for all else, by path.
 
-    `gets`: what the front answers by itself (`front.py`). `authorizer` None: everybody may do everything.
+    `gets`: what the front answers by itself (`fast_path.py`). `authorizer` None: everybody may do everything.
     """
 
     def __init__(

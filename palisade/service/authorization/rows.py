@@ -31,7 +31,7 @@ class PermissionRows(Protocol):
         ...
 
     def now(self, key: bytes) -> PermissionRow | None:
-        """Raises NotNow."""
+        """Raises WouldBlock."""
         ...
 
     async def later(self, key: bytes) -> PermissionRow | None:

@@ -22,7 +22,7 @@ STAGE = StageMessage(4, 2, 17, 18, ((18, b"k", b"v" * 50_000),))
 
 
 class Ground:
-    """The place of a `Grantor`."""
+    """The place of a `LeaseServer`."""
 
     def __init__(self) -> None:
         self.connection: HolderConnection | None = None
