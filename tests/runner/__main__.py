@@ -29,7 +29,7 @@ SECOND = (
     Step("seeds", ("scripts/sim", "--count", "300"), after=COMPUTES.name),
     Step("planted faults", ("scripts/sim", "--plants")),
 )
-"""Seeds and planted faults touch no disk and wait for nothing, so they disturb no test that measures times. The computing
+"""Seeds and planted faults touch no disk and wait for nothing, so they disturb no test that measures times. Computing
 tests are not in this lane: some of them have a server with deadlines of its own."""
 NO_TESTS = 5
 """The exit code of pytest where all that was named is deselected."""
