@@ -36,7 +36,7 @@ class Limit:
 
 
 LIMITS = (
-    Limit("v3-put", "leader", off=Most(39, 124), on=Most(55, 172), goal=Most(24, 100)),
+    Limit("v3-put", "leader", off=Most(39, 126), on=Most(55, 172), goal=Most(24, 100)),
     Limit("v3-put", "follower", off=Most(48, 138), on=Most(48, 138)),
     Limit("strict-put", "leader", off=Most(61, 199), on=Most(76, 253), goal=Most(36)),
     Limit("strict-put", "follower", off=Most(52, 169), on=Most(52, 169)),

@@ -170,7 +170,7 @@ class Walk:
 
     async def _write(self, name: str) -> None:
         request, keys = self._some_write()
-        service = self.cluster.nodes[name].service
+        service = self.cluster.nodes[name].key_values
         try:
             result = await service.write(request, caller=THIS_NODE)
         except (RaftError, ReleaseError):
