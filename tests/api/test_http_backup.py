@@ -11,6 +11,7 @@ import pytest
 from aiohttp import ClientSession
 
 from palisade.api.http import v1_backup
+from palisade.api.http.server import HttpServer
 from palisade.api.services import NodeServices
 from palisade.base.snapshots import SnapshotGone
 from palisade.metastore.backup import BackupCheck, BackupHeader
@@ -155,9 +156,14 @@ async def test_a_third_one_at_a_time_is_refused_and_one_that_is_left_makes_room(
         checked(await answer.read())
 
 
-async def test_a_node_without_a_disk_has_nothing_to_back_up(http: ClientSession, service: KeyValues) -> None:
-    async with http.get("/v1/backup") as answer:
-        assert (answer.status, (await answer.json())["code"]) == (400, "invalid-request")
+async def test_node_without_a_disk_rejects_a_backup(service: KeyValues) -> None:
+    server = HttpServer(NodeServices(service), "demo", "n1")
+    await server.start("127.0.0.1", 0)
+    try:
+        async with ClientSession(f"http://127.0.0.1:{server.port}") as http, http.get("/v1/backup") as answer:
+            assert (answer.status, (await answer.json())["code"]) == (400, "invalid-request")
+    finally:
+        await server.close()
 
 
 async def test_an_unknown_parameter_is_refused(http: ClientSession, spy: Spy) -> None:

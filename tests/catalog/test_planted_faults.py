@@ -95,7 +95,7 @@ async def test_a_plan_that_does_not_compare_its_rows(monkeypatch: pytest.MonkeyP
 
 async def test_rollback_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused release takes a permission back."""
-    monkeypatch.setattr(procedures.Kind, "keeps", property(lambda _: False))
+    monkeypatch.setattr(procedures.OperationKind, "keeps", property(lambda _: False))
     before, operation = BY_KIND["revoke"]
     await failing(
         lambda: test_releases.test_permissions_stay_pending_and_are_never_reported_as_failed(before, operation)

@@ -180,7 +180,7 @@ def test_a_vault_that_is_in_use_stops_it_before_anything_is_forced(folder: Path)
     vault: Vault = open_vault(folder / "vault")
     error = run(folder, "--confirm", "c1", exit_code=1)
     assert (error["code"], error["retry"]) == ("not-recovered", True)
-    assert error["message"].startswith("nothing was done: the vault in")
+    assert error["message"].startswith("nothing was done: the vault directory")
     vault.close()
     assert untouched(folder)
     assert run(folder, "--confirm", "c1")["done"] is True

@@ -153,6 +153,12 @@ def _number(value: Any) -> int:
     return value
 
 
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError("expected true or false")
+    return value
+
+
 def _identity(name: Any, instance: Any) -> SwimIdentity:
     return SwimIdentity(_text(name), _text(instance))
 
@@ -198,7 +204,7 @@ def _decode_digest(fields: Any) -> RosterDigest:
 
 def _decode_roster(fields: Any) -> RosterMessage:
     name, instance, answer, rumours = fields
-    return RosterMessage(_identity(name, instance), answer is True, _records(rumours))
+    return RosterMessage(_identity(name, instance), _flag(answer), _records(rumours))
 
 
 def _decode_stranger(fields: Any) -> Stranger:

@@ -6,7 +6,7 @@ import contextlib
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from palisade.topology.swim.messages import Ack, Message, Ping, PingRequest, RosterDigest, RosterMessage
@@ -101,6 +101,7 @@ def test_stranger_message_decodes_across_clusters_and_versions() -> None:
     assert Wire("c1").decode(datagram) == Stranger("this node belongs to cluster c2")
 
 
+@example(["", "", None, []], SwimMessageKind.ROSTER)
 @given(
     st.recursive(st.none() | st.integers(-5, 5) | st.text(max_size=3) | st.binary(max_size=3), st.lists),
     st.sampled_from(SwimMessageKind),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from palisade.node.version import VERSION
+from palisade.base.version import VERSION
 from tests.support.threaded_node import ThreadedNode, threaded_node
 
 pytestmark = pytest.mark.e2e
