@@ -55,7 +55,7 @@ SELDOM: dict[str, str] = {
     "leader hears hello: old-incarnation": IN_FLIGHT,
     "swim change: left -> suspect": "who is back is suspected, and a node hears of that before it hears the first",
     "swim change: left -> dead": "the same, of a life that is over by then",
-    "append is answered: drop-reply": "an answer of a term that is over, to one who leads again meanwhile; tests/raftgroup",
+    "append is answered: drop-reply": "a reply of an old term to a member that leads again; tests/raftgroup",
     "snapshot is sent: not-needed": HAS_IT,
     "snapshot is refused: not-ahead": HAS_IT,
     "snapshot is refused: old-term": TWO_LEADERS,
