@@ -36,12 +36,12 @@ class Limit:
 
 
 LIMITS = (
-    Limit("v3-put", "leader", off=Most(39, 126), on=Most(55, 172), goal=Most(24, 100)),
+    Limit("v3-put", "leader", off=Most(40, 128), on=Most(56, 174), goal=Most(24, 100)),
     Limit("v3-put", "follower", off=Most(48, 138), on=Most(48, 138)),
-    Limit("strict-put", "leader", off=Most(61, 199), on=Most(76, 253), goal=Most(36)),
+    Limit("strict-put", "leader", off=Most(62, 202), on=Most(77, 256), goal=Most(36)),
     Limit("strict-put", "follower", off=Most(52, 169), on=Most(52, 169)),
     Limit("follower-put", "follower", off=Most(31, 103), on=Most(47, 157)),
-    Limit("stream-put", "leader", off=Most(37, 120), on=Most(51, 157)),
+    Limit("stream-put", "leader", off=Most(38, 123), on=Most(52, 160)),
     Limit("fenced-get", "follower", off=Most(8, 17), on=Most(16, 36)),
 )
 
