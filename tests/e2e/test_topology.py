@@ -69,7 +69,7 @@ async def test_who_has_no_token_a_wrong_one_or_a_wrong_tag_is_refused_and_the_cl
     stranger.options["join_token"] = "right-token"
     stranger.start()
     assert await stranger.ended() == REFUSED
-    assert "this is cluster e2e, and n2 wants to join other" in stranger.log().splitlines()[-1]
+    assert "this is cluster e2e, but n2 wants to join other" in stranger.log().splitlines()[-1]
     shutil.rmtree(stranger.data_dir)
     members = await cluster["n1"].get("/v1/members")
     assert members is not None

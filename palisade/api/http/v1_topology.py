@@ -75,8 +75,9 @@ class TopologyRoutes:
         return answer(self._services.participant().to_json())
 
     async def initialize(self, request: web.Request) -> web.Response:
-        """Of a cluster that is there: nothing is to be done, or too late."""
+        """Repeats the answer of a completed initialization, or rejects another one. Linearizable."""
         found = fields_of(await read_json(request), {"members": a_list, "cancel": a_flag})
+        await self._services.key_values.barrier()
         rules = rules_of(self._services.key_values.store.system)
         members = sorted({a_text(each, "members") for each in found.get("members", [])})
         if rules is None:

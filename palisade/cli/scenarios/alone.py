@@ -77,7 +77,7 @@ async def join_rejected(stage: Stage) -> None:
     for stranger in strangers.values():
         await stranger.start()
     codes = await stage.all_end(strangers.values())
-    words = {"token": "join token", "tag": "bazaar", "name": "name f1 is taken"}
+    words = {"token": "join token", "tag": "bazaar", "name": "name f1 is in use"}
     for (name, stranger), code in zip(strangers.items(), codes, strict=True):
         said = stranger.last_line()
         stage.check(name, code == REFUSED and words[name] in said, f"exit code {code}: {said}")
