@@ -29,6 +29,11 @@ async def sees(node: NodeProcess, count: int) -> bool:
     return answer is not None and sum(row["state"] == "alive" for row in answer["physical"]) == count
 
 
+async def is_active(node: NodeProcess) -> bool:
+    answer = await node.get("/v1/topology")
+    return answer is not None and any(row["id"] == node.id and row["standing"] == "active" for row in answer["logical"])
+
+
 async def state_of(node: NodeProcess) -> str | None:
     answer = await node.get("/v1/init")
     return answer["state"] if answer else None
@@ -57,6 +62,7 @@ async def test_cancelled_half_way_then_initialized_then_again_then_with_others(n
     for node in nodes:
         await until(node.ready, f"{node.id} being ready (its log ends with: {node.log()[-800:]})")
     assert (await nodes[0].put("a", "b") or {}).get("http_status") == 200
+    await until(lambda: is_active(nodes[2]), "n3 being in the logical topology: the cluster has its rules then")
     code, _, said = await palisade("init", "n1", "n2", "n3", "--at", nodes[2].http)
     assert code == 0, said
     code, _, said = await palisade("init", "n1", "n2", "--at", nodes[2].http)
