@@ -46,7 +46,7 @@ def candidates_that_elect_themselves(patch: Patch) -> None:
 
     def leads(self: Voting) -> None:
         ticked(self)
-        if self.engine.role is voting.Role.CANDIDATE:
+        if self.engine.role is voting.RaftRole.CANDIDATE:
             for voter in sorted(self._electorate.membership.voters):
                 self.engine.deliver_vote(voter, self.engine.term)
 

@@ -18,7 +18,7 @@ from tests.sim.world import Settings
 BEFORE_A_SNAPSHOT = 0.25
 """As `amount`: `tests.sim.readers.Step`, and which one of those that come."""
 SUSPENDED = Stage("calm", 3, tuple(
-    Fault(2.0 + 1.5 * number, Kind.SUSPEND, ("n2", "f1", "n3", "n1")[number % 4], "n1", 4.0, BEFORE_A_SNAPSHOT)
+    Fault(2.0 + 2.5 * number, Kind.SUSPEND, ("n2", "f1", "n3", "n1")[number % 4], "n1", 7.0, BEFORE_A_SNAPSHOT)
     for number in range(12)
 ), Settings())  # fmt: skip
 RESTARTED = Stage("many", 3, tuple(
