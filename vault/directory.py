@@ -7,6 +7,7 @@ is suspect until it was verified as a whole.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from struct import Struct
 
@@ -114,25 +115,51 @@ def read_boot_id() -> str:
 
 
 def check_head(path: Path) -> None:
-    """What LMDB would not survive is refused before it sees the file: cut off, or no LMDB file. Raises."""
+    """Refuse a file that LMDB would not survive: cut off, damaged, or no LMDB file. Raises VaultDamaged, VaultUnusable.
+
+    A node may commit while a reader process looks, so the two heads and the size need not be of one moment. A fault
+    counts once two looks in a row saw the same heads.
+    """
     data = path / DATA
-    try:
-        size = data.stat().st_size if data.exists() else 0
-        if size == 0:
+    before: tuple[bytes, ...] = ()
+    while True:
+        try:
+            heads, size = _read_heads(data)
+        except FileNotFoundError:
             return
-        with data.open("rb") as stream:
-            first = stream.read(META.size)
-            page_bytes = META.unpack(first)[2] if len(first) == META.size else 0
-            stream.seek(page_bytes)
-            second = stream.read(META.size)
-    except OSError as error:
-        raise VaultUnusable(f"{data} can't be read: {error}. Make it readable") from error
-    if page_bytes == 0 or len(second) < META.size or any(META.unpack(page)[0] != MAGIC for page in (first, second)):
-        raise VaultDamaged(f"{data} is too short, damaged, or no LMDB file: {RESET}")
-    metas = [META.unpack(page) for page in (first, second)]
+        except OSError as error:
+            raise VaultUnusable(f"{data} can't be read: {error}. Make it readable") from error
+        fault = _head_fault(heads, size)
+        if fault is None:
+            return
+        if heads == before:
+            raise VaultDamaged(f"{data} {fault}: {RESET}")
+        before = heads
+
+
+def _read_heads(data: Path) -> tuple[tuple[bytes, bytes], int]:
+    """The first bytes of both meta pages, then the size of the file: it grows before a meta page names the growth."""
+    with data.open("rb") as stream:
+        first = stream.read(META.size)
+        page_bytes = META.unpack(first)[2] if len(first) == META.size else 0
+        stream.seek(page_bytes)
+        second = stream.read(META.size)
+        return (first, second), os.fstat(stream.fileno()).st_size
+
+
+def _head_fault(heads: tuple[bytes, bytes], size: int) -> str | None:
+    if size == 0:
+        return None
+    if any(len(head) < META.size for head in heads):
+        return "is too short, damaged, or no LMDB file"
+    metas = [META.unpack(head) for head in heads]
+    page_bytes = metas[0][2]
+    if page_bytes == 0 or any(meta[0] != MAGIC for meta in metas):
+        return "is too short, damaged, or no LMDB file"
     older, newer = sorted(meta[4] for meta in metas)
     if newer - older != 1 and newer != 0:
-        raise VaultDamaged(f"the two heads of {data} are of transactions {older} and {newer}: {RESET}")
+        return f"has heads of transactions {older} and {newer}"
     last_page = max(metas, key=lambda meta: meta[4])[3]
     if (last_page + 1) * page_bytes > size:
-        raise VaultDamaged(f"{data} was cut off: it has {size} bytes of {(last_page + 1) * page_bytes}. {RESET}")
+        return f"was cut off: it has {size} bytes of {(last_page + 1) * page_bytes}"
+    return None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import lmdb
 import msgpack
 import pytest
 
-from palisade.vault.directory import DATA, UNSYNCED, VaultDirectory
+from palisade.vault import directory
+from palisade.vault.directory import DATA, META, UNSYNCED, VaultDirectory, check_head
 from palisade.vault.errors import VaultDamaged, VaultError, VaultForeign, VaultNewer, VaultUnusable
 from palisade.vault.inspection import export_rows, summary_of
 from palisade.vault.lmdb_tables import LmdbBackend
@@ -100,6 +102,28 @@ def test_a_torn_file_is_refused_before_lmdb_sees_it(tmp_path: Path, length: int)
         stream.truncate(length)
     with pytest.raises(VaultDamaged, match=REMEDY):
         open_vault(tmp_path / "v")
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3])
+def test_check_head_accepts_a_vault_that_grows_between_its_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: int
+) -> None:
+    """A reader process opens the vault while the node commits between the reads of the two heads."""
+    writer = LmdbBackend(tmp_path / "vault")
+    torn: list[None] = []
+
+    def unpack(head: bytes) -> tuple[int, ...]:
+        """The first call comes after the first head was read and before the second."""
+        if not torn:
+            torn.append(None)
+            for number in range(commits):
+                writer.commit({VaultTable.CONFIG: {b"%d" % number: bytes(1 << 20)}})
+        return META.unpack(head)
+
+    monkeypatch.setattr(directory, "META", SimpleNamespace(size=META.size, unpack=unpack))
+    check_head(tmp_path / "vault")
+    writer.close()
+    assert torn
 
 
 def test_a_vault_of_a_newer_program(tmp_path: Path) -> None:
