@@ -1,8 +1,11 @@
-"""What the operations of the catalog need: CATALOG on the rows of the objects that they name; and what looking at
-objects needs: READ on their rows. Pure.
+"""The rights that operations of the catalog need: CATALOG on every row that they write and on the objects that they
+name; and the rights to look at objects: READ on their rows. Pure.
 
-Where that is below the permissions it comes to ADMIN (`catalog.permissions.is_for_admins`). An operation without a line
-here needs ADMIN on everything, and a test fails.
+A property test compares these rights with the rows that the plans write (`test_operation_rights.py`). The data of a
+table or device need no right of their own: CATALOG on the row that describes them includes their removal.
+
+Below the permissions, CATALOG becomes ADMIN (`catalog.permissions.is_for_admins`). An operation without a line here
+needs ADMIN on everything, and a test fails.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from palisade.metastore.requests import prefix_end
 from palisade.service.authorization.needs import EVERYTHING, Need, Needs, reading
 
 TABLE, DEVICE = ((keys.TABLES, "table"),), ((keys.DEVICES, "device"),)
+USER = ((keys.USERS, "user"), (keys.CREDENTIALS, "user"))
 PLACES: dict[str, tuple[tuple[bytes, str], ...]] = {
     "create-database": ((keys.DATABASES, "database"),),
     "create-table": TABLE,
@@ -44,32 +48,48 @@ PLACES: dict[str, tuple[tuple[bytes, str], ...]] = {
     "delete-view": ((keys.VIEWS, "view"),),
     "set-ttl": ((keys.TTL, "path"),),
     "unset-ttl": ((keys.TTL, "path"),),
-    "create-user": ((keys.USERS, "user"),),
-    "set-password": ((keys.USERS, "user"),),
-    "drop-user": ((keys.USERS, "user"),),
+    "create-user": USER,
+    "set-password": USER,
+    "drop-user": USER,
     "create-role": ((keys.ROLES, "role"),),
     "drop-role": ((keys.ROLES, "role"),),
     "grant-role": ((keys.ROLES, "role"), (keys.USERS, "user")),
     "revoke-role": ((keys.ROLES, "role"), (keys.USERS, "user")),
 }
-IN_DATABASE = (keys.TABLES, keys.DEVICES, keys.VIEWS, keys.TTL, keys.TEMPLATE_PATHS)
 
 
 def needs_of_operation(kind: object, fields: object) -> Needs:
-    """Fields that can't be read need everything: they are refused, or found wrong afterwards by who may do all."""
+    """Unreadable fields need ADMIN on everything: a caller with less is refused before the fields are checked."""
     if not isinstance(fields, Mapping) or not isinstance(kind, str):
         return (EVERYTHING,)
     if kind in ("grant", "revoke"):
         return (Need(Privilege.ADMIN, keys.PERMISSIONS, prefix_end(keys.PERMISSIONS)), _whole_grant(fields))
     if kind == "drop-database":
-        return _database(fields)
+        return _database(fields.get("database"))
     if kind == "deactivate-template":
-        return tuple(_at_and_below(keys.DEVICES, fields.get("path")))
+        return _devices(fields.get("path"))
     places = PLACES.get(kind)
     if places is None:
         return (EVERYTHING,)
-    found = tuple(_at(place, fields.get(name)) for place, name in places)
-    return found + ((_at(places[0][0], fields["to"]),) if kind == "rename-table" and "to" in fields else ())
+    return (*(_at(place, fields.get(name)) for place, name in places), *_besides(kind, fields))
+
+
+def _besides(kind: str, fields: Mapping[str, Any]) -> Needs:
+    """For rows that no field names by itself."""
+    if kind == "rename-table":
+        return (_at(keys.TABLES, _beside(fields.get("table"), fields.get("to"))),)
+    if kind == "drop-role":
+        return (_below(keys.USERS),)
+    return ()
+
+
+def _beside(table: Any, name: Any) -> str | None:
+    """The path of a table called `name` in the database of `table`."""
+    return f"{keys.database_of(table)}.{name}" if type(table) is str and type(name) is str and name else None
+
+
+def _below(prefix: bytes) -> Need:
+    return Need(Privilege.CATALOG, prefix, prefix_end(prefix))
 
 
 def _at(place: bytes, name: Any) -> Need:
@@ -78,23 +98,26 @@ def _at(place: bytes, name: Any) -> Need:
     return Need(Privilege.CATALOG, keys.at(place, name.encode("utf-8", "replace").decode()))
 
 
-def _at_and_below(place: bytes, name: Any) -> tuple[Need, ...]:
-    own = _at(place, name)
+def _devices(path: Any) -> Needs:
+    """The device at the path and those below it. A database is no device."""
+    own = _at(keys.DEVICES, path)
     if own == EVERYTHING:
         return (own,)
-    return own, Need(Privilege.CATALOG, own.key + b"/", prefix_end(own.key + b"/"))
+    below = _below(own.key + b"/")
+    return (own, below) if "." in path else (below,)
 
 
-def _database(fields: Mapping[str, Any]) -> Needs:
-    """It takes everything with it that is in there."""
-    own = _at(keys.DATABASES, fields.get("database"))
+def _database(name: Any) -> Needs:
+    """The database with all its content. A TTL rule or a template may be set at the database itself."""
+    own = _at(keys.DATABASES, name)
     if own == EVERYTHING:
         return (own,)
-    return (own, *(need for place in IN_DATABASE for need in _at_and_below(place, fields["database"])))
+    at_itself = (_at(place, name) for place in (keys.TTL, keys.TEMPLATE_PATHS))
+    return (own, *at_itself, *(_below(_at(place, name).key + b"/") for place in keys.INSIDE))
 
 
 def _whole_grant(fields: Mapping[str, Any]) -> Need:
-    """Nobody gives away more than admin on what they have themselves."""
+    """A grant requires ADMIN on the whole prefix that it grants."""
     prefix = fields.get("prefix")
     if type(prefix) is not str:
         return EVERYTHING
