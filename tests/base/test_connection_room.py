@@ -13,7 +13,7 @@ import pytest
 from palisade.api.http.server import HttpServer
 from palisade.api.services import NodeServices
 from palisade.api.stream.server import StreamServer
-from palisade.base.connection_limit import LEAVING_MAX, Admittance, ConnectionLimit, connections_for
+from palisade.base.connection_limit import LEAVING_MAX, Admission, ConnectionLimit, connections_for
 from palisade.base.errors import ConfigError
 from palisade.base.file_limit import raise_file_limit
 from palisade.base.metrics import Metrics
@@ -57,8 +57,8 @@ def test_both_ports_share_the_room_and_only_a_few_are_told_why() -> None:
     for number in range(4 + LEAVING_MAX + 1):
         metrics.http_connections += number % 2
         metrics.stream_connections += 1 - number % 2
-        seen.append(room.receive(0.0))
-    assert seen == [Admittance.STAYS] * 4 + [Admittance.IS_TOLD] * LEAVING_MAX + [Admittance.IS_CLOSED]
+        seen.append(room.admit(0.0))
+    assert seen == [Admission.ACCEPT] * 4 + [Admission.REFUSE_WITH_REASON] * LEAVING_MAX + [Admission.CLOSE]
     assert metrics.connections_refused == LEAVING_MAX + 1
 
 
@@ -68,7 +68,7 @@ def test_the_log_says_it_once_a_minute(caplog: pytest.LogCaptureFixture) -> None
     room = ConnectionLimit(metrics, FILES_FOR_FOUR)
     with caplog.at_level(logging.WARNING):
         for second in range(130):
-            room.receive(float(second))
+            room.admit(float(second))
     assert len(caplog.records) == 3
     assert "limit of 44 open files" in caplog.text
     assert "LimitNOFILE" in caplog.text
