@@ -104,7 +104,7 @@ def test_between_two_revisions_nobody_can_make_it_active() -> None:
     page.serve(1000, 1)
     page.committed(5, 0, whole=False)
     assert said(buffer).state is FenceState.FENCED
-    with pytest.raises(RuntimeError, match="before its snapshot is finished"):
+    with pytest.raises(RuntimeError, match="until its snapshot is finished"):
         page.serve(1000, 1)
     page.committed(6, 1)
     page.serve(1000, 1)

@@ -63,7 +63,7 @@ def test_a_snapshot_that_does_not_fit_keeps_its_chunks(tmp_path: Path) -> None:
     vault = open_vault(path)
     incoming = Incoming(vault, 2, tell=False)
     incoming.put([body(0)], b"", b"/big/0001")
-    with no_room_behind((path / DATA).stat().st_size + 8192), pytest.raises(VaultUnusable, match="holds what it held"):
+    with no_room_behind((path / DATA).stat().st_size + 8192), pytest.raises(VaultUnusable, match="Its content is unchanged"):
         incoming.put([body(number) for number in range(1, 50)], b"/big/0001", None)
     vault.close()
     again = open_vault(path)

@@ -148,7 +148,7 @@ def test_what_is_not_whole_changes_nothing(reopen: Callable[[], Vault]) -> None:
         row._replace(revision=0, body=None),
         row._replace(key=b"", body=None),
     ):
-        with pytest.raises(VaultDiverged, match="is not whole: ask again"):
+        with pytest.raises(VaultDiverged, match="is malformed: request it again"):
             vault.staging.stage([row, wrong])
     assert (rows_of(vault), len(vault.staging.pending)) == ({}, 0)
 

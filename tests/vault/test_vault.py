@@ -94,7 +94,7 @@ def test_a_batch_that_breaks_in_the_middle_changes_nothing(reopen: Callable[[], 
     vault = reopen()
     good = revisions(driver, 1)
     torn = good[3]._replace(bodies=[good[3].bodies[0][:-1]])
-    with pytest.raises(VaultDiverged, match="event 0 of revision 4 is not whole"):
+    with pytest.raises(VaultDiverged, match="event 0 of revision 4 is malformed"):
         vault.apply([*good[:3], torn])
     assert (vault.revision, vault.packed_sums(), list(vault.range(b""))) == (0, bytes(65536), [])
 

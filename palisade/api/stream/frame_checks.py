@@ -27,7 +27,7 @@ def told(error: Exception) -> tuple[str, str, int]:
     row = refusal_of(error)
     if row is INTERNAL:
         log.error("a request of the stream failed", exc_info=error)
-        return row.code, "the node has a fault; its log says more", 0
+        return row.code, "internal error; see the log of the node", 0
     return row.code, in_short(str(error)), named_revision(error)
 
 
