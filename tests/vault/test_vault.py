@@ -108,7 +108,7 @@ def test_a_change_of_a_version_that_the_vault_never_had_is_found_at_once(reopen:
     with pytest.raises(VaultDiverged, match="replaces a version of the key b'x'"):
         follow(vault, theirs)
     theirs = full([(b"x", b"1"), (b"b", b"2"), (b"new", b"1")])
-    with pytest.raises(VaultDiverged, match="with revision 4 the vault has another chain digest"):
+    with pytest.raises(VaultDiverged, match="at revision 4 the chain digests of vault and cluster differ"):
         follow(vault, theirs)
     assert vault.revision == 3
 
