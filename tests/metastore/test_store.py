@@ -170,7 +170,7 @@ async def test_a_full_disk_stops_the_store_and_loses_nothing(tmp_path: Path) -> 
     assert store.applied == (2, 1)
     assert store.durable == (1, 1)
     assert store.get(Table.REVISION, b"large") == bytes(1 << 20)
-    with pytest.raises(StoreFailed, match="has failed before: restart the node"):
+    with pytest.raises(StoreFailed, match="has failed: restart the node"):
         await store.flush()
     with pytest.raises(StoreFailed):
         await store.run(lambda: 1e9)

@@ -171,7 +171,7 @@ async def test_a_failed_transfer_leaves_no_file_behind(tmp_path: Path) -> None:
     target = LmdbStore(tmp_path / "target")
     writer = target.receive_snapshot(reader.meta)
     writer.write(0, reader.chunk(0))  # type: ignore[arg-type]
-    with pytest.raises(SnapshotInvalid, match="not whole"):
+    with pytest.raises(SnapshotInvalid, match="is not complete"):
         await writer.finish()
     assert not (tmp_path / "target" / "incoming").exists()
     with pytest.raises(StoreFailed, match="no longer being received"):

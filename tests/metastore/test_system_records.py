@@ -96,7 +96,7 @@ def test_what_is_too_large_is_refused(request_: SystemWrite) -> None:
 def test_a_record_that_is_damaged_is_never_served() -> None:
     world = World()
     world.tables.put(Table.META, b"system/node/n1", b"\xc1")
-    with pytest.raises(StoreCorrupt, match="is none"):
+    with pytest.raises(StoreCorrupt, match="is malformed"):
         MetaStore(opened_again(world.tables))
 
 

@@ -170,17 +170,17 @@ async def test_snapshot_of_the_group_empties_the_window(member: Member) -> None:
 def test_listeners_are_named_once_and_before_the_first_entry() -> None:
     store = Driver().store
     store.listen()
-    with pytest.raises(RuntimeError, match="name all of them first"):
+    with pytest.raises(RuntimeError, match="name all listeners first"):
         store.listen(StoreListener())
     driver = Driver()
     driver.do(Put(b"a"))
-    with pytest.raises(RuntimeError, match="name all of them first"):
+    with pytest.raises(RuntimeError, match="name all listeners first"):
         driver.store.listen(StoreListener())
 
 
 def test_map_has_one_state_machine() -> None:
     driver = Driver()
-    with pytest.raises(RuntimeError, match="another state machine"):
+    with pytest.raises(RuntimeError, match="already has a state machine"):
         MetaStore(driver.tables)
 
 
