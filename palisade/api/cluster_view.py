@@ -110,5 +110,5 @@ def not_ready(service: KeyValues) -> list[str]:
     if status.commit_index - status.applied_index > CAUGHT_UP_ENTRIES:
         reasons.append(f"catching up: entry {status.applied_index} of {status.commit_index} is applied")
     elif not service.store.lineage.cluster_id:
-        reasons.append("the cluster has no id yet: its first leader is about to choose one")
+        reasons.append("the cluster has no id yet: wait until its first leader has chosen one")
     return reasons

@@ -144,7 +144,7 @@ async def test_revisions_come_once_and_in_order() -> None:
     listeners = Listeners()
     listeners.begin_at(7)
     listeners.open()
-    with pytest.raises(ComponentError, match="told after 7"):
+    with pytest.raises(ComponentError, match="notified after 7"):
         await listeners.tell(revision(7))
     await listeners.tell(revision(9))
     with pytest.raises(ComponentError):

@@ -301,7 +301,7 @@ async def test_a_vault_of_another_history_does_not_leap() -> None:
         await following.turns()
         assert following.task is not None
         assert following.task.done()
-        with pytest.raises(VaultDiverged, match="another chain digest at revision"):
+        with pytest.raises(VaultDiverged, match="the chain digests of the vault and of this node"):
             following.task.result()
 
 

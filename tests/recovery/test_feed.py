@@ -353,6 +353,6 @@ async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPa
 
 async def test_nobody_to_ask_is_said() -> None:
     source = RemoteSource("f1", list)
-    with pytest.raises(SourceUnavailable, match="no member of the Raft group is known"):
+    with pytest.raises(SourceUnavailable, match="no address of a member of the Raft group is known"):
         await source.state(1)
     await source.close()

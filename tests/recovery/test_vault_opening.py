@@ -60,7 +60,7 @@ async def test_the_rest_of_the_node_goes_on_meanwhile(
     assert vault.key_count == KEYS
     assert not (suspect / UNSYNCED).exists()
     vault.close()
-    assert "is verified as a whole first" in caplog.text
+    assert "verifying it as a whole first" in caplog.text
 
 
 async def test_who_is_stopped_meanwhile_leaves_it_as_it_was(suspect: Path, monkeypatch: pytest.MonkeyPatch) -> None:
