@@ -43,7 +43,7 @@ def test_fault_9_a_state_older_than_what_is_committed_is_refused() -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1), (2, 1), (3, 1)], prev=(0, 0), commit=3)
     follower.settle()
-    with pytest.raises(NodeFailed, match="older than what this node has committed"):
+    with pytest.raises(NodeFailed, match="older than the commit index of this node"):
         follower.replica.installed_snapshot(2, 1, follower.membership)
 
 

@@ -289,7 +289,7 @@ class Unsynced(MemoryOf):
 
 
 def test_what_needs_no_force_or_can_not_be_forced_is_refused(make_cluster: MakeCluster) -> None:
-    with pytest.raises(DataDirectoryError, match="never been used"):
+    with pytest.raises(DataDirectoryError, match="has ever used the data directory"):
         survey(MemoryJournal(), (0, 0), Random(1))
     cluster = without_majority(make_cluster, 1)
     force(cluster, "n1")

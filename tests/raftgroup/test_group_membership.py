@@ -262,7 +262,7 @@ class TestMembership:
         leader = settled(cluster)
         stranger = cluster.member(leader)
         stranger = type(stranger)(leader.id, MemberRole.LEARNER, "another storage", {"peer": leader.id})
-        with pytest.raises(MembershipRefused, match="let it hand over"):
+        with pytest.raises(MembershipRefused, match="transfer leadership before"):
             cluster.call(leader.id, leader.group.add(stranger))
 
     def test_a_promotion_that_its_member_never_heard_of_leaves_a_group_that_can_elect(

@@ -397,7 +397,7 @@ def test_more_pieces_than_there_are_can_not_be_had() -> None:
     assert sender.receive(acknowledge("s1", 3), 0.1) == []
     sender.connected(0.2)
     assert sender.receive(accept("s1", 3, False), 0.3) == [CloseReader()]
-    assert "3 pieces of a snapshot of 2" in sender.reason
+    assert "3 pieces of a snapshot with 2" in sender.reason
 
 
 # Garbage.
