@@ -116,8 +116,7 @@ class OrderedMap(Protocol):
         """About `limit` rows of a `scan`, quickly, and where to continue; None: the end.
 
         Fewer rows if they are large (`in_bounds`). The values are not verified and may have trailing bytes: use them
-        for
-        selection only, never serve them.
+        for selection only, never serve them.
         """
         ...
 

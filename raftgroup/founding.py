@@ -29,8 +29,7 @@ class Greeting:
 
     `address`: where it listens for members, 'host:port'. `terms`: settings that all members must agree on. `knows`: the
     incarnations of its effective membership, and `version` the version of that. `generation`: of its history, 0 for
-    none.
-    `origin`: the backup from which it was restored, until the restored group is founded.
+    none. `origin`: the backup from which it was restored, until the restored group is founded.
     """
 
     cluster: str
@@ -239,9 +238,8 @@ def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) ->
     """Why a connection is refused, or None. `membership`: the effective one of this node.
 
     A node with a newer membership is not refused because of it: a node that joined again under its old id may lead by
-    now,
-    and this node learns of it only over this connection. That is safe, because every vote and every acknowledgement
-    carries its incarnation, and is counted by that.
+    now, and this node learns of it only over this connection. That is safe, because every vote and every
+    acknowledgement carries its incarnation, and is counted by that.
     """
     if greeting.cluster != own.cluster:
         return f"this is cluster {own.cluster}, not {greeting.cluster}: check the addresses of both"

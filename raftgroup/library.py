@@ -404,8 +404,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         maxSizeBytes: int | None = None,  # noqa: N803
     ) -> Sequence[Entry]:
         """Only the commit rule asks for a single entry. It must not count entries that are not on the leader's own
-        disk:
-        an unsynced entry does not exist for it."""
+        disk: an unsynced entry does not exist for it."""
         if from_index is None or from_index < self._journal.first.index:
             return []
         if count is None:

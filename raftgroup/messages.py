@@ -1,8 +1,7 @@
 """Messages between members: a kind and a list, in the order of the fields below.
 
 `incarnation` is the sender's, so that an answer of a wiped member is not mistaken for one of the known member.
-`sent_at`
-is the sender's clock in seconds; an answer echoes it, and only the sender reads it.
+`sent_at` is the sender's clock in seconds; an answer echoes it, and only the sender reads it.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ A member answers on connections that it has dialled itself. A joining node knows
 may receive messages of a leader that joined meanwhile. So a node that greets with a newer membership is dialled back
 until this node's own log has caught up. A node that greets from another port than in the membership has moved, or had
 no address before; it is dialled there until the membership has the same address. A removed node is disconnected a
-moment
-after its removal is committed, and not before: the change may be undone, and a node that requested its own removal must
-receive the result.
+moment after its removal is committed, and not before: the change may be undone, and a node that requested its own
+removal must receive the result.
 """
 
 from __future__ import annotations

@@ -97,8 +97,7 @@ class ReadChunk:
     """Read this piece, now or later, and call `SnapshotSender.read`, or `SnapshotSender.unreadable` if it is gone.
 
     Usually the next one; an earlier one again after a broken connection, and a later one if the follower has kept
-    pieces
-    of an earlier attempt.
+    pieces of an earlier attempt.
     """
 
     number: int

@@ -2,9 +2,8 @@
 
 The order of an install makes a crash at any point harmless. First the membership of the snapshot is made durable in the
 journal, beside the effective one. Then the state machine is replaced atomically. Then the log restarts after it. A
-start
-in between finds a state that is ahead of its log, and the membership of the snapshot (`journal_identity.realigned`).
-During an install nothing is applied, and this node does not campaign.
+start in between finds a state that is ahead of its log, and the membership of the snapshot
+(`journal_identity.realigned`). During an install nothing is applied, and this node does not campaign.
 """
 
 from __future__ import annotations

@@ -90,8 +90,7 @@ class Voting:
 
     def hears_leader(self) -> bool:
         """Whether it received from the leader within the time until a campaign. The library itself forgets a leader
-        only
-        when it campaigns, and without a majority for pre-votes it never does."""
+        only when it campaigns, and without a majority for pre-votes it never does."""
         heard = self._heard_leader
         return heard is not None and self._clock.now() - heard <= self._timing.election_timeout_max_s
 

@@ -99,8 +99,7 @@ class FlushFollower(AppliedRevisions):
         """For ever, as `Follower.follow`. `listens`: whether a component needs every single revision.
 
         `pause` only yields to other tasks: a leap that takes too long falls behind the flushes. A leap that the gate
-        does
-        not admit is not joined with the next one, because it would have to wait longer.
+        does not admit is not joined with the next one, because it would have to wait longer.
         """
         if not self._store.calls(self):
             raise RuntimeError("this vault's feed is not a listener of the store: name it in MetaStore.listen")

@@ -88,8 +88,7 @@ class RecoveryReport:
 
     `keys`: entries of the vault that a difference kept, evicted, fetched. `resources`: the same for the node's other
     local data, and what was missing. `difference` is the effective catch-up difference at the end. Times in seconds,
-    sizes
-    in bytes.
+    sizes in bytes.
     """
 
     node: str = ""

@@ -37,9 +37,8 @@ class ComponentPort:
     """The listeners of a recovery: the inner lifecycle and its components.
 
     `telling` is held while they are notified of one revision. A caller that acquires it before it cancels a recovery,
-    to
-    be followed by another one in this process, interrupts no notification: otherwise some listeners would receive that
-    revision twice.
+    to be followed by another one in this process, interrupts no notification: otherwise some listeners would receive
+    that revision twice.
     """
 
     def __init__(self, inner: Lifecycle, vault: Callable[[], Vault]) -> None:

@@ -38,8 +38,7 @@ class LmdbBackend:
     """The vault in `path`, created if missing. Raises VaultUnusable, VaultForeign, VaultNewer, VaultDamaged.
 
     `read_only`: a vault that a node may have open; nothing is created, marked or repaired. Otherwise the fence page is
-    set
-    to FENCED before LMDB is opened, and when it is closed.
+    set to FENCED before LMDB is opened, and when it is closed.
     """
 
     def __init__(

@@ -21,10 +21,9 @@ def open_vault(
     """The vault in `path`, created if missing; opens in milliseconds whatever its size, unless it is suspect.
 
     Raises VaultUnusable (in use, no permission, disk full), VaultForeign, VaultNewer, VaultDamaged, each with the
-    remedy.
-    Its fence page is FENCED from before the opening until `page.serve`. `boot_id`: identifies the boot of the machine;
-    read from the system if not given. `between` is called every few hundred verified entries; an exception from it ends
-    the verification.
+    remedy. Its fence page is FENCED from before the opening until `page.serve`. `boot_id`: identifies the boot of the
+    machine; read from the system if not given. `between` is called every few hundred verified entries; an exception
+    from it ends the verification.
     """
     directory = VaultDirectory(path, boot_id)
     suspect = directory.suspect

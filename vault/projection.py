@@ -1,9 +1,9 @@
 """The effect of a batch of revisions on the vault: previous state in; entries, sums, chain and position out. Pure.
 
 One pass reads the events, one look-up finds all versions that the batch replaces, a second pass applies the events.
-This
-allows 100,000 changes per second. A body names the version of its key and its create revision, so the vault's entry
-must be the previous version. The first change that does not fit is therefore detected, and the vault stays unchanged.
+This allows 100,000 changes per second. A body names the version of its key and its create revision, so the vault's
+entry must be the previous version. The first change that does not fit is therefore detected, and the vault stays
+unchanged.
 """
 
 from __future__ import annotations

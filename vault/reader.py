@@ -139,8 +139,7 @@ class VaultReader:
         """The value of a key; None: there is no such key.
 
         Linearizable in a strict region; in an eventual region the value at a moment when the vault was trusted. Raises
-        Fenced
-        and Pending (retry), Denied (treat as denial), according to the policy of the region; VaultDamaged.
+        Fenced and Pending (retry), Denied (treat as denial), according to the policy of the region; VaultDamaged.
         """
         sequence, deadline_ns, words, begin, entries, marks, clock_ns = self._hot
         key_bytes = len(key)
@@ -199,8 +198,7 @@ class VaultReader:
         """Every key with start <= key < end (None: to the last), in order, all of one revision; `limit` 0: all.
 
         `Rows.revision`: the strict keys are exactly as of it. Raises as `get`; a range in several regions, or in a
-        region
-        whose policy is a default, fails closed.
+        region whose policy is a default, fails closed.
         """
         return run(self._many(start, end, limit), self._ask_many(start, end, limit), self._now_s, self._sleep)
 

@@ -241,8 +241,7 @@ class Vault:
         """Up to `limit` keys that a difference has changed, as events, and the position reached; None: no more follow.
 
         Fewer if they are large. A key with the same value as before is not an event. Call `forget_difference` to get
-        the
-        next ones.
+        the next ones.
         """
         rows = self.backend.scan(VaultTable.DIFFERENCE, b"", None)
         events, seen, size, until = list[VaultEvent](), 0, 0, b""

@@ -21,8 +21,7 @@ TIMEOUT_S = 5.0
 
 class NoAnswer(PalisadeError):
     """No usable HTTP response from a node. `reason`: the cause, without the address. `unreachable`: no connection, or
-    no
-    response in time."""
+    no response in time."""
 
     code = "no-answer"
     retry = True
@@ -51,8 +50,7 @@ class HttpRequests:
     """Shares connections between its requests. The first request opens the session; `close` it, or use `async with`.
 
     `headers`: sent with every request, such as the token that identifies nodes. `timeout_s`: of a whole request; None
-    if
-    only `connect_s` and `silent_s` (time without a byte) limit it.
+    if only `connect_s` and `silent_s` (time without a byte) limit it.
     """
 
     def __init__(
