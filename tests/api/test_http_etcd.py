@@ -82,7 +82,7 @@ async def test_strange_bodies_are_refused_and_change_nothing(
     assert group.store.revision == 1
 
 
-async def test_what_is_too_large_is_refused(http: ClientSession, group: FakeGroup) -> None:
+async def test_too_large_request_is_refused(http: ClientSession, group: FakeGroup) -> None:
     big = encoded(b"v" * ((1 << 20) + 1))
     for path, body in (
         ("put", {"key": encoded("k" * 4097)}),

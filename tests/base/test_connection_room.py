@@ -46,11 +46,11 @@ async def stream(service: KeyValues, room: ConnectionLimit) -> AsyncIterator[Str
     await running.close()
 
 
-def test_the_node_keeps_files_for_itself() -> None:
+def test_connection_limit_keeps_files_for_the_node() -> None:
     assert [connections_for(files) for files in (64, 96, 1024, 20_000)] == [24, 56, 768, 19_488]
 
 
-def test_both_ports_share_the_room_and_only_a_few_are_told_why() -> None:
+def test_connection_limit_is_shared_by_both_ports_and_gives_few_clients_a_reason() -> None:
     metrics = Metrics()
     room = ConnectionLimit(metrics, FILES_FOR_FOUR)
     seen = []
@@ -62,7 +62,7 @@ def test_both_ports_share_the_room_and_only_a_few_are_told_why() -> None:
     assert metrics.connections_refused == LEAVING_MAX + 1
 
 
-def test_the_log_says_it_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_connections_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
     metrics.http_connections = 5
     room = ConnectionLimit(metrics, FILES_FOR_FOUR)
@@ -75,7 +75,7 @@ def test_the_log_says_it_once_a_minute(caplog: pytest.LogCaptureFixture) -> None
 
 
 @pytest.mark.parametrize(("path", "code"), [("/v1/status", "too-many-connections"), ("/v3/kv/range", 14)])
-async def test_http_says_why_there_is_no_room(server: HttpServer, path: str, code: object) -> None:
+async def test_http_refusal_names_the_connection_limit(server: HttpServer, path: str, code: object) -> None:
     crowd = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(4)]
     async with RawHttp(server.port) as late:
         late.post(path, b"{}")
@@ -92,7 +92,7 @@ async def test_http_says_why_there_is_no_room(server: HttpServer, path: str, cod
         assert b"\npalisade_connections_refused_total 1.0\n" in (await later.answer())[1]
 
 
-async def test_the_stream_says_why_there_is_no_room(stream: StreamServer) -> None:
+async def test_stream_refusal_names_the_connection_limit(stream: StreamServer) -> None:
     endpoint = f"127.0.0.1:{stream.port}"
     crowd = [await asyncio.open_connection("127.0.0.1", stream.port) for _ in range(4)]
     async with Client([endpoint], follow_leader=False, timeout_s=0.5) as late:
@@ -103,7 +103,7 @@ async def test_the_stream_says_why_there_is_no_room(stream: StreamServer) -> Non
         assert await late.get("a") is None
 
 
-def test_a_limit_that_no_node_can_live_with_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_limit_too_low_for_a_node_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 63))
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
     with pytest.raises(ConfigError, match="63 open files, and a node needs at least 64"):

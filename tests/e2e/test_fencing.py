@@ -197,7 +197,7 @@ async def test_fenced_reads_over_http_and_who_is_asked_for_what_is_not_there(new
 
 
 @pytest.mark.parametrize("fault", ["release_without_stage", "answer_at_commit"])
-async def test_the_checker_sees_a_planted_fault(new_cluster: NewCluster, fault: str) -> None:
+async def test_checker_detects_planted_faults(new_cluster: NewCluster, fault: str) -> None:
     cluster = new_cluster()
     for node in cluster.nodes:
         node.program = ["-m", "tests.support.planted_fence", fault, "palisade.cli"]

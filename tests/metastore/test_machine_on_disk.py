@@ -46,7 +46,7 @@ def replay(store: MetaStore, log: Log, stop: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_after_any_crash_the_log_brings_the_rest_back(seed: int, tmp_path: Path) -> None:
+async def test_log_restores_the_state_after_any_crash(seed: int, tmp_path: Path) -> None:
     reference, log = random_log(seed, 80)
     dice = random.Random(seed)
     for stop in [*sorted(dice.sample(range(1, 80), 6)), 80]:
@@ -66,7 +66,7 @@ async def test_after_any_crash_the_log_brings_the_rest_back(seed: int, tmp_path:
         tables.close()
 
 
-async def test_a_snapshot_makes_a_replica_and_wakes_its_watchers(tmp_path: Path) -> None:
+async def test_snapshot_creates_a_replica_and_wakes_its_watches(tmp_path: Path) -> None:
     reference, log = random_log(42, 60)
     source, target = LmdbStore(tmp_path / "source"), LmdbStore(tmp_path / "target")
     leader, follower = MetaStore(source, LIMITS), MetaStore(target, LIMITS)
@@ -91,7 +91,7 @@ async def test_a_snapshot_makes_a_replica_and_wakes_its_watchers(tmp_path: Path)
         tables.close()
 
 
-async def test_keys_longer_than_lmdb_takes_are_keys_as_any_other(tmp_path: Path) -> None:
+async def test_keys_longer_than_lmdbs_limit_work_like_others(tmp_path: Path) -> None:
     tables = LmdbStore(tmp_path)
     store = MetaStore(tables)
     reference = Driver()

@@ -115,17 +115,17 @@ def run(seed: int, commands: int) -> Driver:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_commands_have_the_answers_of_the_model(seed: int) -> None:
+def test_random_commands_give_the_results_of_the_model(seed: int) -> None:
     run(seed, 120)
 
 
 @given(st.integers(1000, 10**9))
 @settings(max_examples=40, deadline=None, phases=[Phase.generate])  # a smaller seed is no simpler
-def test_other_seeds_too(seed: int) -> None:
+def test_other_seeds_give_the_results_of_the_model(seed: int) -> None:
     run(seed, 40)
 
 
-def test_the_load_meets_every_kind_of_answer() -> None:
+def test_random_load_produces_every_kind_of_result() -> None:
     """A random test that only ever hears refusals would prove little."""
     kinds: dict[str, int] = {}
     for seed in range(15):
@@ -150,7 +150,7 @@ def run_seeds(seeds: range, commands: int) -> None:
         run(seed, commands)
 
 
-def test_the_model_sees_a_version_that_is_counted_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_detects_a_wrong_version_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a key that comes back goes on with its old version."""
     original = RevisionWriter._write
 
@@ -162,7 +162,7 @@ def test_the_model_sees_a_version_that_is_counted_wrongly(monkeypatch: pytest.Mo
         run_seeds(range(10), 60)
 
 
-def test_a_retried_put_is_the_same_to_both() -> None:
+def test_model_agrees_on_a_retried_put() -> None:
     driver, model = Driver(), Model()
     for sequence in (1, 2, 1, 2, 3):
         model.clock_ms = driver.clock_ms + 1

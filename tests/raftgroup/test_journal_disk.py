@@ -144,7 +144,7 @@ def test_kill_9_at_any_moment_loses_nothing_that_was_synced(tmp_path: Path) -> N
         journal.close()
 
 
-async def test_a_flipped_bit_is_never_served(tmp_path: Path) -> None:
+async def test_flipped_bit_is_never_served(tmp_path: Path) -> None:
     """M9. Anywhere in the file: what is read is what was written, or an error that stops the node."""
     rng = random.Random(3)
     directory = tmp_path / "journal"
@@ -216,7 +216,7 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, content: bytes) ->
     assert (tmp_path / "data.mdb").read_bytes() == content
 
 
-def test_a_foreign_lmdb_file_is_refused(tmp_path: Path) -> None:
+def test_foreign_lmdb_file_is_refused(tmp_path: Path) -> None:
     with lmdb.open(str(tmp_path), max_dbs=1) as env, env.begin(write=True) as txn:
         txn.put(b"somebody", b"else's")
     with pytest.raises(DataDirectoryError, match="is not a journal: give the node its own data directory"):
@@ -245,7 +245,7 @@ def test_a_directory_has_one_user_at_a_time(tmp_path: Path) -> None:
     LmdbJournal(tmp_path).close()
 
 
-def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_uncreatable_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(DataDirectoryError, match=r"can't be used: Not a directory\. Make it writable"):
         LmdbJournal(tmp_path / "file" / "journal")

@@ -39,7 +39,7 @@ def mixtures(before: bytes, after: bytes) -> Iterator[bytes]:
             yield b"".join(then[number] if number in stale else page for number, page in enumerate(now))
 
 
-def test_no_mixture_of_old_and_new_pages_is_taken_for_a_state_that_never_was(tmp_path: Path) -> None:
+def test_mixture_of_old_and_new_pages_is_always_refused(tmp_path: Path) -> None:
     """Entries and bucket sums that are both of an earlier revision add up; LV is the later one's, as its chain is."""
     path, driver = tmp_path / "v", full([(b"a", b"%d" % number) for number in range(6)])
     vault = open_vault(path, boot_id="first")
@@ -63,7 +63,7 @@ def test_no_mixture_of_old_and_new_pages_is_taken_for_a_state_that_never_was(tmp
     assert "the entries of the vault are not those of revision 7" in seen
 
 
-def test_what_the_content_comes_to_is_known_behind_each_way_to_change_it(tmp_path: Path) -> None:
+def test_content_digest_is_known_after_every_kind_of_change(tmp_path: Path) -> None:
     """Also in a vault of format 2, where it was not written down, from its next change on."""
     driver = full([(b"a", b"1"), (b"b", b"1"), (b"a", b"2")])
     vault = open_vault(tmp_path / "v")

@@ -120,7 +120,7 @@ def test_reads_follow_a_writer_through_kill_restart_and_stop(cluster: Cluster) -
         assert reader.wait_for(cluster.rr, 30) >= last
 
 
-def test_two_readers_of_two_processes_never_see_new_then_old(cluster: Cluster) -> None:
+def test_readers_in_two_processes_never_see_an_older_value_after_a_newer(cluster: Cluster) -> None:
     """What one has been shown, the other one shows from then on."""
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     other = multiprocessing.get_context("spawn").Process(target=answer, args=(cluster.vault, theirs))
@@ -149,7 +149,7 @@ def counter(reader: VaultReader) -> int:
     return patient(lambda: int(reader.get(KEY) or b""))
 
 
-def test_behind_a_fork_the_child_has_to_make_its_own(cluster: Cluster) -> None:
+def test_forked_child_must_create_its_own_reader(cluster: Cluster) -> None:
     """Else it would take part in the snapshots of its parent."""
     with VaultReader(cluster.vault) as reader:
         cluster.checked(reader)
@@ -199,7 +199,7 @@ def pin(path: Path, pipe: multiprocessing.connection.Connection) -> None:
     pipe.recv()
 
 
-def test_a_reader_whose_map_is_too_small_takes_the_larger_one(cluster: Cluster, grown: Callable[[], None]) -> None:
+def test_reader_with_a_small_map_maps_a_grown_file(cluster: Cluster, grown: Callable[[], None]) -> None:
     """The vault grew beyond what the reader had mapped."""
     with VaultReader(cluster.vault, map_bytes=1) as reader:
         grown()
@@ -207,7 +207,7 @@ def test_a_reader_whose_map_is_too_small_takes_the_larger_one(cluster: Cluster, 
             cluster.checked(reader)
 
 
-def test_a_vault_may_grow_beyond_the_map_while_it_is_opened(
+def test_vault_may_outgrow_the_map_while_it_is_opened(
     cluster: Cluster, grown: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen once on a busy machine: between opening the file and its tables."""
@@ -232,7 +232,7 @@ def test_a_vault_may_grow_beyond_the_map_while_it_is_opened(
     backend.close()
 
 
-def test_the_slot_of_a_reader_that_was_killed_is_found_by_the_node(tmp_path: Path) -> None:
+def test_node_clears_the_slot_of_a_killed_reader(tmp_path: Path) -> None:
     """Else its snapshot would be held for ever, and the vault grow with every change."""
     vault = open_vault(tmp_path / "vault")
     assert vault.page is not None

@@ -29,11 +29,11 @@ def walks(fault: str = "") -> int:
     return sum(World(seed, fault).walk() for seed in range(WALKS))
 
 
-def test_no_read_is_stale_and_none_is_ahead() -> None:
+def test_random_walk_returns_nothing_stale_or_unreleased() -> None:
     assert walks() > WALKS * ANSWERED_MIN, "walks in which hardly anything is answered prove nothing"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_planted_fault_is_found(fault: str) -> None:
+def test_planted_faults_are_detected(fault: str) -> None:
     with pytest.raises(Violation):
         walks(fault)
