@@ -67,12 +67,12 @@ def content(tables: Any, table: Table = Table.KEY, start: bytes = b"", end: byte
     return list(tables.scan(table, start, end))
 
 
-async def test_a_new_map_is_empty(tested: Any) -> None:
+async def test_new_map_is_empty(tested: Any) -> None:
     assert tested.map.get(Table.KEY, b"a") is None
     assert all(content(tested.map, table) == [] for table in Table)
 
 
-async def test_writes_are_seen_at_once(tested: Any) -> None:
+async def test_map_reads_its_writes_at_once(tested: Any) -> None:
     tested.map.put(Table.KEY, b"a", b"1")
     tested.map.put(Table.KEY, b"a", b"2")
     tested.map.put(Table.REVISION, b"a", b"")
@@ -84,7 +84,7 @@ async def test_writes_are_seen_at_once(tested: Any) -> None:
     assert content(tested.map) == []
 
 
-async def test_a_deleted_key_stays_deleted_over_a_flush(tested: Any) -> None:
+async def test_deleted_key_stays_deleted_over_a_flush(tested: Any) -> None:
     tested.map.put(Table.KEY, b"a", b"1")
     await tested.flush()
     tested.map.delete(Table.KEY, b"a")
@@ -95,7 +95,7 @@ async def test_a_deleted_key_stays_deleted_over_a_flush(tested: Any) -> None:
     assert tested.map.get(Table.KEY, b"a") is None
 
 
-async def test_scans_run_in_both_directions_between_bounds(tested: Any) -> None:
+async def test_scan_runs_in_both_directions_within_its_bounds(tested: Any) -> None:
     for number, key in enumerate((b"c", b"a", b"e", b"b", b"d")):
         tested.map.put(Table.KEY, key, b"%d" % number)
         if number == 2:
@@ -108,7 +108,7 @@ async def test_scans_run_in_both_directions_between_bounds(tested: Any) -> None:
     assert [key for key, _ in tested.map.scan(Table.KEY, b"d", b"b")] == []
 
 
-async def test_a_scan_of_a_table_that_changes_is_stopped(tested: Any) -> None:
+async def test_scan_of_a_changed_table_raises(tested: Any) -> None:
     for key in (b"a", b"b", b"c"):
         tested.map.put(Table.KEY, key, b"")
     await tested.flush()
@@ -129,7 +129,7 @@ async def test_other_tables_may_change_during_a_scan(tested: Any) -> None:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-async def test_keys_around_the_longest_that_the_file_takes(tested: Any, length: int) -> None:
+async def test_keys_around_lmdbs_limit_are_stored(tested: Any, length: int) -> None:
     shared = b"p" * (length - 2)
     keys = [shared + bytes(pair) for pair in ((0, 0), (0, 255), (255, 0), (255, 255))]
     neighbours = [shared[:-1] + b"o", shared, shared + b"\xff", shared[:100], b"q"]
@@ -147,7 +147,7 @@ async def test_keys_around_the_longest_that_the_file_takes(tested: Any, length: 
         await tested.flush()
 
 
-async def test_long_keys_with_the_same_beginning_are_told_apart(tested: Any) -> None:
+async def test_long_keys_with_a_common_prefix_are_distinct(tested: Any) -> None:
     group = sorted(b"x" * 480 + b"%d" % number * 7 for number in range(50))
     for key in group:
         tested.map.put(Table.KEY, key, key[480:])
@@ -161,7 +161,7 @@ async def test_long_keys_with_the_same_beginning_are_told_apart(tested: Any) -> 
     assert tested.map.get(Table.KEY, group[3]) is None
 
 
-async def test_more_than_the_file_was_meant_for(tested: Any) -> None:
+async def test_map_grows_beyond_its_initial_size(tested: Any) -> None:
     """The LMDB under test begins with a map of 1 MiB: it grows."""
     value = bytes(100_000)
     for number in range(50):
@@ -172,7 +172,7 @@ async def test_more_than_the_file_was_meant_for(tested: Any) -> None:
     assert sum(len(value) for _, value in tested.map.scan(Table.REVISION, b"", None)) == 5_000_000
 
 
-async def test_a_value_of_a_whole_request(tested: Any) -> None:
+async def test_map_stores_a_value_of_request_size(tested: Any) -> None:
     value = bytes(range(256)) * 8192
     tested.map.put(Table.REVISION, b"r", value)
     await tested.reopen()
@@ -190,7 +190,7 @@ def peeked(tables: Any, table: Table, start: bytes, end: bytes | None, limit: in
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])
-async def test_a_peek_shows_the_rows_of_a_scan_page_by_page(tested: Any, limit: int) -> None:
+async def test_peek_returns_the_rows_of_a_scan_page_by_page(tested: Any, limit: int) -> None:
     """With long keys among them, and rows that are not in the file yet, were overwritten or deleted since."""
     short = [b"%02d" % number for number in range(30)]
     long = [b"15" + b"x" * 500 + b"%d" % number for number in range(5)]
@@ -209,7 +209,7 @@ async def test_a_peek_shows_the_rows_of_a_scan_page_by_page(tested: Any, limit: 
 
 
 @pytest.mark.parametrize("length", [3, 600], ids=["short keys", "long keys"])
-async def test_a_peek_of_large_rows_ends_early_and_goes_on_behind_them(tested: Any, length: int) -> None:
+async def test_peek_of_large_rows_ends_early_and_continues(tested: Any, length: int) -> None:
     """Two thousand values of a MiB are 2 GB: nobody asks for that at once."""
     keys = [b"%03d" % number + b"x" * (length - 3) for number in range(64)]
     for key in keys:
@@ -246,7 +246,7 @@ STEPS = st.lists(
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
-def test_it_answers_as_a_dict_would(name: str, steps: list[Any]) -> None:
+def test_map_behaves_like_a_dict(name: str, steps: list[Any]) -> None:
     directory = Path(tempfile.mkdtemp())
     try:
         with asyncio.Runner() as runner:

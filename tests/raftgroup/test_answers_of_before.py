@@ -33,18 +33,18 @@ def ask_crash_and_ask_again(cluster: Cluster) -> None:
     cluster.checkers.check_run()
 
 
-def test_the_end_of_a_proposal_of_before_a_crash_is_not_told_as_that_of_the_next(make_cluster: MakeCluster) -> None:
+def test_outcome_of_a_proposal_before_a_crash_is_not_returned_for_the_next(make_cluster: MakeCluster) -> None:
     for seed in range(10):
         ask_crash_and_ask_again(make_cluster(seed))
 
 
-def test_planted_with_numbers_that_begin_anew_it_is(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_detects_request_ids_that_restart(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "PLACES", 1)
     with pytest.raises((Violation, AssertionError), match="was answered"):
         ask_crash_and_ask_again(make_cluster(0))
 
 
-async def test_a_call_to_the_leader_is_not_answered_by_the_answer_to_one_of_before() -> None:
+async def test_answer_to_a_call_before_a_crash_is_not_returned_for_a_later_call() -> None:
     """Such as the index of a read: it would be one of the past."""
     sent: list[list[object]] = []
 

@@ -68,7 +68,7 @@ def without_majority(make_cluster: MakeCluster, seed: int) -> Cluster:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_survivor_goes_on_alone_with_all_that_it_holds(make_cluster: MakeCluster, seed: int) -> None:
+def test_survivor_continues_alone_with_its_whole_log(make_cluster: MakeCluster, seed: int) -> None:
     cluster = without_majority(make_cluster, seed)
     assert force(cluster, "n1").lost == ("n2", "n3")
     cluster.start("n1")
@@ -81,7 +81,9 @@ def test_the_survivor_goes_on_alone_with_all_that_it_holds(make_cluster: MakeClu
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_members_of_before_are_refused_with_the_reason_and_stop(make_cluster: MakeCluster, seed: int) -> None:
+def test_members_of_the_earlier_generation_are_refused_with_the_reason_and_stop(
+    make_cluster: MakeCluster, seed: int
+) -> None:
     """Together they would be a majority of the old group; the survivor does not notice them."""
     cluster = without_majority(make_cluster, seed)
     force(cluster, "n1")
@@ -99,7 +101,7 @@ def test_members_of_before_are_refused_with_the_reason_and_stop(make_cluster: Ma
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_comes_back_empty_gets_everything_and_votes_again(make_cluster: MakeCluster, seed: int) -> None:
+def test_member_that_returns_empty_copies_everything_and_votes_again(make_cluster: MakeCluster, seed: int) -> None:
     cluster = without_majority(make_cluster, seed)
     force(cluster, "n1")
     cluster.start("n1")
@@ -146,7 +148,7 @@ def half_joined(make_cluster: MakeCluster, seed: int, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("restarted", ["n1", "n2"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_joins_is_let_in_again_though_its_log_is_still_of_before(
+def test_joining_member_with_an_old_log_is_admitted_again(
     make_cluster: MakeCluster, seed: int, restarted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Restores 11024: the connection broke, and all refused each other from then on."""
@@ -185,7 +187,7 @@ def joining(make_cluster: MakeCluster, seed: int, taken: int, monkeypatch: pytes
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("taken", [0, 2])
 @pytest.mark.parametrize("seed", range(3))
-def test_who_was_joining_at_the_break_is_told_to_begin_anew(
+def test_member_joining_at_the_break_must_start_anew(
     make_cluster: MakeCluster, seed: int, taken: int, restarted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It knows no member that could refuse it. Who has nothing needs no more than a start."""
@@ -209,7 +211,7 @@ def test_who_was_joining_at_the_break_is_told_to_begin_anew(
         cluster.run_until(lambda: cluster.nodes["n1"].group.members.voters == {"n1", "n2"})
 
 
-def test_a_survivor_that_has_joined_half_way_begins_no_generation_that_there_is(
+def test_half_joined_survivor_begins_no_existing_generation(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the end of its log it is of the first one; what it was taking in was of the second."""
@@ -223,14 +225,16 @@ def test_a_survivor_that_has_joined_half_way_begins_no_generation_that_there_is(
     assert look(cluster.nodes["n2"]).generation == 2
 
 
-def test_the_fault_that_this_is_for_is_seen(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_detects_a_joining_member_that_uses_its_logs_membership(
+    make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who joins goes by the newest membership in its log."""
     monkeypatch.setattr(Admission, "_join", lambda *_: None)
     with pytest.raises(Stuck):
-        test_who_joins_is_let_in_again_though_its_log_is_still_of_before(make_cluster, 1, "n1", monkeypatch)
+        test_joining_member_with_an_old_log_is_admitted_again(make_cluster, 1, "n1", monkeypatch)
 
 
-def test_a_change_of_membership_that_nobody_is_left_to_commit_is_taken_back(make_cluster: MakeCluster) -> None:
+def test_membership_change_without_possible_commit_is_undone(make_cluster: MakeCluster) -> None:
     """The leader removes n3 at the moment when n2 is lost: two voters, one of them gone, stand still for ever."""
     cluster = make_cluster(5)
     leader = settled(cluster).id
@@ -252,7 +256,7 @@ def test_a_change_of_membership_that_nobody_is_left_to_commit_is_taken_back(make
     assert cluster.nodes[leader].group.members.voters == {leader}
 
 
-def test_entries_that_the_survivor_does_not_know_to_be_committed_are_kept() -> None:
+def test_entries_not_known_to_be_committed_are_kept() -> None:
     """They may have been acknowledged: only the lost majority knew."""
     lone = LoneReplica()
     lone.gets_append("n2", 1, [(1, 1), (2, 1)], prev=(0, 0))
@@ -266,7 +270,7 @@ def test_entries_that_the_survivor_does_not_know_to_be_committed_are_kept() -> N
     assert lone.machine.registers == {"a": "2.1", "g": "2"}
 
 
-def test_a_crash_before_the_sync_leaves_the_survivor_as_it_was(make_cluster: MakeCluster) -> None:
+def test_crash_before_the_sync_leaves_the_survivor_unchanged(make_cluster: MakeCluster) -> None:
     cluster = without_majority(make_cluster, 3)
     journal = cluster.nodes["n1"].disk.journal
     before = look(cluster.nodes["n1"])
@@ -288,7 +292,7 @@ class Unsynced(MemoryOf):
         await asyncio.Event().wait()
 
 
-def test_what_needs_no_force_or_can_not_be_forced_is_refused(make_cluster: MakeCluster) -> None:
+def test_force_is_refused_if_unnecessary_or_impossible(make_cluster: MakeCluster) -> None:
     with pytest.raises(DataDirectoryError, match="has ever used the data directory"):
         survey(MemoryJournal(), (0, 0), Random(1))
     cluster = without_majority(make_cluster, 1)
@@ -300,7 +304,7 @@ def test_what_needs_no_force_or_can_not_be_forced_is_refused(make_cluster: MakeC
 
 
 @pytest.mark.parametrize("others", [("n2", "n3"), ("n1", "n2", "n3")], ids=["removed", "another storage of its own"])
-def test_who_is_no_member_by_its_own_log_can_not_go_on_alone(others: tuple[str, ...]) -> None:
+def test_non_member_by_its_own_log_cannot_continue_alone(others: tuple[str, ...]) -> None:
     journal = MemoryJournal()
     open_storage(journal, "test", "n1", Random(1))
     keep_membership(journal, voters(*others))

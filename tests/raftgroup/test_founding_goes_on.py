@@ -28,7 +28,7 @@ class Half:
         return 0.5
 
 
-def test_a_provisional_membership_is_not_kept() -> None:
+def test_provisional_membership_is_not_kept() -> None:
     journal = MemoryJournal()
     open_storage(journal, "c", "n1", Half())
     keep_membership(journal, Membership((Member("n1", MemberRole.VOTER, "", {}),), version=0))
@@ -60,11 +60,11 @@ def clusters_that_hear_late(make_cluster: MakeCluster) -> None:
         two_that_hear_late(make_cluster(seed, retention=LogRetention(5)))
 
 
-def test_members_that_hear_of_each_other_late_found_the_group_all_the_same(make_cluster: MakeCluster) -> None:
+def test_founders_with_late_greetings_found_the_group(make_cluster: MakeCluster) -> None:
     clusters_that_hear_late(make_cluster)
 
 
-def test_planted_one_that_keeps_the_provisional_membership_stops_the_others(
+def test_checker_detects_a_kept_provisional_membership(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "is_provisional", lambda _: False)

@@ -43,32 +43,32 @@ def terms(log: MemoryJournal) -> list[int]:
 
 
 class TestAppends:
-    def test_of_a_past_leader_are_refused(self) -> None:
+    def test_append_of_a_past_leader_is_refused(self) -> None:
         assert screen_append(append(1, [1], 0, 1, 0), log_of([1]), 2, 0) == StaleTerm()
 
-    def test_that_build_on_what_is_missing_ask_for_the_end_of_the_log(self) -> None:
+    def test_append_after_missing_entries_requests_the_end_of_the_log(self) -> None:
         assert screen_append(append(1, [1, 1, 1], 3, 0, 0), log_of([1]), 1, 0) == Missing(2)
 
-    def test_that_build_on_another_entry_ask_for_what_follows_the_commit_index(self) -> None:
+    def test_append_after_a_different_entry_requests_what_follows_the_commit_index(self) -> None:
         assert screen_append(append(3, [1, 3, 3], 2, 1, 0), log_of([1, 2]), 3, 1) == Missing(2)
 
-    def test_that_match_deliver_nothing_and_commit_no_further_than_they_cover(self) -> None:
+    def test_matching_append_delivers_nothing_and_commits_only_what_it_covers(self) -> None:
         assert screen_append(append(2, [1, 1, 2], 0, 2, 3), log_of([1, 1, 1]), 2, 0) == Matched(2, 2)
 
-    def test_deliver_from_the_first_difference_on(self) -> None:
+    def test_append_is_delivered_from_the_first_difference_on(self) -> None:
         verdict = screen_append(append(3, [1, 3, 3], 0, 3, 9), log_of([1, 2, 2]), 3, 1)
         assert isinstance(verdict, Extend)
         assert verdict.truncates
         assert (verdict.append.prev_index, verdict.append.prev_term, verdict.append.commit) == (1, 1, 3)
         assert [entry.index for entry in verdict.append.entries] == [2, 3]
 
-    def test_that_begin_below_the_base_are_compared_above_it_only(self) -> None:
+    def test_append_below_the_base_is_compared_only_above_it(self) -> None:
         verdict = screen_append(append(1, [1] * 6, 0, 6, 6), log_of([1] * 5, base=3), 1, 4)
         assert isinstance(verdict, Extend)
         assert not verdict.truncates
         assert [entry.index for entry in verdict.append.entries] == [6]
 
-    def test_that_contradict_a_committed_entry_stop_the_node(self) -> None:
+    def test_append_that_contradicts_a_committed_entry_stops_the_node(self) -> None:
         with pytest.raises(NodeFailed, match="differs from this node's at index 2"):
             screen_append(append(3, [1, 3], 0, 2, 2), log_of([1, 2]), 3, 2)
         with pytest.raises(NodeFailed, match="differs"):
@@ -82,26 +82,24 @@ class TestReplies:
     def screened(reply: AppendReply, match: int | None = None) -> object:
         return screen_reply(reply, term=5, match=match, last_index=10, synced_index=8)
 
-    def test_of_a_later_term_end_the_leadership(self) -> None:
+    def test_reply_of_a_later_term_ends_the_leadership(self) -> None:
         assert self.screened(AppendReply(6, 0, False)) == StepDown(6)
 
-    def test_of_an_earlier_term_count_for_nothing(self) -> None:
+    def test_reply_of_an_earlier_term_does_not_count(self) -> None:
         assert isinstance(self.screened(AppendReply(4, 9, True)), DropReply)
         assert isinstance(self.screened(AppendReply(4, 1, False)), DropReply)
 
-    def test_that_acknowledge_what_is_not_there_count_for_nothing(self) -> None:
+    def test_acknowledgement_beyond_the_log_does_not_count(self) -> None:
         assert isinstance(self.screened(AppendReply(5, 12, True)), DropReply)
 
-    def test_that_acknowledge_more_than_the_own_disk_holds_wait(self) -> None:
+    def test_acknowledgement_beyond_the_own_disk_waits(self) -> None:
         assert self.screened(AppendReply(5, 10, True)) == Hold(9)
         assert self.screened(AppendReply(5, 9, True)) == Acknowledge(8)
 
     @pytest.mark.parametrize(
         ("asked", "match", "sent"), [(3, None, 3), (0, None, 1), (3, 6, 7), (99, 6, 11), (-5, 0, 1)]
     )
-    def test_that_ask_for_an_index_get_one_between_match_and_the_end(
-        self, asked: int, match: int | None, sent: int
-    ) -> None:
+    def test_requested_index_is_limited_to_match_and_the_end(self, asked: int, match: int | None, sent: int) -> None:
         assert self.screened(AppendReply(5, asked, False), match) == Resend(sent)
 
     @given(
@@ -206,7 +204,7 @@ def check(run: tuple[History, list[Append]], screen: Screen) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(runs())
-def test_no_delivery_removes_what_is_acknowledged_or_committed(run: tuple[History, list[Append]]) -> None:
+def test_delivery_never_removes_acknowledged_or_committed_entries(run: tuple[History, list[Append]]) -> None:
     check(run, screen_append)
 
 
@@ -236,7 +234,7 @@ def obedient(message: Append, log: MemoryJournal, term: int, commit: int) -> Ver
 
 
 @pytest.mark.parametrize("planted", [trusting, hasty, boastful, obedient])
-def test_the_model_sees_a_planted_fault(planted: Screen) -> None:
+def test_model_detects_planted_faults(planted: Screen) -> None:
     def breaks(run: tuple[History, list[Append]]) -> bool:
         try:
             check(run, planted)

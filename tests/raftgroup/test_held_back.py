@@ -39,13 +39,13 @@ def changes_to(leader: LoneReplica, membership: Membership) -> None:
     assert leader.replica.membership == membership
 
 
-def test_a_held_acknowledgement_of_who_is_still_a_member_counts() -> None:
+def test_held_acknowledgement_of_a_member_counts() -> None:
     leader, index = with_a_held_acknowledgement()
     leader.sync()
     assert leader.replica.engine.match_index("n2") == index
 
 
-def test_a_held_acknowledgement_of_who_was_removed_meanwhile_stops_nobody_and_counts_for_nothing() -> None:
+def test_held_acknowledgement_of_a_removed_member_does_not_count() -> None:
     leader, index = with_a_held_acknowledgement()
     changes_to(leader, leader.replica.membership.without("n2"))
     leader.sync()
@@ -59,7 +59,7 @@ def test_a_held_acknowledgement_of_who_was_removed_meanwhile_stops_nobody_and_co
     assert leader.replica.engine.commit_index == leader.journal.last.index
 
 
-def test_a_held_acknowledgement_of_a_storage_that_was_replaced_meanwhile_counts_for_nothing() -> None:
+def test_held_acknowledgement_of_a_replaced_storage_does_not_count() -> None:
     """The new storage holds nothing of what the old one had acknowledged (RATIS-2523)."""
     leader, _ = with_a_held_acknowledgement()
     wiped = Member("n2", MemberRole.LEARNER, "new storage", {"peer": "n2"})
@@ -71,7 +71,7 @@ def test_a_held_acknowledgement_of_a_storage_that_was_replaced_meanwhile_counts_
     assert leader.replica.leads
 
 
-def test_messages_that_an_install_has_synced_leave_with_the_next_sync_of_the_group() -> None:
+def test_messages_synced_by_an_install_leave_with_the_next_sync() -> None:
     """An install syncs the journal by itself: nothing is dirty any more, and the messages still wait."""
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))

@@ -27,7 +27,7 @@ class Watched(MemoryJournal):
         return found
 
 
-def test_a_start_looks_for_memberships_a_few_entries_at_a_time() -> None:
+def test_start_reads_memberships_a_few_entries_at_a_time() -> None:
     """Seen with a million puts in the log: 1,024 entries at a time were 120 MiB at every start."""
     joined = Membership((Member("n1", MemberRole.VOTER, "i1", {"peer": "127.0.0.1:1"}),))
     journal, memberships = Watched(), MembershipLog(Membership(()))

@@ -46,14 +46,14 @@ def passes(kind: type[ReadBarrier], *, asked_before_it_began: bool) -> bool:
     return asyncio.run(reads())
 
 
-def test_a_majority_that_was_asked_after_the_read_began_confirms_it() -> None:
+def test_majority_asked_after_the_read_began_confirms_it() -> None:
     assert passes(ReadBarrier, asked_before_it_began=False)
 
 
-def test_a_majority_that_was_asked_before_the_read_began_confirms_nothing() -> None:
+def test_majority_asked_before_the_read_began_does_not_confirm_it() -> None:
     """Another leader may have committed a write in between."""
     assert not passes(ReadBarrier, asked_before_it_began=True)
 
 
-def test_a_leader_that_confirms_an_old_read_is_seen_here() -> None:
+def test_leader_that_confirms_an_old_read_is_detected_here() -> None:
     assert passes(OldConfirmation, asked_before_it_began=True)

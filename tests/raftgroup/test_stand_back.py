@@ -25,11 +25,11 @@ def terms_of_an_election(make_cluster: MakeCluster, seed: int) -> int:
     return cluster.leader().group.term - term
 
 
-def test_the_votes_are_not_split_when_a_leader_dies(make_cluster: MakeCluster) -> None:
+def test_votes_are_not_split_when_a_leader_dies(make_cluster: MakeCluster) -> None:
     assert {terms_of_an_election(make_cluster, seed) for seed in SEEDS} == {1}
 
 
-def test_planted_without_standing_back_some_elections_are_split(
+def test_checker_detects_split_votes_without_standing_back(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message wakes its receiver, whose own timeout may have passed since its last tick: so campaigns meet often."""
@@ -37,7 +37,7 @@ def test_planted_without_standing_back_some_elections_are_split(
     assert max(terms_of_an_election(make_cluster, seed) for seed in SEEDS) > 1
 
 
-def test_of_two_that_ask_each_other_at_once_one_goes_first(make_cluster: MakeCluster) -> None:
+def test_one_of_two_candidates_that_ask_at_once_goes_first(make_cluster: MakeCluster) -> None:
     """If both stood back, both would ask again at once after that, and so on."""
     for seed in SEEDS:
         cluster = make_cluster(seed)
@@ -65,14 +65,14 @@ def elect_beside_a_deaf_candidate(make_cluster: MakeCluster, seed: int) -> float
     return cluster.simulation.now - crashed_at
 
 
-def test_a_candidate_that_asks_all_the_time_and_hears_nothing_keeps_nobody_from_leading(
+def test_candidate_that_receives_nothing_does_not_prevent_a_leader(
     make_cluster: MakeCluster,
 ) -> None:
     """It may cost the others a second try, since they need every vote."""
     assert max(elect_beside_a_deaf_candidate(make_cluster, seed) for seed in range(20)) < 4.0
 
 
-def test_planted_without_a_rest_nobody_is_elected_beside_a_deaf_candidate(
+def test_checker_detects_missing_rest_beside_a_deaf_candidate(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def begin(self: StandBack, now: float) -> None:
@@ -83,7 +83,7 @@ def test_planted_without_a_rest_nobody_is_elected_beside_a_deaf_candidate(
         max(elect_beside_a_deaf_candidate(make_cluster, seed) for seed in range(20))
 
 
-def test_it_lasts_for_a_moment_and_comes_again_only_after_a_rest() -> None:
+def test_standing_back_lasts_a_moment_and_repeats_only_after_a_rest() -> None:
     """So a candidate that asks all the time and can't win keeps nobody from trying."""
     stand_back = StandBack(0.25, 1.0)
     held = []

@@ -139,7 +139,7 @@ async def test_overflowed_window_stays_empty_until_it_is_read(member: Member, mo
     member.assert_equal()
 
 
-async def test_what_comes_while_the_vault_catches_up_from_the_store_is_not_lost(member: Member) -> None:
+async def test_revisions_during_catch_up_from_the_store_are_not_lost(member: Member) -> None:
     for number in range(applied_revisions.REVISIONS_MAX + 1):
         member.driver.do(Put(b"k%d" % (number % 9), b"%d" % number))
     while member.vault.revision < member.store.revision:
@@ -185,7 +185,7 @@ def test_map_has_one_state_machine() -> None:
 
 
 @pytest.mark.parametrize("fault", [lambda bodies: bodies[::-1], lambda bodies: bodies[:-1]], ids=["order", "loss"])
-async def test_planted_fault_in_what_apply_hands_on_is_seen(
+async def test_checker_detects_a_fault_in_the_passed_revisions(
     member: Member, monkeypatch: pytest.MonkeyPatch, fault: Callable[[Sequence[bytes]], Sequence[bytes]]
 ) -> None:
     def spoiled(entry: AppliedEntry) -> Iterator[Revision]:

@@ -57,7 +57,7 @@ async def started(ground: Ground, steps: Steps, running: bool) -> Node:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_each_step_of_a_start(after: bool) -> None:
+async def test_crash_at_each_step_of_a_start(after: bool) -> None:
     items, shelf, count = await undisturbed()
     crashed_in = set()
     for step in range(1, count + 1):
@@ -69,7 +69,7 @@ async def test_each_step_of_a_start(after: bool) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_each_step_of_a_start_and_the_cluster_goes_on_meanwhile(after: bool) -> None:
+async def test_crash_at_each_step_of_a_start_while_the_cluster_continues(after: bool) -> None:
     """The pin has run out, the revision that the snapshot was for is compacted: what is there still counts."""
     *_, count = await undisturbed()
     for step in range(1, count + 1):
@@ -78,7 +78,7 @@ async def test_each_step_of_a_start_and_the_cluster_goes_on_meanwhile(after: boo
         assert node.vault.revision == ground.cluster.store.revision
 
 
-async def test_each_step_of_a_node_that_was_running() -> None:
+async def test_crash_at_each_step_of_a_running_node() -> None:
     """Its next start is one from the vault, so nobody has to be told what is in it already."""
     ground = await Ground().prepare()
     steps = Steps()
@@ -91,7 +91,7 @@ async def test_each_step_of_a_node_that_was_running() -> None:
             assert items_of(node.vault) == items
 
 
-async def test_crashes_in_every_second_step_come_to_an_end() -> None:
+async def test_crashes_at_every_second_step_terminate() -> None:
     """Whatever the steps are: what one start has done the next one keeps."""
     for lives in (3, 5, 9):
         ground = await Ground().prepare()
@@ -107,7 +107,7 @@ async def test_crashes_in_every_second_step_come_to_an_end() -> None:
         node.check()
 
 
-async def test_chunks_that_are_there_are_not_fetched_again() -> None:
+async def test_committed_chunks_are_not_fetched_again() -> None:
     ground = await Ground().prepare()
     whole = ground.node()
     first = copy.deepcopy((ground.disk, ground.shelf))
@@ -146,7 +146,7 @@ async def finds(fault: str) -> bool:
     raise LookupError(f"nobody has seen it: {fault}")
 
 
-async def test_an_eviction_that_is_only_remembered_in_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_crash_test_detects_an_eviction_remembered_only_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.vault.incoming_difference.PLAN_DUE", None)
     finish = Incoming.finish
 
@@ -158,12 +158,12 @@ async def test_an_eviction_that_is_only_remembered_in_memory_is_seen(monkeypatch
     assert await finds("the plan is due only in the process that has made the snapshot")
 
 
-async def test_a_plan_that_is_made_anew_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_crash_test_detects_a_recreated_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.recovery.eviction.unpack_plan", lambda _: None)
     assert await finds("what was half done is taken for whole")
 
 
-async def test_a_step_that_is_noted_before_it_is_done_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_crash_test_detects_a_step_recorded_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     evict, fetch = Resources.evict, Resources.fetch
 
     async def early(node: Node, *_: str) -> None:
@@ -194,11 +194,11 @@ async def standalone_in_the_middle() -> None:
     await Node(ground.cluster, ground.disk, ground.shelf, standalone=True).recover()
 
 
-async def test_content_between_two_revisions_is_served_to_nobody() -> None:
+async def test_content_between_two_revisions_is_never_served() -> None:
     with pytest.raises(RecoveryRefused, match="is between two revisions and can't be read"):
         await standalone_in_the_middle()
 
 
-async def test_without_its_mark_it_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_content_between_two_revisions_would_be_served_without_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.vault.incoming_difference.RECOVERING", b"elsewhere")
     await standalone_in_the_middle()

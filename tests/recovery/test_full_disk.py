@@ -75,7 +75,9 @@ def held(vault: Vault) -> tuple[object, ...]:
 @pytest.mark.parametrize("stays_full", [False, True], ids=["for one commit", "from then on"])
 @pytest.mark.parametrize("running", [False, True], ids=["at a start", "while it runs"])
 @pytest.mark.parametrize("make", [snapshot, replay])
-async def test_at_each_commit_once(make: Callable[[], Awaitable[Ground]], running: bool, stays_full: bool) -> None:
+async def test_full_disk_at_each_commit_loses_nothing(
+    make: Callable[[], Awaitable[Ground]], running: bool, stays_full: bool
+) -> None:
     ground = await make()
     node = await begun(ground, running)
     disk = FullDisk(node, 0)

@@ -97,7 +97,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_every_history_ends_in_the_state_of_the_cluster(seed: int) -> None:
+async def test_random_history_ends_in_the_state_of_the_cluster(seed: int) -> None:
     life = Life(seed)
     for _ in range(12):
         life.change_cluster()

@@ -48,7 +48,7 @@ class Held:
         monkeypatch.setattr(opening, "verify", slowly)
 
 
-async def test_the_rest_of_the_node_goes_on_meanwhile(
+async def test_vault_opening_does_not_block_the_node(
     suspect: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     held = Held(monkeypatch)
@@ -63,7 +63,9 @@ async def test_the_rest_of_the_node_goes_on_meanwhile(
     assert "verifying it as a whole first" in caplog.text
 
 
-async def test_who_is_stopped_meanwhile_leaves_it_as_it_was(suspect: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stop_during_verification_leaves_the_vault_unchanged(
+    suspect: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = Held(monkeypatch)
     waiting = asyncio.create_task(opened(suspect))
     await until(held.began.is_set)
@@ -75,7 +77,7 @@ async def test_who_is_stopped_meanwhile_leaves_it_as_it_was(suspect: Path, monke
     assert (suspect / UNSYNCED).exists(), "it is verified anew by the next start"
 
 
-async def test_one_that_was_opened_too_late_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_vault_opened_after_the_stop_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
 
     def late(path: Path, **_: Any) -> Any:
@@ -104,7 +106,7 @@ def can_be_opened(path: Path) -> bool:
     return True
 
 
-async def test_what_refuses_it_is_raised(suspect: Path) -> None:
+async def test_vault_opening_raises_refusals(suspect: Path) -> None:
     (suspect / "data.mdb").write_bytes(b"no LMDB file" * 1_000)
     with pytest.raises(VaultDamaged, match="palisade vault reset"):
         await opened(suspect)
