@@ -247,7 +247,7 @@ async def test_a_vault_of_a_newer_release_is_refused_and_left_to_that_release(
     before = (follower.vault / "data.mdb").read_bytes()
     follower.start()
     assert await follower.ended() == REFUSED
-    assert "has format 99, this program knows up to" in follower.last_line()
+    assert "has format 99; this program knows up to" in follower.last_line()
     assert "start it with the newer program" in follower.last_line()
     assert (follower.vault / "data.mdb").read_bytes() == before
     await put_aside(follower)

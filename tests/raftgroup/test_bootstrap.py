@@ -126,7 +126,7 @@ REFUSAL = f"{OTHER_STORAGE}n2 is known with storage old, not new"
 @pytest.mark.parametrize(
     ("founding", "by", "reason", "membership"),
     [
-        (True, "n1", "two nodes are called n2", provisional()),
+        (True, "n1", "two nodes have the name n2", provisional()),
         (True, "n9", REFUSAL, provisional()),
         (True, "n1", REFUSAL, voters("n1", "n2", "n3")),
         (False, "n1", REFUSAL, Membership(())),
@@ -192,7 +192,7 @@ class TestGreetings:
         assert "this is cluster c, not other" in str(self.judged(greeting("n2", cluster="other")))
 
     def test_greeting_with_the_own_id_is_refused(self) -> None:
-        assert "two nodes are called n1" in str(self.judged(greeting("n1", "x")))
+        assert "two nodes have the name n1" in str(self.judged(greeting("n1", "x")))
 
     def test_greeting_of_a_removed_member_is_refused(self) -> None:
         reason = judge_greeting(greeting("n3", knows=self.KNOWN), self.OWN, self.KNOWN.without("n3"))
@@ -216,7 +216,7 @@ class TestGreetings:
         newer = Membership(self.KNOWN.members, version=self.KNOWN.version + 1)
         assert joins.judge(greeting("n3", knows=newer), self.KNOWN) is None
         arrived = replace(self.KNOWN, members=tuple(replace(each, incarnation="new storage") for each in newer.members))
-        with pytest.raises(DataDirectoryError, match="the cluster knows n2 with storage n2-storage, and this one is"):
+        with pytest.raises(DataDirectoryError, match="the cluster knows n2 with storage n2-storage, but this one is"):
             joins.judge(greeting("n3", knows=newer), arrived)
 
     @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_restored_group_is_founded_in_its_generation() -> None:
 
 def test_outdated_member_of_the_same_generation_stops_no_node() -> None:
     own = Introductions(greeting("n3"), None)
-    own.refused("n1", "two nodes are called n3", KNOWN)
+    own.refused("n1", "two nodes have the name n3", KNOWN)
     others = tuple(replace(each, incarnation="new") for each in KNOWN.members)
     with pytest.raises(DataDirectoryError, match="lost"):
         own.judge(greeting("n1", knows=replace(KNOWN, members=others, version=9)), replace(KNOWN, version=2), 1)

@@ -129,7 +129,7 @@ def test_check_head_accepts_a_vault_that_grows_between_its_reads(
 def test_newer_vault_format_is_refused(tmp_path: Path) -> None:
     filled(tmp_path / "v")
     rewrite_format(tmp_path / "v", ["palisade-vault", 4, "ab"])
-    with pytest.raises(VaultNewer, match=r"has format 4, this program knows up to 3.*" + REMEDY):
+    with pytest.raises(VaultNewer, match=r"has format 4; this program knows up to 3.*" + REMEDY):
         open_vault(tmp_path / "v")
 
 

@@ -129,7 +129,7 @@ def test_mixture_of_two_pages_is_always_detected() -> None:
 
 def test_garbage_short_foreign_and_newer_pages_are_refused() -> None:
     for garbage in (b"", b"PLSD", bytes(COPY_BYTES), b"not a page" * 20):
-        with pytest.raises(VaultForeign, match="no fence page"):
+        with pytest.raises(VaultForeign, match="not a fence page"):
             unpack_fence(garbage)
     newer = bytearray(pack_fence(ACTIVE)[: FIELDS.size])
     newer[8] = 2

@@ -219,7 +219,7 @@ def test_failed_fetch_is_retryable_with_refetch_and_a_denial_with_deny(node: Nod
     reader = node.reader(fetch=fetch)
     assert reader.get(DENY) == b"1"
     node.page.refuse()
-    with pytest.raises(Fenced, match="asking the cluster failed: nobody there"):
+    with pytest.raises(Fenced, match="reading from the cluster failed: nobody there"):
         reader.get(b"/r/a")
     for read in (reader.get, reader.prefix):
         with pytest.raises(Denied, match="denies such reads") as refused:
@@ -250,7 +250,7 @@ def test_safe_default_ignores_a_stale_ttl_rule(node: Node) -> None:
 def test_wait_for_returns_once_the_revision_is_applied(node: Node) -> None:
     reader, lv = node.reader(), node.vault.revision
     assert reader.wait_for(lv, 0) == lv
-    with pytest.raises(NotReached, match=rf"at revision {lv}, and did not reach {lv + 1} within 2 s"):
+    with pytest.raises(NotReached, match=rf"at revision {lv} and did not reach {lv + 1} within 2 s"):
         reader.wait_for(lv + 1, 2)
     assert node.now == pytest.approx(2e9)
     node.driver.do(Put(b"/e/a", b"2"))

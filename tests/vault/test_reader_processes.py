@@ -159,7 +159,7 @@ def test_forked_child_must_create_its_own_reader(cluster: Cluster) -> None:
         child.start()
         said = ours.recv()
         child.join(30)
-        assert said.startswith("VaultUnusable: this reader was made before the process was forked")
+        assert said.startswith("VaultUnusable: this reader was created before the process forked")
         assert cluster.checked(reader) > 0
 
 
