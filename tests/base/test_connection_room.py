@@ -1,5 +1,6 @@
-"""No client takes what the node needs for itself: whoever comes when the files are used up is told why (scenarios.md,
-"Everywhere": file descriptor limit, 10,000 idle connections)."""
+"""Client connections leave enough file descriptors for the node; refused clients get a reason (scenarios.md,
+"Everywhere": file descriptor limit, 10,000 idle connections).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One HTTP request to a node: every failure is NoAnswer with words, and the node that answered is asked first."""
+"""One HTTP request to a node: each failure is a NoAnswer with a text; the node that answered last is asked first."""
 
 from __future__ import annotations
 

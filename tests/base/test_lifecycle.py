@@ -1,4 +1,4 @@
-"""Components start in order, stop in reverse, all or none; listeners hear nothing before all have started (R10)."""
+"""Components start in order, stop in reverse, all or none; no listener is called before all have started (R10)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def revision(number: int, *, last: bool = True) -> Told:
 
 
 class Noted(Component):
-    """Writes down what happens to it; can be told to fail or to hang."""
+    """Records its calls; can be configured to fail or to hang."""
 
     def __init__(self, name: str, notes: list[str]) -> None:
         self.name = name
@@ -153,7 +153,7 @@ async def test_revisions_are_notified_once_and_in_order() -> None:
 
 
 async def test_listener_waits_for_values_it_depends_on_in_any_order() -> None:
-    """The dependent one is told first, and still sees the value as of its own revision, never an older one."""
+    """The dependent one is notified first, and still sees the value as of its own revision, never an older one."""
     listeners = Listeners()
     seen: list[tuple[int, str]] = []
     tables = listeners.value("tables", "none")

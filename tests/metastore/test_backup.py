@@ -1,4 +1,4 @@
-"""A backup holds the state of one revision, and whatever is not what was written is refused (issue 3, "Bad input")."""
+"""A backup contains the state of one revision; an altered backup is refused (issue 3, "Bad input")."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.support.meta_driver import Driver
 
 
 def filled() -> tuple[Driver, MemoryStore]:
-    """A store of some pieces: keys, history, a lease, results of retries."""
+    """A store of several pieces: keys, history, a lease, results for retries."""
     disk = MemoryStore("source")
     driver = Driver(disk)
     driver.do(FoundCluster("c1"))
@@ -240,7 +240,7 @@ def test_restore_gives_every_lease_its_full_ttl() -> None:
 
 
 def test_restore_keeps_earlier_results_and_executes_later_retries() -> None:
-    """M3 over a break of history: what is not in the state must not be answered as if it were."""
+    """M3 over a break of history: a write that is not in the state must not be answered from stored results."""
     driver, disk = filled()
     first = driver.do(Put(b"key/39", b"39" * 8000), RequestId("writer", 40))
     copy = restored_from(disk)

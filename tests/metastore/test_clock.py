@@ -1,4 +1,4 @@
-"""The replicated clock: elapsed time of whoever leads, never wall time (M5)."""
+"""The replicated clock: elapsed time of the leader, never wall time (M5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands and results survive the wire, and nothing else comes through it."""
+"""Commands and results survive encoding, and nothing else is accepted."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def retained(driver: Driver) -> list[int]:
 
 
 def readable(driver: Driver) -> list[Any]:
-    """Everything that anybody can read, at every retained revision."""
+    """Everything readable at every retained revision."""
     store = driver.store
     revisions = range(store.minimal_revision, store.revision + 1)
     reads = [store.range(Range(b"\0", b"\0", revision=revision)) for revision in revisions]
@@ -110,8 +110,9 @@ def test_writes_drive_the_removal(history: Driver) -> None:
 
 
 def test_removal_keeps_up_with_series_of_puts(driver: Driver) -> None:
-    """A series is one command and makes as many blocks as its puts: counted as one, what MM has passed piled up for as
-    long as somebody wrote, 130 blocks with each entry of 4,096 puts (M6)."""
+    """A series is one command and creates as many blocks as its puts: when it counted as one, removal lagged behind
+    under constant writes, by 130 blocks with each entry of 4,096 puts (M6).
+    """
     contents = [part for number in range(1000) for part in (b"%d" % number, bytes(200))]
     left = []
     for _ in range(12):
@@ -155,7 +156,9 @@ def test_present_revision_can_be_compacted(history: Driver) -> None:
 
 
 def test_compacting_its_delete_frees_a_huge_value(driver: Driver) -> None:
-    """At once, as the quota sees it; its bytes go when MM moves on, because a block of events goes as a whole."""
+    """At once in the logical size; the bytes are removed when MM moves on, because a block of events is removed as a
+    whole.
+    """
     driver.do(Put(b"a", bytes(100_000)))
     driver.do(DeleteRange(b"a"))
     driver.do(Compact(3))

@@ -1,4 +1,4 @@
-"""Digests: two replicas compare, and what differs is named (M7)."""
+"""Digests: two replicas compare, and a difference is located (M7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.meta_driver import Driver, contents_of, copy_of
 
 @pytest.fixture
 def full(driver: Driver) -> Driver:
-    """Versions, a tombstone, a lease, a transaction, and a compaction behind some of it."""
+    """Versions, a tombstone, a lease, a transaction, and a compaction of some of them."""
     driver.do(LeaseGrant(60, 7))
     driver.all(*(Put(b"key%d" % number, b"value%d" % number) for number in range(40)))
     driver.do(Put(b"key1", b"leased", lease=7))
@@ -49,7 +49,7 @@ def test_digest_changes_with_every_write_and_depends_on_content_only(driver: Dri
 
 
 def test_packed_sums_updated_incrementally_equal_a_full_packing() -> None:
-    """Also where a sum has left its modulus, and where a writer changes the list itself (`plain_put.py`)."""
+    """Also if a sum exceeds its modulus, and if a writer changes the list itself (`plain_put_batch.py`)."""
     chance, tables = random.Random(5), MemoryMap()
     buckets = BucketSums(tables)
     expected = [0] * BUCKETS
@@ -95,7 +95,7 @@ def test_digests_of_different_revisions_are_not_compared(full: Driver) -> None:
 
 
 def test_digest_does_not_depend_on_times(driver: Driver) -> None:
-    """A vault, which is told what was written and not when, has the same one."""
+    """A vault, which receives changes without their times, has the same digest."""
     twin = driver.copied()
     twin.wait(1)
     driver.do(Put(b"a"))
@@ -151,7 +151,7 @@ def flip(tables: MemoryMap, table: Table, key: bytes, position: int) -> None:
 
 @pytest.mark.parametrize("table", [Table.REVISION, Table.KEY])
 def test_any_flipped_bit_is_detected(full: Driver, table: Table) -> None:
-    """Of a block or a row; but for where the jump of a row below MM leads, because nobody goes there any more."""
+    """In a block or a row, except for the target of a row's jump below MM, which is never followed."""
     dice = random.Random(3)
     content = contents_of(full.tables)[table]
     for key, value in content.items():
@@ -198,7 +198,7 @@ def test_key_changed_without_its_digest_is_detected(full: Driver) -> None:
 
 
 def plant_wrong_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leaf leaves the value out."""
+    """The leaf omits the value."""
     from palisade.metastore import revision_writer
     from palisade.metastore.record import leaf_of
 

@@ -55,7 +55,7 @@ def test_duplicate_request_id_in_a_batch_is_executed_once(driver: Driver) -> Non
 
 
 def test_refusal_is_stored_as_a_result(driver: Driver) -> None:
-    """A late duplicate must not succeed behind the back of a client that was told no."""
+    """A late duplicate must not succeed after the client received a refusal."""
     with pytest.raises(LeaseNotFound):
         driver.do(Put(b"a", lease=5), rid(1))
     driver.do(LeaseGrant(60, 5))
@@ -103,7 +103,7 @@ def test_evicted_results_are_refused_also_after_a_restart(driver: Driver) -> Non
 
 
 def test_time_alone_evicts_nothing(driver: Driver) -> None:
-    """Only a replicated command forgets, never a clock."""
+    """Only a replicated command evicts, never a clock."""
     first = driver.wire(Put(b"a"), rid(1))
     driver.wait(10**9)
     assert driver.wire(Put(b"a"), rid(1)) == first

@@ -1,4 +1,4 @@
-"""What a vault is fed from: whole revisions, and the state at a pinned revision (issue 3, R2, R4, R11)."""
+"""The source of a vault: whole revisions, and the state at a pinned revision (issue 3, R2, R4, R11)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_feed_answer_is_bounded_and_not_empty_while_there_is_more() -> None:
 def test_feed_slice_of_large_values_is_small_and_continues_after_it(
     since: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two thousand values of a MiB in one answer are more than anybody can send, or take."""
+    """Two thousand values of a MiB are too many for one answer."""
     monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 2_000)
     driver = full([(b"k%03d" % n, bytes(300_000)) for n in range(30)])
     revision = driver.store.revision
@@ -116,7 +116,7 @@ def test_feed_refuses_compacted_revisions_with_mm() -> None:
 
 
 def test_feed_of_a_past_revision_is_unaffected_by_writes_and_compactions() -> None:
-    """Digests and rows of the pinned revision are what they were when it was the latest."""
+    """Digests and rows of the pinned revision equal those taken when it was the latest."""
     rng, driver = random.Random(7), full([])
     write_some(driver, rng, 120)
     pinned = driver.store.revision
@@ -154,7 +154,7 @@ def test_feed_of_a_past_revision_is_unaffected_by_writes_and_compactions() -> No
 
 
 def test_feed_spans_omit_deleted_keys_whose_row_still_exists() -> None:
-    """Of the newest revision, and of one before it, whose rows are all older."""
+    """Of the newest revision, and of the previous one, whose rows are all older."""
     driver = full([(b"k%02d" % n, b"") for n in range(20)])
     driver.do(DeleteRange(b"k05", b"k10"))
     revision = driver.store.revision

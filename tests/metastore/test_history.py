@@ -1,4 +1,4 @@
-"""The events of the past: found from anywhere, however they are cut into blocks (M1, M4)."""
+"""The events of the past: found from every position, with any split into blocks (M1, M4)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_history_finds_every_version_of_a_key_with_many_versions(driver: Driver)
 
 
 def test_history_search_takes_few_steps(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read at an old revision of a key that is written all the time never stalls the loop."""
+    """A read at an old revision of a frequently written key never stalls the loop."""
     driver.batch(*(encode_command(Put(b"k", b"%d" % number)) for number in range(20_000)))
     steps: list[tuple[int, int]] = []
     original = History.event
@@ -68,7 +68,7 @@ def test_revision_larger_than_a_block_stays_whole(driver: Driver) -> None:
 
 
 def test_contents_of_any_range_equal_those_of_its_events(driver: Driver) -> None:
-    """What the change feed is made of (issue 3, R4), over blocks of many revisions and revisions of many blocks."""
+    """The input of the change feed (issue 3, R4), over blocks of many revisions and revisions of many blocks."""
     for number in range(3):
         driver.batch(*(encode_command(Put(b"k%d" % (n % 7), bytes(n))) for n in range(40 * number)))
         driver.do(Txn(success=tuple(Put(b"t%d" % n, bytes(9000)) for n in range(5))))
@@ -82,7 +82,7 @@ def test_contents_of_any_range_equal_those_of_its_events(driver: Driver) -> None
 
 
 def test_range_with_a_missing_block_is_never_returned_as_complete(driver: Driver) -> None:
-    """R4: none skipped. Each block is taken away but the last part of a revision, which the chain digest tells of."""
+    """R4: none skipped. Each block is removed except the last part of a revision, whose loss the chain digest shows."""
     driver.batch(*(encode_command(Put(b"k", bytes(1000))) for _ in range(40)))
     driver.do(Txn(success=tuple(Put(b"t%d" % n, bytes(9000)) for n in range(7))))
     driver.batch(*(encode_command(Put(b"k", bytes(1000))) for _ in range(40)))
@@ -120,7 +120,7 @@ def test_random_history_reads_equally_before_and_after_a_restart() -> None:
 
 
 def test_checker_detects_a_jump_that_goes_too_far(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The jump is taken although it leads to the revision that is asked for, or behind it."""
+    """The jump is taken although it leads to the requested revision or beyond."""
     driver.batch(*(encode_command(Put(b"k", b"%d" % number)) for number in range(300)))
 
     def hasty(self: History, row: bytes, revision: int) -> bytes:

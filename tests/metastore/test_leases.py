@@ -21,14 +21,14 @@ from tests.support.meta_driver import Driver
 
 
 def expire(driver: Driver) -> None:
-    """What the leader does: propose what is due."""
+    """The leader's part: propose what is due."""
     for command in driver.store.due_commands(driver.clock_ms):
         driver.do(command)
 
 
 @pytest.fixture
 def leased(driver: Driver) -> Driver:
-    """Lease 7 of 10 s with b and a on it."""
+    """Lease 7 of 10 s with keys b and a."""
     driver.do(LeaseGrant(10, 7))
     driver.all(Put(b"b", b"1", lease=7), Put(b"a", b"2", lease=7), Put(b"free"))
     return driver
@@ -91,7 +91,7 @@ def test_revoke_deletes_the_keys_in_one_revision(leased: Driver) -> None:
 
 
 def test_remaining_time_survives_a_change_of_leader(leased: Driver) -> None:
-    """The new leader's own clocks say nothing of the old one's: it goes on from the last stamp."""
+    """The new leader's own clock is unrelated to the old one's: it continues from the last stamp."""
     leased.wait(4_000)
     leased.do(Tick())
     other = leased.copied().store

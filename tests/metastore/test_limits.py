@@ -1,4 +1,4 @@
-"""Limits and refusals (M8): each one is clear, and none changes anything."""
+"""Limits and refusals (M8): each has a clear text, and none changes anything."""
 
 from __future__ import annotations
 

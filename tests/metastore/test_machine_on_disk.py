@@ -1,4 +1,4 @@
-"""The state machine over the store on disk: what a crash takes, the log brings back; a snapshot is a whole replica."""
+"""The state machine over the store on disk: the log restores what a crash loses; a snapshot is a complete replica."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Log = list[tuple[list[int], list[bytes]]]
 
 
 def random_log(seed: int, entries: int) -> tuple[Driver, Log]:
-    """A replica in memory, and what it was told."""
+    """A replica in memory, and its log."""
     driver, load = Driver(limits=LIMITS), Workload(seed)
     for _ in range(entries):
         driver.wait(load.dice.choice([0, 1, 700]))
@@ -40,7 +40,7 @@ def assert_equal(store: MetaStore, tables: LmdbStore, reference: Driver) -> None
 
 
 def replay(store: MetaStore, log: Log, stop: int) -> None:
-    """Apply what it does not have yet, up to entry `stop`."""
+    """Apply the missing entries up to `stop`."""
     for index in range(store.applied[0] + 1, stop + 1):
         store.apply(index, 1, *log[index - 1])
 

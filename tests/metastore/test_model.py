@@ -1,4 +1,4 @@
-"""The real thing against the naive one: the same random commands, the same answers (M1 to M6)."""
+"""The product against a naive model: the same random commands, the same results (M1 to M6)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answer(action: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal results, or refusals of one kind (that name the same MM)."""
+    """Equal results, or refusals of the same kind (with the same MM)."""
     if isinstance(one, MetastoreError) or isinstance(other, MetastoreError):
         return type(one) is type(other) and getattr(one, "minimal_revision", 0) == getattr(other, "minimal_revision", 0)
     return bool(one == other)
@@ -86,7 +86,7 @@ def step(driver: Driver, model: Model, load: Workload) -> None:
 
 
 def all_events(model: Model) -> list[RevisionEvents]:
-    """What a watch of everything has seen that was there from the start, whatever was compacted meanwhile."""
+    """The events of a watch on all keys since the start, independent of later compaction."""
     return [
         RevisionEvents(revision, tuple(event._replace(prev_kv=None) for event in events))
         for revision, events in enumerate(model.events)
@@ -126,7 +126,7 @@ def test_other_seeds_give_the_results_of_the_model(seed: int) -> None:
 
 
 def test_random_load_produces_every_kind_of_result() -> None:
-    """A random test that only ever hears refusals would prove little."""
+    """A random test with refusals only would prove little."""
     kinds: dict[str, int] = {}
     for seed in range(15):
         driver, load = Driver(), Workload(seed)
@@ -151,7 +151,7 @@ def run_seeds(seeds: range, commands: int) -> None:
 
 
 def test_model_detects_a_wrong_version_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: a key that comes back goes on with its old version."""
+    """Planted: a recreated key continues with its old version."""
     original = RevisionWriter._write
 
     def wrong(self: RevisionWriter, row: StoredRow, *rest: Any) -> None:

@@ -1,4 +1,4 @@
-"""What is written and not in the file yet can be read at every moment, also while a flush sorts it (M1)."""
+"""Unflushed writes are readable at every moment, also while a flush sorts them (M1)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def test_layer_is_in_order_between_any_two_sorting_slices(
 
 
 async def test_scans_during_a_flush_see_everything(tmp_path: Path) -> None:
-    """A DELETE of a range that missed rows just then made replicas differ for good: each flushes when it likes."""
+    """A DELETE of a range that missed rows at that moment made replicas differ permanently, because each flushes at its
+    own times.
+    """
     store = LmdbStore(tmp_path)
     for number in range(100, 200):
         store.put(Table.KEY, b"k%04d" % number, b"v")

@@ -1,4 +1,4 @@
-"""The short way of a put makes what the long way makes, byte for byte."""
+"""The plain put path produces the same bytes as the general path."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NoShortWay:
 
 
 def without_blocks(driver: Driver) -> dict[Table, dict[bytes, bytes]]:
-    """How the events are cut into blocks depends on the way."""
+    """The split into blocks depends on the path."""
     return {table: rows for table, rows in driver.contents().items() if table is not Table.REVISION}
 
 
@@ -79,8 +79,9 @@ def test_plain_put_path_is_taken_by_most_puts(driver: Driver, monkeypatch: pytes
 def test_plain_put_path_looks_up_puts_with_leases_once(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, as_series: bool
 ) -> None:
-    """A run that ended at each of them began again with a look-up of all that follow: 4,096 puts took 2.8 s, in which
-    no replica did anything else (R5: a batch is one turn of the loop)."""
+    """A batch that ended at each of them looked up all later puts again: 4,096 puts took 2.8 s in one turn of the loop
+    (R5).
+    """
     driver.do(LeaseGrant(60, 7))
     keys = [b"%d" % number for number in range(500)]
     driver.batch(*(encode_command(Put(key, b"1", lease=7)) for key in keys))
@@ -103,7 +104,7 @@ def test_plain_put_path_looks_up_puts_with_leases_once(
 
 @pytest.mark.parametrize("client", [None, 7, b"c", ["c"]])
 def test_put_with_an_invalid_request_id_is_refused_without_stopping_the_node(driver: Driver, client: object) -> None:
-    """What comes out of the log is refused by every replica, or it would stop every replica, at each start again."""
+    """An entry in the log must be refused by every replica; an exception would stop every replica at each start."""
     first = pack((PLAIN_PUT, [client, 1], b"k", b"v"))
     refused = driver.batch(first)[0]
     with pytest.raises(InvalidRequest):
@@ -113,7 +114,7 @@ def test_put_with_an_invalid_request_id_is_refused_without_stopping_the_node(dri
 
 @pytest.mark.parametrize("operation", [True, 1.0])
 def test_operation_number_of_another_type_is_not_a_plain_put(driver: Driver, operation: object) -> None:
-    """The short way took it for a put, and its retry, which goes the long way, was told that nothing was done (M3)."""
+    """The plain put path took it for a put, and its retry on the general path was reported as not executed (M3)."""
     driver.do(Put(b"k"), RequestId("c", 1))
     command = pack((operation, ["c", 2], b"k", b"v"))
     first, again = driver.batch(command), driver.batch(command)

@@ -1,4 +1,4 @@
-"""The guard of `conftest.py` is itself tested: it must see a clock and let the tests around it alone."""
+"""Tests the guard of `conftest.py`: it must detect a clock and ignore the tests around the core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A series of puts is its puts: same events, digests and results, whatever is special about one of them (M3)."""
+"""A series behaves like its puts: same events, digests and results, with any special case among them (M3)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_retried_series_gets_the_first_results_and_writes_nothing(driver: Driver
 
 
 def test_partly_retried_series_executes_the_rest(driver: Driver) -> None:
-    """A client that reconnects cuts what is still open anew."""
+    """A reconnecting client splits its open puts into series anew."""
     driver.batch(encode_series(("c", 1), [b"a", b"1", b"b", b"2"]))
     wire = driver.batch(encode_series(("c", 2), [b"b", b"2", b"c", b"3"]))[0]
     assert [each[1] for each in results_in(wire) or ()] == [3, 4]

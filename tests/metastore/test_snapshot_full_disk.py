@@ -1,4 +1,4 @@
-"""Where a disk has no room for the mark of a received snapshot, that is told as all else that a store can't write."""
+"""A full disk at the mark of a received snapshot is reported like every failed write of a store."""
 
 from __future__ import annotations
 

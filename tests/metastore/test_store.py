@@ -1,4 +1,4 @@
-"""The store on disk: what a flush promises, what a crash leaves, who may use the directory."""
+"""The store on disk: guarantees of a flush, the state after a crash, the lock of the directory."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_power_failure_during_a_flush_leaves_the_previous_state(tmp_path: 
 
 
 def test_kill_9_at_any_moment_leaves_the_state_after_a_step(tmp_path: Path) -> None:
-    """M9. No step is there in part, none that was flushed is missing."""
+    """M9. No step is partly there, no flushed step is missing."""
     rng = random.Random(2)
     for seed in range(10):
         process = subprocess.Popen(

@@ -41,7 +41,7 @@ def everything(store: LmdbStore) -> list[Any]:
 
 
 def answers(store: LmdbStore, expected: list[Any]) -> bool:
-    """Whether look-ups and scans answer as before the damage."""
+    """Whether look-ups and scans return the same as before the damage."""
     looked_up = all(store.get(table, key) == value for table in Table for key, value in expected[table])
     return looked_up and everything(store) == expected
 
@@ -71,7 +71,7 @@ def outcome_in_child(directory: Path, expected: list[Any]) -> int:
 
 
 async def test_flipped_bit_is_never_served(tmp_path: Path) -> None:
-    """In a child each: whatever is wrong with a file, it must not take the process down either."""
+    """Each in a child process: a damaged file must not crash the process either."""
     rng = random.Random(4)
     sound = await written(tmp_path)
     store = LmdbStore(tmp_path)
@@ -86,7 +86,7 @@ async def test_flipped_bit_is_never_served(tmp_path: Path) -> None:
 
 
 async def test_flipped_bit_in_a_separator_is_detected(tmp_path: Path) -> None:
-    """A branch's key has no checksum, and a wrong one hides keys from look-ups while scans still see them."""
+    """A branch's key has no checksum, and a wrong one hides keys from look-ups while scans still find them."""
     sound = await written(tmp_path)
     refused = 0
     for place in separators(sound):
@@ -140,9 +140,10 @@ async def test_damage_while_the_store_is_open_is_not_served(tmp_path: Path) -> N
 
 
 async def test_older_meta_page_does_not_become_current(tmp_path: Path) -> None:
-    """A flipped bit in the number that tells the newer meta page: the file would be as it was one flush ago.
+    """A flipped bit in the number that selects the newer meta page: the file would have the state of the previous
+    flush.
 
-    But for the second bit, where the wrong number may be one that could stand there: then the log has the rest.
+    Except for the second bit, where the wrong number may be a possible one: then the log has the rest.
     """
     sound = await written(tmp_path)
     numbers = [int.from_bytes(sound[page * 4096 + 144 : page * 4096 + 152], "little") for page in (0, 1)]
@@ -188,7 +189,7 @@ async def test_damage_in_a_large_file_stops_the_node(tmp_path: Path) -> None:
 
 
 async def test_large_file_is_verified_first_after_a_crash_before_its_verification(tmp_path: Path) -> None:
-    """So a damage that takes the process down is named at the second start, whatever the size of the file."""
+    """So damage that crashes the process is reported at the second start, for any size of the file."""
     sound = await written(tmp_path)
     data = tmp_path / "current" / "data.mdb"
     data.write_bytes(sound.replace(b"large large", b"large lArge"))

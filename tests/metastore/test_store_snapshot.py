@@ -1,4 +1,4 @@
-"""Snapshots of the store on disk, beyond the contract: restarts, bounds, and what the file does meanwhile."""
+"""Snapshots of the store on disk, beyond the contract: restarts, bounds, and changes of the file meanwhile."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_damaged_piece_of_a_resumed_transfer_is_not_installed(tmp_path: Pa
 
 
 async def test_snapshot_is_abandoned_when_the_file_grows_too_far(tmp_path: Path) -> None:
-    """Its read transaction keeps LMDB from using freed pages again: bounded."""
+    """Its read transaction keeps LMDB from reusing freed pages: bounded."""
     source = await large(tmp_path / "source", rows=2000)
     reader = open_source(source.file, source.durable, growth_bytes_min=1 << 20)
     assert reader.chunk(0) is not None

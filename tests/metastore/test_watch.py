@@ -26,7 +26,7 @@ def drain(watcher: Watcher, **options: int) -> list[RevisionEvents]:
 
 
 def fault_in(news: list[RevisionEvents], expected: list[tuple[int, list[bytes]]]) -> str | None:
-    """The checker: what is wrong with a delivery, compared with what was written."""
+    """The checker: the fault of a delivery, compared with what was written."""
     seen = [(part.revision, [event.kv.key for event in part.events]) for part in news]
     revisions = [revision for revision, _ in seen]
     if revisions != sorted(revisions):
@@ -134,7 +134,7 @@ def test_watches_are_woken_after_the_whole_batch(driver: Driver) -> None:
 
 
 def test_sleeping_watch_is_up_to_date_without_reading(driver: Driver) -> None:
-    """Progress without events: it may resume behind everything that did not concern it, even after compaction."""
+    """Progress without events: it may resume after all unrelated revisions, even after compaction."""
     watcher = driver.store.watches.open(WatchRequest(b"quiet"))
     drain(watcher)
     driver.all(*(Put(b"busy", b"%d" % number) for number in range(100)))
@@ -218,7 +218,7 @@ def test_watch_may_close_another_one_when_woken(driver: Driver) -> None:
 
 
 def test_replaced_state_wakes_all_watches(driver: Driver) -> None:
-    """A snapshot was installed: the cursor stays where it was, so nothing is skipped in silence."""
+    """A snapshot was installed: the cursor stays, so nothing is skipped silently."""
     calls: list[int] = []
     watcher = driver.store.watches.open(WatchRequest(b"a"), lambda: calls.append(1))
     drain(watcher)
@@ -262,7 +262,7 @@ def skipping(original: Any) -> Any:
 
 
 def repeating(original: Any) -> Any:
-    """A poll that forgets how far it came."""
+    """A poll that does not record its progress."""
 
     def poll(self: Any, watcher: Any, revisions_max: int, bytes_max: int) -> Any:
         first = watcher.next_revision

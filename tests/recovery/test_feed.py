@@ -341,7 +341,7 @@ async def test_answer_without_end_is_abandoned(monkeypatch: pytest.MonkeyPatch) 
     async with Stranger(200, bytes(2 << 20), wire.CONTENT_TYPE) as stranger:
         source = RemoteSource("f1", lambda: [stranger])
         try:
-            with pytest.raises(SourceUnavailable, match="more than 1048576 bytes"):
+            with pytest.raises(SourceUnavailable, match="exceeds 1048576 bytes"):
                 await source.sums(5)
         finally:
             await source.close()

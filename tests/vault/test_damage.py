@@ -44,7 +44,7 @@ def test_sound_vault_verifies(tmp_path: Path) -> None:
 
 
 def test_flipped_bit_is_never_served(tmp_path: Path) -> None:
-    """Every read is right or refused, and what reads can't see, `verify` does."""
+    """Every read is correct or refused, and `verify` detects what reads do not."""
     expected = filled(tmp_path / "v")
     whole = (tmp_path / "v" / DATA).read_bytes()
     rng = random.Random(8)
@@ -173,7 +173,7 @@ def test_vault_has_one_writer_and_many_readers(tmp_path: Path) -> None:
 
 
 def test_reader_of_a_changing_vault_sees_one_moment(tmp_path: Path) -> None:
-    """What is exported is what the revision that is named with it was (issue 3: palisade vault export)."""
+    """The export is exactly the state of the revision that it names (issue 3: palisade vault export)."""
     driver, vault = full([(b"a", b"1"), (b"b", b"2")]), open_vault(tmp_path / "v")
     follow(vault, driver, 2)
     backend = vault.backend
@@ -194,7 +194,7 @@ def test_reader_of_a_changing_vault_sees_one_moment(tmp_path: Path) -> None:
 
 
 def test_running_vault_can_be_verified(tmp_path: Path) -> None:
-    """Of one moment: what is applied meanwhile neither helps nor disturbs."""
+    """Of one moment: later changes do not affect it."""
     driver, vault = full([(b"k%04d" % n, b"") for n in range(1200)]), open_vault(tmp_path / "v")
     follow(vault, driver, 1201)
     steps = verify(vault)
@@ -237,7 +237,7 @@ def test_power_failure_but_not_process_death_makes_a_vault_suspect(tmp_path: Pat
 
 @pytest.mark.parametrize("content", [None, b""], ids=["no file", "an empty one"])
 def test_power_failure_before_the_first_byte_leaves_a_new_vault(tmp_path: Path, content: bytes | None) -> None:
-    """Not a damaged one, which could not be put aside either: there is nothing to put."""
+    """Not a damaged vault: there would be nothing to put aside."""
     (tmp_path / "v").mkdir()
     (tmp_path / "v" / UNSYNCED).write_text("first")
     if content is not None:
@@ -267,7 +267,7 @@ def test_file_in_place_of_the_vault_folder_is_refused_and_kept(tmp_path: Path, t
 
 
 def test_vault_after_power_failure_is_whole_or_refused(tmp_path: Path) -> None:
-    """NOSYNC: any part of the last commits may be on the disk, in any order, new heads with old pages too."""
+    """NOSYNC: any part of the last commits may be on the disk, in any order, including new heads with old pages."""
     path, driver = tmp_path / "v", full([])
     write_some(driver, random.Random(1), 200)
     vault = open_vault(path, boot_id="first")
@@ -295,6 +295,6 @@ def test_vault_after_power_failure_is_whole_or_refused(tmp_path: Path) -> None:
 
 
 def with_heads(before: bytes, after: bytes, rng: random.Random, count: int) -> list[bytes]:
-    """The same with the new heads, which no sync has held back."""
+    """The same with the new heads, which need no sync to reach the disk."""
     heads = after[: 2 * PAGE_BYTES]
     return [heads + file[2 * PAGE_BYTES :] for file in during_commit(before, after, rng, count)]

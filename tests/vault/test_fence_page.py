@@ -1,4 +1,4 @@
-"""The fence page: what it says to other processes, and everything that is not trusted (issue 4, F1, N6)."""
+"""The fence page as seen by other processes, and every case in which it is not trusted (issue 4, F1, N6)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_fence_serves_while_active_until_its_deadline() -> None:
 
 
 def test_fence_page_sequence_grows_with_every_write(tmp_path: Path) -> None:
-    """Readers know by it that nothing has changed: also over a restart."""
+    """Readers rely on it to detect changes, also over a restart."""
     buffer = bytearray(FENCE_BYTES)
     page, seen = page_over(buffer), []
     words = memoryview(buffer).cast("Q")
@@ -112,7 +112,7 @@ def test_vault_between_two_revisions_cannot_become_active() -> None:
 
 
 def test_mixture_of_two_pages_is_always_detected() -> None:
-    """A copy taken while the page is written: some bytes of the one, some of the other."""
+    """A copy taken during a write: some bytes of the old page, some of the new one."""
     rng, torn = random.Random(5), 0
     for _ in range(2000):
         one = pack_fence(ACTIVE)

@@ -1,4 +1,4 @@
-"""A disk that is full or fails, in the middle of a snapshot, a batch or at the end: a clear error, nothing lost."""
+"""A full or failing disk during a snapshot, a batch or a close: a clear error, nothing lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.vault_feed import follow, full, items_of
 
 @contextmanager
 def no_room_behind(size_bytes: int) -> Iterator[None]:
-    """No file of this process grows beyond so much: to LMDB it looks like a disk that is full."""
+    """Limits the size of this process's files: to LMDB it looks like a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
@@ -81,7 +81,7 @@ def test_snapshot_without_disk_space_keeps_its_chunks(tmp_path: Path) -> None:
 def test_vault_with_failing_close_releases_its_file_and_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    """With an error of the vault, which the command knows, and with the file free for who opens it next."""
+    """Raises a vault error, which the command handles, and leaves the file free for the next opener."""
     vault = open_vault(tmp_path / "v")
     follow(vault, full([(b"a", b"1")]))
 

@@ -1,4 +1,4 @@
-"""A snapshot by difference, chunk by chunk: what is there stays useful, LV moves at the end (issue 3, R5, R11)."""
+"""A snapshot by difference, chunk by chunk: committed chunks stay useful, LV moves at the end (issue 3, R5, R11)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_difference_reports_exactly_the_changes() -> None:
 
 
 def test_difference_of_large_values_is_reported_in_small_parts() -> None:
-    """A thousand values of a MiB, and what was there before, are 2 GB."""
+    """A thousand values of a MiB with their previous values are 2 GB."""
     driver, vault = full([(b"k%02d" % number, bytes(1 << 20)) for number in range(40)]), Vault(MemoryBackend())
     incoming = Incoming(vault, driver.store.revision, tell=True)
     fetch_all(incoming, driver)

@@ -1,4 +1,4 @@
-"""Fenced reads over a vault: what they return, what each policy makes of a fence that is down (issue 4, N6, F7)."""
+"""Fenced reads of a vault: results, and the effect of each policy while the node is fenced (issue 4, N6, F7)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REGIONS = (
 
 
 class Node:
-    """A vault that is served, and its store. Time stands still, and passes where a reader sleeps."""
+    """A served vault and its store. Time advances only while a reader sleeps."""
 
     def __init__(self, vault: Vault, driver: Driver) -> None:
         assert vault.page is not None
@@ -53,7 +53,7 @@ class Node:
         self.on_sleep()
 
     def write(self, key: bytes, value: bytes | None) -> int:
-        """Committed and staged, and no more."""
+        """Committed and staged, not released."""
         self.driver.do(DeleteRange(key) if value is None else Put(key, value))
         self.vault.staging.stage(staged_of(self.driver, self.driver.store.revision))
         return self.driver.store.revision
@@ -145,7 +145,7 @@ def test_range_is_of_one_revision_including_released_unapplied_changes(node: Nod
 
 
 def test_leftover_pending_row_is_ignored(node: Node) -> None:
-    """The vault went over it while it was not served: the entry is later, or gone."""
+    """The vault passed it while it was not served: the entry is later, or gone."""
     node.write(b"/s/a", b"old")
     node.write(b"/s/b", b"old")
     node.page.refuse()
@@ -309,7 +309,7 @@ def test_invalid_keys_are_refused(node: Node) -> None:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Node]:
-    """In real time, for readers that open the folder; they would be in another process."""
+    """In real time, for readers that open the folder, as other processes do."""
     vault = open_vault(tmp_path / "vault")
     node = Node(vault, filled())
     node.page.refuse()

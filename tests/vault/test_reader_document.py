@@ -1,4 +1,4 @@
-"""The example of docs/embedded-reader.md does what is said there, against a vault that another process serves."""
+"""The example of docs/embedded-reader.md behaves as documented, on a vault that another process serves."""
 
 from __future__ import annotations
 

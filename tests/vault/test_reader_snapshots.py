@@ -1,4 +1,4 @@
-"""What readers hold on to: nothing that keeps pages of the vault from being used again, for longer than they read."""
+"""Readers keep pages of the vault from being reused only while they read."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def test_idle_reader_holds_no_snapshot(served: Node) -> None:
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_refused_read_holds_no_snapshot(served: Node, kept: bool) -> None:
-    """Found by rolling restarts (`tests/faults`), whose vaults grew without end: the refusal was part of a cycle with
-    the frames that raised it, which held the snapshot until the interpreter looked for cycles. In a process that reads
-    and makes nothing else that may be never. The same where whoever reads keeps the error."""
+    """Found by rolling restarts (`tests/faults`), whose vaults grew without bound: the refusal formed a cycle with its
+    traceback, which held the snapshot until the next garbage collection. In a process that only reads there may be
+    none. The same if the caller keeps the error.
+    """
     reader = VaultReader.over(served.vault, clock_ns=lambda: clock_ns() + late)
     errors: list[Exception] = []
     late = 0

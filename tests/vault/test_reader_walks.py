@@ -1,6 +1,6 @@
-"""Whatever falls between two steps of a fenced read, it returns nothing stale and nothing unreleased (issue 4, F11).
+"""Fenced reads interrupted by random steps return nothing stale and nothing unreleased (issue 4, F11).
 
-Simulated time, one seed per walk. Each planted fault has to be found: that is what these walks are worth.
+Simulated time, one seed per walk. The walks must detect each planted fault.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FAULTS = (
 
 
 def walks(fault: str = "") -> int:
-    """How many reads were answered."""
+    """The number of answered reads."""
     return sum(World(seed, fault).walk() for seed in range(WALKS))
 
 

@@ -1,4 +1,4 @@
-"""Regions: what is strict, which policy holds, and what a mistake in a record comes to (issue 4, F7)."""
+"""Regions: which keys are strict, which policy applies, and the effect of a malformed record (issue 4, F7)."""
 
 from __future__ import annotations
 

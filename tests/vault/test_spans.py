@@ -1,4 +1,4 @@
-"""Which keys only one side has, by counts and sums (R11): what is found is right, the rest is said to be unclear."""
+"""Keys that only one side has, by counts and sums (R11): findings are correct, other spans remain undecided."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ KEYS = [b"flights/%06d" % number for number in range(1000)]
 
 
 def difference(own: list[bytes], live: list[bytes], until: bytes | None = None) -> tuple[list[bytes], list[Span]]:
-    """What a vault with `own` finds out of what a cluster with `live` says, and the spans that do not tell."""
+    """The keys that a vault with `own` finds to be gone, given the spans of a cluster with `live`, and the undecided
+    spans.
+    """
     gone, unclear, first = [], [], 0
     for span in unpack_spans(pack_spans(live, until)):
         last = last_in(own, first, span)
@@ -50,7 +52,7 @@ def test_empty_span_means_all_are_gone_and_three_are_undecided() -> None:
 
 
 def test_missing_own_key_never_compensates_a_surplus() -> None:
-    """It lacks one and has one too many: the count says nothing, the sum of the bucket will."""
+    """It lacks one key and has one too many: the count does not show that, the sum of the bucket will."""
     live = KEYS[:32]
     assert surplus(KEYS[1:33], Span(b"", 32, sum(map(crc32, live)) & SUM_MASK)) == []
     assert surplus(KEYS[1:32], Span(b"", 32, sum(map(crc32, live)) & SUM_MASK)) is None

@@ -1,4 +1,4 @@
-"""Staged changes in the vault: marked, released, taken away by the commit that moves LV over them (issue 4, F3, F5)."""
+"""Staged changes in the vault: marked, released, removed by the commit that moves LV past them (issue 4, F3, F5)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LONG = b"/long/" + b"x" * 600
 
 
 def staged(driver: Driver, number: int) -> list[StagedChange]:
-    """What a holder is told of a revision."""
+    """The staged rows of a revision."""
     found = []
     for body in revision_at(driver, number).bodies:
         item = item_of(body)
@@ -127,7 +127,7 @@ def test_pending_row_has_the_latest_change_despite_duplicates_and_delays(reopen:
 
 
 def test_stage_anew_replaces_all_pending_rows(reopen: Callable[[], Vault]) -> None:
-    """What a holder had before it stopped serving: its leader says what is pending now."""
+    """For a holder that stopped serving: its leader sends what is pending now."""
     driver = full([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
     vault = reopen()
     vault.staging.stage([*staged(driver, 2), *staged(driver, 3)])
@@ -154,7 +154,7 @@ def test_malformed_staged_rows_change_nothing(reopen: Callable[[], Vault]) -> No
 
 
 def test_served_vault_never_passes_an_unreleased_change(reopen: Callable[[], Vault]) -> None:
-    """The gate is the node's; here it is checked (design.md "Released revision")."""
+    """The node implements the gate; here it is checked (design.md "Released revision")."""
     driver = full([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
     vault = reopen()
     assert vault.page is not None
@@ -180,7 +180,7 @@ def test_served_vault_never_passes_an_unreleased_change(reopen: Callable[[], Vau
 
 
 def test_changes_applied_before_serving_do_not_prevent_it(reopen: Callable[[], Vault]) -> None:
-    """A holder that comes back may be ahead of RR: the marks then lie on entries that are there already."""
+    """A returning holder may be ahead of RR: the marks then belong to entries that are already applied."""
     driver = full([(b"a", b"1"), (b"b", b"1")])
     vault = reopen()
     assert vault.page is not None
@@ -243,7 +243,7 @@ def test_vault_with_an_unfinished_snapshot_is_never_served(reopen: Callable[[], 
 
 
 def test_regions_are_those_of_lv_and_strictness_is_earlier(reopen: Callable[[], Vault]) -> None:
-    """From the moment at which a change of a region is staged, the prefix is strict if old or new says so."""
+    """From the moment when a region change is staged, the prefix is strict if the old or the new region is."""
     driver = full([(b"x", b"1")])
     for mode in (Mode.STRICT, Mode.EVENTUAL):
         driver.do(Put(region_key("a"), pack_region(Region("a", b"/a/", mode, Policy.REFETCH))))
@@ -300,7 +300,7 @@ def test_extending_a_suspect_vault_keeps_it_suspect(tmp_path: Path) -> None:
 
 
 def old_vault(path: Path) -> Path:
-    """As the version before has left it: without PENDING."""
+    """As the previous version wrote it: without PENDING."""
     vault = open_vault(path)
     follow(vault, full([(b"a", b"1"), (b"b", b"2")]))
     vault.close()

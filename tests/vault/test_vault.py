@@ -1,4 +1,4 @@
-"""The vault follows the meta storage: data, LV, chain and bucket digests in one commit (issue 3, R1)."""
+"""The vault follows the metadata store: data, LV, chain and bucket digests in one commit (issue 3, R1)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_batch_with_a_fault_changes_nothing(reopen: Callable[[], Vault]) -> None
 
 
 def test_change_of_an_unknown_version_is_detected(reopen: Callable[[], Vault]) -> None:
-    """R7: the vault and the cluster do not share their history."""
+    """R7: vault and cluster have different histories."""
     ours, theirs = full([(b"a", b"1"), (b"b", b"2")]), full([(b"x", b"1"), (b"b", b"2")])
     vault = reopen()
     follow(vault, ours)
@@ -114,7 +114,7 @@ def test_change_of_an_unknown_version_is_detected(reopen: Callable[[], Vault]) -
 
 
 def test_replaced_values_of_a_batch_are_not_all_in_memory() -> None:
-    """Eight thousand deletes of values of a MiB are a small batch, and what they replace is 8 GB."""
+    """Eight thousand deletes of values of a MiB are a small batch, but the replaced values are 8 GB."""
     driver, backend = full([(b"k%04d" % number, b"v") for number in range(1_000)]), MemoryBackend()
     follow(Vault(backend), driver)
     driver.do(DeleteRange(b"k", b"l"))

@@ -1,4 +1,4 @@
-"""What an error says beside its text gets to who asked, over the stream and over HTTP."""
+"""The attributes of an error besides its text reach the client, over the stream and over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON shapes and the lines that the commands print are stable, whatever bytes a key holds."""
+"""The JSON shapes and the printed lines are stable for any bytes in a key."""
 
 from __future__ import annotations
 
