@@ -1,4 +1,4 @@
-"""What every journal promises (raftgroup/ports.py), the real one and the simulated one."""
+"""The contract of a journal (raftgroup/ports.py), for the real and the simulated one."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_unsynced_compaction_is_undone_by_a_power_failure(disk: Any) -> No
 
 
 async def test_compaction_may_pass_the_synced_index(disk: Any) -> None:
-    """A follower may apply, and have on disk as state, what the others had synced before itself."""
+    """A follower may apply entries, and store their effect, that the others had synced before itself."""
     journal = disk.open()
     fill(journal, 300)
     await journal.sync()

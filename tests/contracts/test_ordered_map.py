@@ -1,4 +1,6 @@
-"""What every ordered map promises (metastore/ordered_map.py): against a dict, with flushes and restarts in between."""
+"""The contract of an ordered map (metastore/ordered_map.py): compared with a dict, with flushes and restarts in
+between.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ LENGTHS = (479, 480, 481, 511, 512, 4096)
 
 
 class MemoryUnderTest:
-    """Flushes and restarts mean nothing to it."""
+    """Flushes and restarts have no effect."""
 
     def __init__(self, _directory: Path) -> None:
         self.map: Any = MemoryMap()
@@ -180,7 +182,7 @@ async def test_map_stores_a_value_of_request_size(tested: Any) -> None:
 
 
 def peeked(tables: Any, table: Table, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
-    """Every page; what may be behind the values is left out."""
+    """All pages; trailing bytes of values are omitted."""
     found: list[tuple[bytes, bytes]] = []
     after: bytes | None = start
     while after is not None:
@@ -191,7 +193,7 @@ def peeked(tables: Any, table: Table, start: bytes, end: bytes | None, limit: in
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])
 async def test_peek_returns_the_rows_of_a_scan_page_by_page(tested: Any, limit: int) -> None:
-    """With long keys among them, and rows that are not in the file yet, were overwritten or deleted since."""
+    """Including long keys, and rows that are unflushed, overwritten or deleted."""
     short = [b"%02d" % number for number in range(30)]
     long = [b"15" + b"x" * 500 + b"%d" % number for number in range(5)]
     for key in [*short[::2], *long[::2]]:
@@ -210,7 +212,7 @@ async def test_peek_returns_the_rows_of_a_scan_page_by_page(tested: Any, limit: 
 
 @pytest.mark.parametrize("length", [3, 600], ids=["short keys", "long keys"])
 async def test_peek_of_large_rows_ends_early_and_continues(tested: Any, length: int) -> None:
-    """Two thousand values of a MiB are 2 GB: nobody asks for that at once."""
+    """Two thousand values of a MiB are 2 GB, too much for one answer."""
     keys = [b"%03d" % number + b"x" * (length - 3) for number in range(64)]
     for key in keys:
         tested.map.put(Table.KEY, key, bytes(1 << 20))
@@ -256,7 +258,7 @@ def test_map_behaves_like_a_dict(name: str, steps: list[Any]) -> None:
 
 
 async def compare(tested: Any, steps: list[Any]) -> None:
-    """`begin flush` leaves a flush under way, so that the next steps meet all three layers of the store."""
+    """`begin flush` leaves a flush in progress, so that later steps see all three layers of the store."""
     model: dict[Table, dict[bytes, bytes]] = {table: {} for table in Table}
     flushes: list[asyncio.Future[None]] = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""What every network between members promises (raftgroup/ports.py): real sockets and the simulated one."""
+"""The contract of the network between members (raftgroup/ports.py), for real sockets and the simulated one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KIND = 20
 
 
 class Member:
-    """`receiver` writes down what the network tells."""
+    """`receiver` records the callbacks of the network."""
 
     def __init__(self, peers: Peers, recorder: Recorder) -> None:
         self.peers = peers
@@ -39,7 +39,7 @@ class World(Protocol):
 
 
 class RealWorld:
-    """Loopback. A member that comes back has the address that it had."""
+    """Loopback. A returning member has its former address."""
 
     def __init__(self) -> None:
         self._members: list[Member] = []
@@ -91,7 +91,7 @@ class SimulatedWorld:
         return f"{member}:1"
 
     async def end(self) -> None:
-        """Nothing of it is outside of the test."""
+        """No state outside the test."""
 
 
 @pytest.fixture(params=[RealWorld, SimulatedWorld], ids=["sockets", "simulated"])
@@ -169,7 +169,7 @@ async def test_stopped_member_is_disconnected_and_reconnected(world: World) -> N
 
 
 async def test_member_stopped_during_the_handshake_is_disconnected_and_reconnected(world: World) -> None:
-    """tests/sim, scenario storm, seed 119: the other side kept a connection to nobody, and refused every next one."""
+    """tests/sim, scenario storm, seed 119: the other side kept a dead connection, and refused every later one."""
     one, two = await world.start("n1"), await world.start("n2")
     introduce(world, one, two)
     await world.until(lambda: two.recorder.connected == ["n1"])
@@ -203,7 +203,7 @@ async def test_unlisted_member_is_disconnected(world: World) -> None:
 
 
 async def test_unlisted_member_loses_its_own_connection_and_is_judged_again(world: World) -> None:
-    """A removed member that is cut off silently would wait for ever for a leader that has forgotten it."""
+    """A removed member that is cut off silently would wait for ever for a leader that has dropped it."""
     one, two = [await world.start(name) for name in ("n1", "n2")]
     await connect(world, one, two)
     one.recorder.cluster = "without n2"

@@ -1,4 +1,4 @@
-"""What every snapshot promises (raftgroup/ports.py), from and into the store on disk and the one in memory."""
+"""The contract of a snapshot (raftgroup/ports.py), from and to the store on disk and the one in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = ("memory", "lmdb")
 
 
 class Stores:
-    """Makes stores, and starts them again as after a crash."""
+    """Creates stores, and restarts them as after a crash."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""What every backend of a vault promises (vault/tables.py), on disk and in memory."""
+"""The contract of a vault's backend (vault/tables.py), on disk and in memory."""
 
 from __future__ import annotations
 

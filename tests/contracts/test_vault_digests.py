@@ -1,4 +1,4 @@
-"""Vault and meta storage hash the same bytes, or no digest of theirs could be compared (M7, R11)."""
+"""Vault and metadata store hash the same bytes; otherwise their digests could not be compared (M7, R11)."""
 
 from __future__ import annotations
 

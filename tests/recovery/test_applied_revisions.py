@@ -1,4 +1,4 @@
-"""A member's vault gets its revisions from apply; from the store only where they are not in memory (issue 15)."""
+"""A member's vault gets its revisions from apply; from the store only if they are not in memory (issue 15)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.vault_feed import write_some
 
 
 class Member(StoreListener):
-    """A store, its applied revisions, and how often the store was read for them."""
+    """A store, its applied revisions, and the number of reads of the store for them."""
 
     def __init__(self) -> None:
         self.tables = MemoryStore("member")
@@ -56,7 +56,7 @@ class Member(StoreListener):
 
 @pytest.fixture
 async def member() -> Member:
-    """It has read the store once, as after a start."""
+    """The store was read once, as after a start."""
     member = Member()
     member.driver.do(Put(b"first"))
     await member.step()

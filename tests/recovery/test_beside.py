@@ -1,4 +1,4 @@
-"""The vault of a member moves with its store, by whole flushes, and is then what the store was (issue 3, R1)."""
+"""The vault of a member follows its store by whole flushes, and then equals the store (issue 3, R1)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stored:
 
 
 class Member:
-    """A store on disk, driven as by the log, and the vault beside it."""
+    """A store on disk, driven as by the log, and the vault that follows it."""
 
     def __init__(self, path: Path) -> None:
         self.disk = LmdbStore(path / "store")
@@ -138,7 +138,7 @@ async def install(sender: MemoryStore, receiver: LmdbStore) -> None:
 
 
 async def test_leap_never_begins_before_a_snapshot_of_the_group(member: Member) -> None:
-    """The flushes after it do not have what it has changed. A leap from before would pass the digests all the same."""
+    """Later flushes do not contain its changes. A leap from before would pass the digest checks all the same."""
     member.beside._known_from = 0
     leader = Driver(MemoryStore("leader"))
     for number in range(20):
@@ -227,7 +227,7 @@ async def test_checker_detects_a_leap_over_a_missed_flush(member: Member) -> Non
 
 
 class Following:
-    """A node that follows beside a store whose flushes are said, not made."""
+    """A follower of a store whose flushes are simulated."""
 
     def __init__(self, *, listens: bool) -> None:
         self.cluster = founded(full((b"/k/%02d" % n, b"") for n in range(30))).restarted()
@@ -291,7 +291,7 @@ async def test_many_revisions_wait_for_the_flush_and_are_skipped() -> None:
 
 
 async def test_vault_of_another_history_does_not_leap() -> None:
-    """Its digests would be right afterwards, and what the leap did not write would not."""
+    """Its digests would be correct afterwards, but entries that the leap did not write would not."""
     async with Following(listens=False) as following:
         await following.turns()
         vault = following.node.vault
@@ -317,7 +317,7 @@ async def test_listeners_receive_every_revision() -> None:
 
 
 async def test_flushes_are_not_kept_while_components_listen() -> None:
-    """Four of them are some hundred MB of rows that nobody would ever take."""
+    """Four of them are several hundred MB of rows that would never be used."""
     async with Following(listens=True) as following:
         for _ in range(3):
             following.put(FEW_REVISIONS)

@@ -1,4 +1,4 @@
-"""Catching up ends, whatever the writers do (issue 3, R4, R6; scenarios.md: "never a livelock")."""
+"""Catching up ends for every behaviour of the writers (issue 3, R4, R6; scenarios.md: "never a livelock")."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_difference_changes_at_run_time_within_its_range() -> None:
 @pytest.mark.parametrize("growth", [0.5, 0.99, 1.0, 1.5, 10.0])
 @pytest.mark.parametrize("difference", [0, 1, 100])
 def test_catch_up_ends_at_every_speed_of_the_writers(growth: float, difference: int) -> None:
-    """`growth`: how many revisions are written while one is replayed."""
+    """`growth`: the number of revisions written while one is replayed."""
     progress, behind, rounds, snapshots = CatchUpProgress(), 5_000, 0, 0
     while (step := next_step(progress, difference, behind=behind)) is not Next.CAUGHT_UP:
         rounds += 1

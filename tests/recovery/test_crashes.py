@@ -1,7 +1,8 @@
-"""A crash at every step of snapshot and eviction: the next start ends in the state of an undisturbed one.
+"""A crash at every step of snapshot and eviction: the next start ends in the same state as an undisturbed one.
 
-Issue 3, "Shown by" 4. A step is a commit of the vault, a question to the cluster, an eviction, a fetch. Each one is the
-place of a crash once, before it and after it; and with two crashes in a row. What a crash leaves half done looks whole.
+Issue 3, "Shown by" 4. A step is a commit of the vault, a request to the cluster, an eviction, a fetch. Each is the
+place of a crash once, before it and after it; also with two crashes in a row. A half-done step looks complete after a
+crash.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.support.vault_feed import items_of
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a snapshot has many steps."""
+    """Small chunks, so that a snapshot has many steps."""
     monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 8)
     monkeypatch.setattr("palisade.recovery.store_source.SLICES_PER_CHUNK", 1)
 
@@ -36,7 +37,7 @@ async def undisturbed() -> tuple[list[Any], dict[str, str], int]:
 
 
 async def crash_at(step: int, *, after: bool, moves_on: bool, running: bool = False) -> tuple[Ground, Node, str]:
-    """The node as it is after a crash and a start that was not disturbed."""
+    """The node after a crash and an undisturbed start."""
     ground = await Ground().prepare()
     steps = Steps(step, after=after)
     with pytest.raises(Crash):
@@ -70,7 +71,7 @@ async def test_crash_at_each_step_of_a_start(after: bool) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_crash_at_each_step_of_a_start_while_the_cluster_continues(after: bool) -> None:
-    """The pin has run out, the revision that the snapshot was for is compacted: what is there still counts."""
+    """The pin has expired, and the target of the snapshot is compacted: committed chunks stay useful."""
     *_, count = await undisturbed()
     for step in range(1, count + 1):
         ground, node, _ = await crash_at(step, after=after, moves_on=True)
@@ -79,7 +80,7 @@ async def test_crash_at_each_step_of_a_start_while_the_cluster_continues(after: 
 
 
 async def test_crash_at_each_step_of_a_running_node() -> None:
-    """Its next start is one from the vault, so nobody has to be told what is in it already."""
+    """Its next start is one from the vault, so changes in the vault need no notification."""
     ground = await Ground().prepare()
     steps = Steps()
     (await started(ground, steps, running=True)).check()
@@ -92,7 +93,7 @@ async def test_crash_at_each_step_of_a_running_node() -> None:
 
 
 async def test_crashes_at_every_second_step_terminate() -> None:
-    """Whatever the steps are: what one start has done the next one keeps."""
+    """For all steps: progress of one start is kept by the next one."""
     for lives in (3, 5, 9):
         ground = await Ground().prepare()
         for _ in range(500):
@@ -134,7 +135,7 @@ def crash() -> None:
 
 
 async def finds(fault: str) -> bool:
-    """Whether some crash of a start leads to another state."""
+    """Whether a crash of a start leads to another state."""
     *_, count = await undisturbed()
     for step in range(1, count + 1):
         for after in (False, True):
@@ -185,7 +186,7 @@ async def test_crash_test_detects_a_step_recorded_too_early(monkeypatch: pytest.
 
 
 async def standalone_in_the_middle() -> None:
-    """A start without a cluster, on what a crash between two chunks has left."""
+    """A start without a cluster, on the state after a crash between two chunks."""
     ground = await Ground().prepare()
     node = ground.node()
     node.source.before["fingerprints"] = crash

@@ -1,4 +1,4 @@
-"""The decision table, walked over every combination of its inputs (issue 3, "Shown by" 2; seed 001; R2 to R8)."""
+"""The decision table, tested for every combination of its inputs (issue 3, "Shown by" 2; seed 001; R2 to R8)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DIFFERENCES = (0, 100)
 
 
 def expected(vault: VaultState, cluster: ClusterHistory, options: Options) -> object:
-    """The table of the module's docstring, written once more in another form: conditions, the first one counts."""
+    """The table of the module's docstring in another form: conditions, the first match applies."""
     mine, lv, lm, mm = vault.lineage, vault.revision, cluster.latest, cluster.minimal
     highest = max(lv, vault.highest)
     costly = lm - lv > options.catch_up_difference and options.replay_s > options.snapshot_s
@@ -69,7 +69,7 @@ def expected(vault: VaultState, cluster: ClusterHistory, options: Options) -> ob
 
 
 def test_decision_for_every_combination_of_inputs() -> None:
-    """Each outcome, each reason and each case is met, and none differs from the table."""
+    """Each outcome, reason and case occurs, and none differs from the table."""
     seen: set[object] = set()
     count = 0
     combinations = product(
@@ -91,7 +91,7 @@ def test_decision_for_every_combination_of_inputs() -> None:
 
 
 def check_sense(decision: Decision, vault: VaultState, cluster: ClusterHistory) -> None:
-    """What must never be, whatever the table says."""
+    """Invariants that hold independently of the table."""
     if isinstance(decision, Refuse):
         assert decision.what.endswith(".")
         assert decision.remedy

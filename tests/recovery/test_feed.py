@@ -1,5 +1,6 @@
-"""The change feed over HTTP, and bad input on both of its sides (issue 3: "a clear error, nothing lost, the cluster
-undisturbed"; scenarios.md, "Everywhere": garbage and half frames)."""
+"""The change feed over HTTP, and bad input on both sides (issue 3: "a clear error, nothing lost, the cluster
+undisturbed"; scenarios.md, "Everywhere": garbage and half frames).
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ async def asked(http: ClientSession, question: str, body: bytes, kind: str = wir
 
 
 async def works(source: RemoteSource, group: FakeGroup) -> None:
-    """Nothing has changed, and who asks rightly is answered."""
+    """Nothing has changed, and valid requests are answered."""
     state = await source.state(LM)
     assert (state.latest, state.keys, state.chain_at) == (LM, 10, group.store.chain_at(LM))
 
@@ -90,7 +91,7 @@ HISTORY_QUESTIONS: list[tuple[str, list[Any]]] = [
 async def test_request_of_another_history_is_refused_as_compacted(
     http: ClientSession, group: FakeGroup, question: str, asked_for: list[Any]
 ) -> None:
-    """tests/sim, scenario restores, seed 6: a follower put revisions of a restored cluster on top of lost ones."""
+    """tests/sim, scenario restores, seed 6: a follower applied revisions of a restored cluster on top of lost ones."""
     for history in (None, ["id-1", 1]):
         assert (await asked(http, question, msgpack.packb([*asked_for, history])))[0] == 200
     for history in (["id-1", 2], ["id-2", 1]):
@@ -217,7 +218,7 @@ async def test_body_without_end_is_abandoned(http: ClientSession, source: Remote
 
 
 async def test_future_revision_is_refused_at_once(http: ClientSession) -> None:
-    """Behind a barrier it can't come: it is of a history that a restore has ended."""
+    """After a barrier the revision cannot come: it is of a history that a restore has ended."""
     for question, value in (
         ("sums", [LM + 1, None]),
         ("rows", [LM + 1, ALL, 0, b"", None, None]),
@@ -244,7 +245,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Stranger:
-    """Answers every question in one way."""
+    """Answers every request in the same way."""
 
     def __init__(self, status: int, body: bytes, kind: str) -> None:
         self.status, self.body, self.kind = status, body, kind

@@ -1,4 +1,4 @@
-"""After the recovery: live changes, and a node that falls behind MM is told the difference (issue 3; scenarios.md)."""
+"""After the recovery: live changes; a node that falls below MM receives the difference (issue 3; scenarios.md)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_node_paused_past_mm_receives_every_change_of_the_difference() -> 
 
 @pytest.mark.parametrize("generation", [1, 2])
 async def test_running_node_notices_another_history(generation: int) -> None:
-    """A cluster restored from a backup has nothing new for a node that is ahead of it, perhaps for long."""
+    """A cluster restored from a backup has no new revision for a node that is ahead of it, perhaps for long."""
     async with Running() as running:
         await running.caught_up()
         restored = founded(full([(b"/k/00", b"")]))
@@ -108,7 +108,7 @@ async def test_running_node_notices_another_history(generation: int) -> None:
 async def test_cancelled_recovery_of_a_running_node_skips_no_notification(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node was dropped from the topology meanwhile, say: the next recovery of the same process does the rest."""
+    """For example, the node was dropped from the topology: the next recovery of the same process completes the rest."""
     monkeypatch.setattr("palisade.recovery.recovery.DIFFERENCE_EVENTS", 3)
     running = Running()
     node, cluster = running.node, running.cluster

@@ -97,7 +97,7 @@ async def test_failed_start_releases_the_vault(tmp_path: Path, monkeypatch: pyte
 
 
 async def test_vault_of_another_node_keeps_its_configuration(tmp_path: Path) -> None:
-    """Two vaults were swapped, say: nothing on a vault that is going to be refused is changed."""
+    """For example, two vaults were swapped: a vault that will be refused is not changed."""
     vault = open_vault(tmp_path)
     vault.claim(VaultLineage("c1", 1, "n2"))
     vault.set_config({"http": b"of n2"})

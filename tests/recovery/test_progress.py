@@ -1,4 +1,4 @@
-"""A recovery that is under way says how far it is, and takes another catch-up difference (issue 3, R4, R12)."""
+"""A recovery in progress reports its progress, and accepts another catch-up difference (issue 3, R4, R12)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_report_in_progress_includes_the_present_phase() -> None:
 
 
 async def test_replay_reports_every_commit_with_slow_listeners() -> None:
-    """The batch that was asked for is one; it is many commits."""
+    """The requested batch is one; it is many commits."""
     bench = Bench()
     await bench.once()
     missed(bench, 500)
@@ -143,7 +143,7 @@ async def test_wait_for_the_metadata_store_is_reported() -> None:
 
 @pytest.mark.parametrize("wanted", [150, 400, 10**12])
 async def test_larger_difference_applies_to_the_recovery_in_progress(wanted: int) -> None:
-    """R4, "changeable at run time": not from the next round on only, which may be an hour away."""
+    """R4, "changeable at run time": not only from the next round on, which may be an hour away."""
     bench = Bench()
     lv = (await bench.once()).vault.revision
     missed(bench, 1000)

@@ -1,4 +1,4 @@
-"""Every way in which a node comes back, over the real state machine in simulated time (issue 3, R2 to R8, R11, R12)."""
+"""Every way in which a node returns, with the real state machine in simulated time (issue 3, R2 to R8, R11, R12)."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def packed(span: Span) -> bytes:
 
 
 async def test_replay_overtaken_by_compaction_becomes_a_snapshot() -> None:
-    """R6: it goes over to a snapshot by itself; nothing is lost, nothing repeated."""
+    """R6: it changes to a snapshot; nothing is lost or repeated."""
     bench = Bench()
     await bench.once()
     bench.write(50)
@@ -359,7 +359,7 @@ async def test_lm_is_read_again_after_slow_eviction_and_start() -> None:
 
 
 async def test_pin_is_held_during_an_eviction() -> None:
-    """M6: else compaction passes LV before the node can go on from it."""
+    """M6: otherwise compaction passes LV before the node can continue from it."""
     bench = Bench()
     await bench.once()
     names = {f"p{number}": "1" for number in range(8)}

@@ -1,4 +1,4 @@
-"""What a recovery refuses, waits for and gives up on (issue 3, R7, R8, M6; scenarios.md)."""
+"""When a recovery refuses, waits and gives up (issue 3, R7, R8, M6; scenarios.md)."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_damaged_chunk_is_requested_again_a_limited_number_of_times() -> N
 @pytest.mark.parametrize("question", ["rows", "spans", "fingerprints"])
 @pytest.mark.parametrize("cut", [1, 7, 37])
 async def test_incomplete_row_with_valid_checksum_ends_the_attempt_and_keeps_progress(question: str, cut: int) -> None:
-    """Made so by a member that is faulty, or is of another release."""
+    """Sent by a member that is faulty, or of another release."""
     bench = Bench()
     await bench.once()
     bench.write(30)
@@ -173,7 +173,7 @@ async def test_failing_listener_leaves_lv_before_its_revision_and_the_next_start
 
 
 async def test_replay_with_slow_listeners_commits_in_time() -> None:
-    """So that a death of the process repeats little."""
+    """So that little is repeated if the process dies."""
     bench = Bench()
     await bench.once()
     bench.write(100)
@@ -302,7 +302,7 @@ async def test_wrong_vault_content_is_repaired_bucket_by_bucket() -> None:
 
 
 async def test_recovery_waits_for_the_cluster_id() -> None:
-    """A vault that was claimed for nobody's cluster would be refused by the same cluster a moment later."""
+    """A vault claimed without a cluster id would be refused by the same cluster a moment later."""
     bench = Bench()
     bench.cluster = full([(b"a", b"1")])
     node = bench.node()
@@ -321,7 +321,7 @@ async def test_recovery_waits_for_the_cluster_id() -> None:
 
 @pytest.mark.parametrize("pin_s", [1800.0, 0.0], ids=["pinned", "not pinned"])
 async def test_restore_during_a_replay_is_noticed(pin_s: float) -> None:
-    """It has fewer revisions than were to be replayed: nobody waits for those that are gone."""
+    """It has fewer revisions than were to be replayed: the recovery must not wait for lost ones."""
     bench = Bench()
     await bench.once()
     bench.write(60)
@@ -342,7 +342,7 @@ async def test_restore_during_a_replay_is_noticed(pin_s: float) -> None:
 
 @pytest.mark.parametrize("question", ["pin", "sums", "rows", "spans", "fingerprints"])
 async def test_restore_during_a_snapshot_is_noticed(question: str) -> None:
-    """The revision that the snapshot is for will never come again as it was."""
+    """The target revision of the snapshot will never exist again with the same content."""
     bench = Bench()
     await bench.once()
     bench.cluster.do(DeleteRange(b"/k/", b"/k0"))

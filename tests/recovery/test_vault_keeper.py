@@ -1,4 +1,4 @@
-"""The vault of a node, with components that live on it (R4, R10; scenarios.md, "Recovery")."""
+"""The vault of a node, with components that depend on it (R4, R10; scenarios.md, "Recovery")."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_second_recovery_of_a_running_node_restarts_no_component(world: Wo
 
 
 class Beside(Component):
-    """A component with a value, which is quicker than the one that writes down."""
+    """A component with a value, faster than the recording one."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -72,7 +72,7 @@ class Beside(Component):
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["revisions", "difference"])
 async def test_rejoining_node_interrupts_no_notification(world: World, compacted: bool) -> None:
-    """It was dropped while a listener was at work: what some have heard already is told to nobody twice."""
+    """It was dropped while a listener was at work: a notification that some listeners have received is not repeated."""
     world.put("a")
     beside = Beside(world)
     keeper = world.keeper(beside)

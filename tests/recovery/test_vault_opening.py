@@ -1,4 +1,4 @@
-"""A vault that has to be verified as a whole keeps neither the node waiting nor who stops it (issue 3, R1)."""
+"""Verifying a vault as a whole blocks neither the node nor its stop (issue 3, R1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = 3_000
 
 @pytest.fixture
 def suspect(tmp_path: Path) -> Path:
-    """Of a machine that has died."""
+    """After a power failure."""
     path = tmp_path / "vault"
     vault = open_vault(path)
     follow(vault, full((b"/k/%04d" % number, b"v") for number in range(KEYS)))
@@ -33,7 +33,7 @@ def suspect(tmp_path: Path) -> Path:
 
 
 class Held:
-    """Verification goes on when it is let."""
+    """Verification continues when permitted."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gate, self.began = threading.Event(), threading.Event()
@@ -96,7 +96,7 @@ async def test_vault_opened_after_the_stop_is_closed(tmp_path: Path, monkeypatch
 
 
 def can_be_opened(path: Path) -> bool:
-    """Nobody has it open, and nothing is mended by looking."""
+    """The vault is closed, and inspection repairs nothing."""
     directory = VaultDirectory(path)
     try:
         directory.claim()
