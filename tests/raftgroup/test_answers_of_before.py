@@ -1,7 +1,7 @@
-"""An answer to what a member asked before it crashed is none to what it asks afterwards.
+"""An answer to a request before a crash is not an answer to a later request.
 
-Found by random schedules with disks that take seconds (seed 5048 of that run): a member crashed with a proposal on its
-way, was back before the leader had committed it, and was told its end as that of its next proposal.
+Found by random schedules with disks that take seconds (seed 5048 of that run): a member crashed with a proposal in
+progress, was back before the leader had committed it, and received its outcome as that of its next proposal.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_checker_detects_request_ids_that_restart(make_cluster: MakeCluster, mon
 
 
 async def test_answer_to_a_call_before_a_crash_is_not_returned_for_a_later_call() -> None:
-    """Such as the index of a read: it would be one of the past."""
+    """For example the index of a read: it would be an old one."""
     sent: list[list[object]] = []
 
     def calls(seed: int) -> LeaderCalls:

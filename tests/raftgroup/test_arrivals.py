@@ -1,4 +1,4 @@
-"""After a snapshot comes the log behind it, and not another snapshot (M11; scenarios.md, "Raft group")."""
+"""After a snapshot a follower continues from the log, without another snapshot (M11; scenarios.md, "Raft group")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a group is founded, and how a wiped member is told apart: M11 of the requirements, RATIS-2523."""
+"""Founding a group, and distinguishing a wiped member from a new one: M11 of the requirements, RATIS-2523."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def greeting(
 
 
 class Founder:
-    """One founding member, and what it would do with its vote. Its pins survive a restart, its reports do not."""
+    """One founding member, and the use of its vote. Its pins survive a restart, its reports do not."""
 
     def __init__(self, member: str, incarnation: str | None = None, pins: dict[str, str] | None = None) -> None:
         self.member = member
@@ -47,7 +47,7 @@ class Founder:
         return self.introductions.greeting(known)
 
     def meets(self, other: Greeting) -> bool:
-        """Whether it talks to the other."""
+        """Whether it accepts the other one."""
         known = self.membership or Founding(greeting(self.member), ADDRESSES).provisional()
         if self.introductions.judge(other, known) is not None:
             return False
@@ -95,7 +95,7 @@ def test_founded_member_informs_a_late_founder() -> None:
 
 
 def test_pins_are_reported_after_the_founding() -> None:
-    """The greeting of a connection may be older than the founding of who sent it."""
+    """The greeting of a connection may be older than its sender's founding."""
     founder = Founder("n1")
     pins = {member: storage(member) for member in ADDRESSES}
     for member in ("n2", "n3"):
@@ -135,13 +135,13 @@ REFUSAL = f"{OTHER_STORAGE}n2 is known with storage old, not new"
     ids=["for another reason", "by a stranger", "with a membership in its log", "while it joins", "as a member"],
 )
 def test_other_refusals_stop_no_member(founding: bool, by: str, reason: str, membership: Membership) -> None:
-    """A laggard may know the earlier storage of a member that came back."""
+    """An outdated member may know the earlier storage of a member that joined again."""
     own = greeting("n2", "new")
     Introductions(own, Founding(own, ADDRESSES) if founding else None).refused(by, reason, membership)
 
 
 def random_walk(random: Random) -> None:
-    """Greetings and reports in any order, any of them lost, members restarted, n2's disk lost at some moment."""
+    """Greetings and reports in any order, with losses and restarts; n2's disk is lost at some moment."""
     founders = {member: Founder(member) for member in ADDRESSES}
     lost_at, stopped = int(random.random() * 40), set[str]()
     agreed: set[tuple[tuple[str, str], ...]] = set()
@@ -199,19 +199,20 @@ class TestGreetings:
         assert "n3 was removed" in str(reason)
 
     def test_greeting_with_a_newer_membership_is_accepted_under_any_storage(self) -> None:
-        """It may have come back and lead by now; only over this connection is that heard of."""
+        """It may have joined again and lead by now; this node learns of it only over this connection."""
         newer = Membership(self.KNOWN.members, version=9)
         assert self.judged(greeting("n2", "new storage", knows=newer)) is None
 
     def test_outdated_member_cannot_stop_a_member_with_a_new_storage(self) -> None:
-        """A laggard that knows the old storage only, seen by the new one that is a member."""
+        """An outdated member that knows only the old storage, seen by the new storage, which is a member."""
         came_back = Introductions(greeting("n2", "new storage"), None)
         newer = Membership((), version=9)
         assert came_back.judge(greeting("n3", knows=self.KNOWN), newer) is None
 
     def test_joining_member_is_not_stopped_by_one_further_in_an_old_log(self) -> None:
-        """Restores 168: two came back with new disks, and one, which took in the log of before faster, told the other
-        one of the storage that it had had."""
+        """Restores 168: two members joined with new disks; one, which copied the old log faster, reported to the other
+        one its earlier storage.
+        """
         joins = Introductions(greeting("n2", "new storage"), None)
         newer = Membership(self.KNOWN.members, version=self.KNOWN.version + 1)
         assert joins.judge(greeting("n3", knows=newer), self.KNOWN) is None

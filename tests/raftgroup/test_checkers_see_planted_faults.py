@@ -1,4 +1,4 @@
-"""Each rule of `raft_checkers.py` is proved by a fault that it must see."""
+"""Each rule of `raft_checkers.py` is proved by a planted fault that it must detect."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_checker_detects_logs_that_do_not_match(make_cluster: MakeCluster) -> No
 
 
 def cut_off_with_a_write(cluster: Cluster) -> Node:
-    """A leader that has a write in its log which nobody else has, and believes that it is committed."""
+    """A leader with a write in its log that no other member has, and that it takes for committed."""
     leader = settled(cluster)
     cluster.network.isolate(leader.id)
     leader.process.call(lambda: leader.group.submit(CallbackProposal([put("lost", "a", "lost")], lambda _: None, 0.5)))
@@ -102,7 +102,7 @@ def test_checker_detects_a_command_applied_twice(make_cluster: MakeCluster) -> N
 
 
 def unguarded(message: Append, log: Any, term: int, _commit: int) -> StaleTerm | Missing | Matched | Extend:
-    """As the library does it: whatever follows prev_index is replaced (fault 1)."""
+    """As in the library: everything after prev_index is replaced (fault 1)."""
     if message.term < term:
         return StaleTerm()
     if message.prev_index > log.last.index or log.term_at(message.prev_index) != message.prev_term:
@@ -145,7 +145,7 @@ def test_checker_detects_messages_before_their_state_is_on_disk(
 
 
 def test_checker_detects_a_disk_with_false_syncs(make_cluster: MakeCluster) -> None:
-    """What was acknowledged is gone from all of them after a loss of power."""
+    """Acknowledged writes are lost on all members after a power failure."""
     cluster = make_cluster()
     leader = settled(cluster)
     disks: dict[str, tuple[MemoryJournal, Any]] = {
@@ -185,7 +185,7 @@ def test_checker_detects_a_read_without_a_barrier(make_cluster: MakeCluster, mon
 
 
 async def confirmed_before(barrier: ReadBarrier) -> int:
-    """Whatever a majority confirmed in this term will do, however long ago."""
+    """Any earlier confirmation by a majority in this term is accepted."""
     await barrier._confirmed.until(0.0)
     return barrier._replica.engine.applied_index
 
@@ -193,7 +193,7 @@ async def confirmed_before(barrier: ReadBarrier) -> int:
 def test_checker_detects_a_leader_that_confirms_an_old_read(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has given up its lease, hears nobody any more, and its successor has committed a write meanwhile."""
+    """It has given up its lease and receives nothing, and its successor has committed a write meanwhile."""
     monkeypatch.setattr(ReadBarrier, "_confirmed_here", confirmed_before)
     cluster = make_cluster()
     old = settled(cluster)

@@ -1,4 +1,4 @@
-"""Who waits for a commit in place, and who hears a bell (`base.commit_thread`)."""
+"""Waiting for a commit in place, and being woken by the bell (`base.commit_thread`)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_hushed_bell_is_readable_after_the_next_ring() -> None:
 
 
 def test_bell_without_reader_never_blocks(thread: CommitThread) -> None:
-    """A full pipe must not stop who rings: that thread commits."""
+    """A full pipe must not block the ringing thread: it commits."""
     for _ in range(200_000):
         thread.bell.ring()
     assert thread.submit(lambda: None).wait(10)

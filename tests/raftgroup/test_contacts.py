@@ -1,4 +1,4 @@
-"""Whom a member dials: members, whoever knows more, and whoever has moved (issue 2, N7)."""
+"""Which nodes a member dials: members, nodes with a newer membership, and nodes that have moved (issue 2, N7)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ALONE = PAIR.without("n2")
 
 
 def test_removed_member_is_disconnected_a_moment_after_the_commit() -> None:
-    """Who asks for its own removal hears the end of it, however long that takes."""
+    """A node that requests its own removal receives the result, however long that takes."""
     contacts = Contacts("n1")
     steps = [(PAIR, PAIR, 0.0), (ALONE, PAIR, 0.2), (ALONE, PAIR, 7.0), (ALONE, ALONE, 7.9), (ALONE, ALONE, 8.0)]
     assert [wanted(contacts, *step) for step in steps] == [{"n2": "h:2"}] * 4 + [{}]

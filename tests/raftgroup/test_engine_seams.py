@@ -1,7 +1,7 @@
-"""PySyncObj 0.3.17, by its seams: whoever upgrades it must read again what `engine.py` relies on.
+"""PySyncObj 0.3.17: the parts that `library.py` relies on; read them again before an upgrade.
 
-The digests are of the source of each method, without comments and blanks. When one differs, read its change, see
-whether what is said beside it still holds, and only then write the new digest down.
+The digests are of the source of each method, without comments and blanks. If one differs, read the change, verify the
+statement beside the digest, and only then update the digest.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def test_every_used_private_name_exists() -> None:
 
 
 def test_overridden_names_exist_in_the_library() -> None:
-    """A name that the library lost would be overridden in vain, and its successor would run."""
+    """An override of a removed name would have no effect, and its replacement would run."""
     overridden = [name for name in vars(Engine) if name.startswith("_SyncObj__") or name == "_checkCommandsToApply"]
     assert len(overridden) == 6
     for name in overridden:
@@ -121,7 +121,7 @@ def callers(name: str) -> dict[str, int]:
 
 
 def test_single_entry_is_requested_only_by_the_commit_rule_and_appends() -> None:
-    """`_SyncObj__getEntries` hides from the commit rule what is not on disk; nobody else may be led astray by it."""
+    """`_SyncObj__getEntries` hides unsynced entries from the commit rule; no other caller may be affected."""
     singles = {
         method.name
         for method in library_tree().body
@@ -190,7 +190,7 @@ def test_entry_kinds_are_the_librarys() -> None:
 
 
 def test_library_applies_and_appends_only_in_overridden_methods() -> None:
-    """`Engine.append` and `Engine.__applyLogEntries` stand in for these; nothing else in a tick may call them."""
+    """`Engine.append` and `Engine.__applyLogEntries` replace these; nothing else in a tick may call them."""
     assert callers("__applyLogEntries") == {"_onTick": 2}
     assert callers("_checkCommandsToApply") == {"_onTick": 1}
     assert callers("__commandsQueue") == {"__init__": 1, "_applyCommand": 2, "_checkCommandsToApply": 1}

@@ -88,7 +88,7 @@ def test_fault_4_message_queued_during_a_sync_waits_for_the_next_one() -> None:
 
 
 def test_fault_4_leader_commits_nothing_that_is_not_on_its_own_disk() -> None:
-    """It counts itself as one of the majority, so a follower's answer alone is not one."""
+    """It counts itself for the majority, so a follower's answer alone is not enough."""
     leader = LoneReplica()
     leader.leads()
     ends = leader.proposes(b"\x93\xa1x\xa1a\xa1v")
@@ -103,7 +103,7 @@ def test_fault_4_leader_commits_nothing_that_is_not_on_its_own_disk() -> None:
 
 
 def with_a_learner() -> LoneReplica:
-    """One voter, which needs nobody's vote, and so waits for nobody's answer to what is on its disk."""
+    """One voter, which needs no other vote, and so waits for no other answer for what is on its disk."""
     learner = Member("n2", MemberRole.LEARNER, storage("n2"), {"peer": "n2"})
     return LoneReplica(membership=voters("n1").with_member(learner))
 
@@ -122,7 +122,7 @@ def test_fault_4_leader_sends_nothing_in_its_term_before_the_term_is_on_disk() -
 
 
 def test_fault_4_entries_of_one_index_and_term_are_never_sent_with_two_contents() -> None:
-    """What a crash takes back, with the term that it is of, was in no other log."""
+    """Entries lost in a crash, together with their term, were in no other log."""
     leader = with_a_learner()
     sent: dict[tuple[int, int], set[bytes]] = {}
     for command in (b"\x93\xa1x\xa1a\xa1v", b"\x93\xa1x\xa1a\xa1w"):
@@ -185,7 +185,7 @@ def test_crash_between_append_and_answer_loses_nothing_acknowledged() -> None:
 
 
 def test_follower_applies_only_entries_on_its_own_disk() -> None:
-    """So the state is never ahead of the log but by a snapshot, and no membership is forgotten in a crash."""
+    """So the state is ahead of the log only after a snapshot, and no membership is lost in a crash."""
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1), (2, 1)], prev=(0, 0), commit=2)
     follower.tick()

@@ -12,7 +12,7 @@ from tests.support.lone_replica import HandClock, LoneReplica, storage
 
 
 def following_follower() -> LoneReplica:
-    """It has been up for long, and hears n2, who leads term 1."""
+    """It has been up for long, and follows n2, the leader of term 1."""
     follower = LoneReplica()
     follower.waits(0.9)
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0), commit=1)
@@ -45,7 +45,7 @@ def test_fault_7_no_vote_within_the_election_timeout_after_a_leader_message() ->
 
 
 def test_fault_7_no_vote_within_the_election_timeout_after_start() -> None:
-    """It may have promised its leader something and forgotten it."""
+    """It may have made a promise to its leader before the restart."""
     starter = LoneReplica()
     starter.waits(0.99)
     starter.gets("n3", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
@@ -87,7 +87,7 @@ def test_fault_7_grants_of_an_old_round_are_void_after_a_leader_message() -> Non
 
 
 def test_fault_7_campaign_keeps_the_promise_to_the_last_leader() -> None:
-    """Also when the library believes that a hand-over is still pending: its flag survives a change of term."""
+    """Also if the library believes that a hand-over is still pending: its flag survives a change of term."""
     node = following_follower()
     node.gets("n2", MessageKind.CAMPAIGN_NOW, 1)
     node.gets("n3", MessageKind.REQUEST_VOTE, 2, 1, 1, True)
@@ -213,7 +213,7 @@ def test_candidate_with_an_outdated_log_gets_no_vote() -> None:
 
 
 def test_leader_that_hands_over_gives_up_its_lease_for_the_whole_term() -> None:
-    """The campaign may arrive late: whoever leads the term of the hand-over reads by lease no more."""
+    """The campaign may arrive late: the leader of the term of the hand-over no longer reads by lease."""
     leader = LoneReplica()
     leader.leads()
     assert leader.replica.hand_over("n2")

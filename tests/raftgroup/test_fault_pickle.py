@@ -1,4 +1,4 @@
-"""Fault 11 of pysyncobj.md: whoever reaches the library's port owns the machine; here nothing is unpickled."""
+"""Fault 11 of pysyncobj.md: any peer of the library's port can execute code; here nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def test_fault_11_no_module_of_the_group_imports_pickle() -> None:
 
 
 def test_fault_11_library_requests_to_add_remove_and_transfer_have_no_kind() -> None:
-    """They are text messages of any connection there; here a member asks the leader by name, after its handshake."""
+    """In the library they are text messages of any connection; here a member calls the leader by name, after its
+    handshake.
+    """
     replica = LoneReplica()
     replica.leads()
     before = replica.replica.membership

@@ -48,7 +48,7 @@ def test_fault_9_state_older_than_the_commit_index_is_refused() -> None:
 
 
 def lagging(make_cluster: Callable[..., Cluster]) -> tuple[Cluster, str, str]:
-    """A follower that is down while the others write more than the log keeps."""
+    """A follower that is down while the others write more than the log retains."""
     cluster = make_cluster(retention=LogRetention(10))
     leader = cluster.leader().id
     follower = cluster.followers()[0].id
@@ -61,7 +61,7 @@ def lagging(make_cluster: Callable[..., Cluster]) -> tuple[Cluster, str, str]:
 
 
 def snapshot_messages(cluster: Cluster, to: str) -> list[tuple[int, list[Any]]]:
-    """(message, body) of everything about snapshots that is sent to that member, from now on."""
+    """(message, body) of all snapshot messages sent to that member, from now on."""
     seen: list[tuple[int, list[Any]]] = []
     watch = cluster.network.overhear
 
@@ -150,7 +150,7 @@ def test_fault_10_interrupted_snapshot_resumes(make_cluster: Callable[..., Clust
 def test_crash_at_any_moment_of_an_install_ends_in_the_same_state(
     make_cluster: Callable[..., Cluster], moment_s: float
 ) -> None:
-    """Between the state and the reset of the log, too: the membership of the snapshot is in the journal before."""
+    """Also between replacing the state and resetting the log: the journal already has the new membership."""
     cluster, leader, follower = lagging(make_cluster)
     seen = snapshot_messages(cluster, follower)
     cluster.start(follower)

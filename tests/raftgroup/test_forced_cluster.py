@@ -1,6 +1,6 @@
-"""A new cluster out of one survivor: everything in its log stays, and nobody of before takes part (issue 3).
+"""A new cluster from one survivor: its whole log stays, and no earlier member takes part (issue 3).
 
-Also what a change of membership left standing: one that only lost members could have committed (issue 2, left over).
+Also pending membership changes that only lost members could have committed (issue 2).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def look(node: Node) -> Survivor:
 
 
 def force(cluster: Cluster, member: str) -> Survivor:
-    """`member` is down; its disk is made the only one of a new generation."""
+    """`member` is down; its disk becomes the only one of a new generation."""
     node = cluster.nodes[member]
     found = look(node)
     commands = [put("forced", "generation", str(found.generation + 1))]
@@ -45,7 +45,7 @@ def force(cluster: Cluster, member: str) -> Survivor:
 
 
 class MemoryOf(MemoryJournal):
-    """The same state and disk, synced outside of the simulation."""
+    """The same state and disk, synced outside the simulation."""
 
     def __init__(self, journal: MemoryJournal) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class MemoryOf(MemoryJournal):
 
 
 def without_majority(make_cluster: MakeCluster, seed: int) -> Cluster:
-    """Three nodes with a write; then n2 and n3 are lost for ever, and n1 has been stopped."""
+    """Three nodes with a write; then n2 and n3 are lost permanently, and n1 is stopped."""
     cluster = make_cluster(seed)
     settled(cluster)
     for member in ("n2", "n3", "n1"):
@@ -84,7 +84,7 @@ def test_survivor_continues_alone_with_its_whole_log(make_cluster: MakeCluster, 
 def test_members_of_the_earlier_generation_are_refused_with_the_reason_and_stop(
     make_cluster: MakeCluster, seed: int
 ) -> None:
-    """Together they would be a majority of the old group; the survivor does not notice them."""
+    """Together they would be a majority of the old group; the survivor ignores them."""
     cluster = without_majority(make_cluster, seed)
     force(cluster, "n1")
     cluster.tolerates_failed_nodes = True
@@ -121,8 +121,9 @@ def test_member_that_returns_empty_copies_everything_and_votes_again(make_cluste
 
 
 def half_joined(make_cluster: MakeCluster, seed: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """n1 goes on alone, and n2 joins it with a new disk. Its log has come to a membership of before the break, in which
-    it has another storage, and no further."""
+    """n1 continues alone, and n2 joins it with a new disk. Its log has reached a membership from before the break, in
+    which it has another storage, and no further.
+    """
     monkeypatch.setattr(replication, "APPEND_BYTES_MAX", 1)
     cluster = make_cluster(seed)
     group = settled(cluster).group
@@ -151,7 +152,7 @@ def half_joined(make_cluster: MakeCluster, seed: int, monkeypatch: pytest.Monkey
 def test_joining_member_with_an_old_log_is_admitted_again(
     make_cluster: MakeCluster, seed: int, restarted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Restores 11024: the connection broke, and all refused each other from then on."""
+    """Restores 11024: the connection broke, and from then on all refused each other."""
     cluster = half_joined(make_cluster, seed, monkeypatch)
     cluster.restart(restarted)
     cluster.run_for(1.0)
@@ -163,7 +164,7 @@ def test_joining_member_with_an_old_log_is_admitted_again(
 
 
 def joining(make_cluster: MakeCluster, seed: int, taken: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """n2 has lost its disk and joins; it has `taken` so many entries, and no membership, when the others are lost."""
+    """n2 has lost its disk and joins; it has copied `taken` entries, and no membership, when the others are lost."""
     monkeypatch.setattr(replication, "APPEND_BYTES_MAX", 1)
     cluster = make_cluster(seed)
     settled(cluster)
@@ -190,7 +191,7 @@ def joining(make_cluster: MakeCluster, seed: int, taken: int, monkeypatch: pytes
 def test_member_joining_at_the_break_must_start_anew(
     make_cluster: MakeCluster, seed: int, taken: int, restarted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows no member that could refuse it. Who has nothing needs no more than a start."""
+    """It knows no member that could refuse it. A node without data only needs a restart."""
     cluster = joining(make_cluster, seed, taken, monkeypatch)
     n2 = cluster.nodes["n2"]
     cluster.network.intercept = lambda *_: True
@@ -214,7 +215,7 @@ def test_member_joining_at_the_break_must_start_anew(
 def test_half_joined_survivor_begins_no_existing_generation(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the end of its log it is of the first one; what it was taking in was of the second."""
+    """Its log ends in the first generation; it was copying the log of the second."""
     cluster = half_joined(make_cluster, 1, monkeypatch)
     cluster.crash("n2")
     journal = cluster.nodes["n2"].disk.journal
@@ -228,14 +229,14 @@ def test_half_joined_survivor_begins_no_existing_generation(
 def test_checker_detects_a_joining_member_that_uses_its_logs_membership(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who joins goes by the newest membership in its log."""
+    """A joining member uses the newest membership in its log."""
     monkeypatch.setattr(Admission, "_join", lambda *_: None)
     with pytest.raises(Stuck):
         test_joining_member_with_an_old_log_is_admitted_again(make_cluster, 1, "n1", monkeypatch)
 
 
 def test_membership_change_without_possible_commit_is_undone(make_cluster: MakeCluster) -> None:
-    """The leader removes n3 at the moment when n2 is lost: two voters, one of them gone, stand still for ever."""
+    """The leader removes n3 at the moment when n2 is lost: two voters, one of them lost, would be stuck for ever."""
     cluster = make_cluster(5)
     leader = settled(cluster).id
     gone, other = (member for member in ("n1", "n2", "n3") if member != leader)

@@ -1,7 +1,7 @@
-"""A founding member that the others led on without: what it goes by meanwhile is provisional, and is never kept.
+"""A founding member that the others have overtaken: its membership meanwhile is provisional, and never kept.
 
-Found by a random schedule (seed 5359 with disks that take seconds): two members had not seen each other when the third
-one was elected by both; one of them compacted its log, and kept the membership without storages as the one to go by.
+Found by a random schedule (seed 5359 with disks that take seconds): two members had not seen each other when both
+elected the third one; one of them compacted its log, and kept the membership without storages.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ def test_provisional_membership_is_not_kept() -> None:
 
 
 def two_that_hear_late(cluster: Cluster) -> None:
-    """n1 and n2 do not hear what the other one has pinned, and n3 hears it of both: so n3 leads, and the other two
-    follow. Both compact their logs; then n2 is started again, and they hear of each other."""
+    """n1 and n2 do not receive each other's pins, and n3 receives both: so n3 leads, and the others follow. Both
+    compact their logs; then n2 is restarted, and they receive them.
+    """
     lost = ({"n1", "n2"}, MessageKind.FOUNDING)
     cluster.network.intercept = lambda sender, receiver, kind, _: ({sender, receiver}, kind) != lost
     assert cluster.leader(within_s=30.0).id == "n3"
@@ -55,7 +56,7 @@ def two_that_hear_late(cluster: Cluster) -> None:
 
 
 def clusters_that_hear_late(make_cluster: MakeCluster) -> None:
-    """Whom n2 greets first is chance: in about half of them it matters."""
+    """Which member n2 greets first is random: it matters in about half of the runs."""
     for seed in range(10):
         two_that_hear_late(make_cluster(seed, retention=LogRetention(5)))
 

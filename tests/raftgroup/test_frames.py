@@ -1,4 +1,4 @@
-"""Half frames wait, hostile ones are refused at once (scenarios.md, "Everywhere": garbage, half frames, 2 GiB)."""
+"""Incomplete frames wait, hostile ones are refused (scenarios.md, "Everywhere": garbage, half frames, 2 GiB)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FRAMES = st.lists(st.tuples(st.integers(0, 255), BODIES), max_size=8)
 
 
 def raw_frame(kind: int, packed: bytes) -> bytes:
-    """A frame around any bytes, with a checksum that is right."""
+    """A frame around any bytes, with a valid checksum."""
     return struct.pack(">IBI", len(packed) + 5, kind, zlib.crc32(bytes((kind,)) + packed)) + packed
 
 
@@ -158,7 +158,7 @@ def test_too_many_items_are_refused() -> None:
 
 
 def test_small_frames_are_parsed_fast_enough_for_the_stream() -> None:
-    """Target of issue 2: 400,000/s; a tenth of it must hold on any machine, or something is quadratic."""
+    """Target of issue 2: 400,000/s; a tenth of it must hold on any machine unless something is quadratic."""
     count = 20_000
     stream = encode(16, [17, "put", b"k" * 20, b"v" * 60]) * count
     started = time.perf_counter()

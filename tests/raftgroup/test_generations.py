@@ -1,4 +1,4 @@
-"""Members of different generations never work together, and who is left behind stops: R7, issue 3."""
+"""Members of different generations never work together, and a node left behind stops: R7, issue 3."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KNOWN = voters("n1", "n2", "n3")
 
 
 def refusal(by: str, generation: int, incarnation: str | None = None) -> dict[str, str]:
-    """How `by`, of that generation, refuses n3 of generation 1."""
+    """The refusal by `by`, of that generation, of n3 of generation 1."""
     reason = judge_generation("n3", 1, generation, incarnation or storage(by))
     assert reason is not None
     return {by: reason}
@@ -61,7 +61,7 @@ def test_greeting_of_another_generation_is_refused_first() -> None:
 
 
 def test_member_whose_storage_has_a_newer_generation_stops_this_node() -> None:
-    """The survivor of a forced new cluster; two that come back would be a majority of the old one."""
+    """The survivor of a forced new cluster; two members that return would be a majority of the old one."""
     reason = outlived("n3", 1, KNOWN, refusal("n1", 2))
     assert reason is not None
     assert "n3 holds generation 1" in reason
@@ -78,7 +78,7 @@ def test_restored_majority_stops_the_others() -> None:
 
 
 def test_joining_member_uses_the_generation_that_it_joins() -> None:
-    """Restores 11038 and 11024: its log had come to memberships of before the break."""
+    """Restores 11038 and 11024: its log had reached memberships from before the break."""
     assert outlived("n3", 2, KNOWN, refusal("n1", 2)) is None
     assert "n3 holds generation 2" in str(outlived("n3", 2, KNOWN, refusal("n1", 3)))
     joining = Introductions(greeting("n3"), None)
@@ -89,8 +89,9 @@ def test_joining_member_uses_the_generation_that_it_joins() -> None:
 
 
 def test_joining_member_copies_one_history_even_if_another_knows_it() -> None:
-    """The administrator was wrong, and both go on. They have used the same terms: where the entries of one follow those
-    of the other, nobody notices."""
+    """The administrator made a mistake, and both continue. They have used the same terms: if entries of one follow
+    those of the other, it goes unnoticed.
+    """
     journal = MemoryJournal()
     stored = open_storage(journal, "c", "n1", Random(1))
     own, _ = own_introduction(GroupConfig("c", "n1", {"peer": "n1:7501"}, {}), stored)

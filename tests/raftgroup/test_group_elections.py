@@ -1,4 +1,4 @@
-"""scenarios.md, "Raft group": who leads, for how long, and what it may read; whole groups on simulated time."""
+"""scenarios.md, "Raft group": leadership, its duration, and permitted reads; whole groups in simulated time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TestElections:
         assert {node.group.leader for node in cluster.healthy} == {leader.id}
 
     def test_cut_link_between_leader_and_one_follower_causes_no_election(self, make_cluster: MakeCluster) -> None:
-        """The follower hears the third member only, who hears the leader and refuses its vote."""
+        """The follower receives only from the third member, which follows the leader and refuses its vote."""
         cluster = make_cluster()
         leader = settled(cluster)
         cut, term = cluster.followers()[0], leader.group.term
@@ -138,8 +138,9 @@ class TestHandOver:
                 cluster.call(leader.id, leader.group.transfer(wanted))
 
     def test_leader_has_a_lease_again_soon_after_a_lost_hand_over(self, make_cluster: MakeCluster) -> None:
-        """It gave its lease up for that term, since the campaign may still come; so the term has to end. (Found by the
-        simulator: caches of all nodes stayed fenced, for without the lease nobody is granted one.)"""
+        """It gave up its lease for that term, because the campaign may still come; so the term must end. (Found by the
+        simulator: the caches of all nodes stayed fenced, because without the lease no node gets one.)
+        """
         cluster = make_cluster()
         leader = settled(cluster)
         term = leader.group.term
@@ -195,7 +196,7 @@ def test_storm_of_late_repeated_and_reordered_messages_breaks_no_rule(make_clust
 
 
 def lost_order(cluster: Cluster, leader: Node) -> tuple[Node, Callable[[], None]]:
-    """A hand-over whose order to campaign did not arrive in time; who it was for, and what delivers it after all."""
+    """A hand-over whose request to campaign did not arrive in time; its target, and a function to deliver it."""
     target = cluster.followers()[0]
     kept: list[tuple[str, Any]] = []
 

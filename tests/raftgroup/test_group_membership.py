@@ -85,7 +85,7 @@ class TestMembership:
     def test_member_that_requests_its_own_removal_receives_the_result(
         self, make_cluster: MakeCluster, fsync_s: float, leads: bool
     ) -> None:
-        """Whoever carries it out hung up on who was going as soon as the change was in its log, the answer unsaid."""
+        """The executing leader closed the connection as soon as the change was in its log, before the answer."""
         for seed in range(8):
             cluster = make_cluster(seed)
             gone = settled(cluster) if leads else (settled(cluster), cluster.followers()[0])[1]
@@ -122,7 +122,7 @@ class TestMembership:
         assert down.group.members == leader.group.members
 
     def test_change_that_only_absent_voters_could_commit_is_refused(self, make_cluster: MakeCluster) -> None:
-        """It would count at once, and the group could neither commit nor undo it."""
+        """It would be effective at once, and the group could neither commit nor undo it."""
         cluster = make_cluster()
         leader = settled(cluster)
         down, up = cluster.followers()
@@ -150,7 +150,7 @@ class TestMembership:
     def test_wiped_node_rejoins_under_its_old_id_from_nothing(
         self, make_cluster: MakeCluster, crash_leader: bool
     ) -> None:
-        """RATIS-2523: no endless loop, and its old vote and its old acknowledgements are gone for good."""
+        """RATIS-2523: no endless loop, and its old vote and its old acknowledgements are lost."""
         cluster = make_cluster()
         leader = settled(cluster)
         wiped = cluster.followers()[0]
@@ -177,7 +177,7 @@ class TestMembership:
     def test_wiped_founder_takes_no_part_and_stops_with_the_remedy(
         self, make_cluster: MakeCluster, member: str
     ) -> None:
-        """n1 always dials first, and hears it from their refusals; n3 from those who greet it."""
+        """n1 always dials first, and learns it from their refusals; n3 from the greetings of others."""
         cluster = make_cluster()
         settled(cluster)
         cluster.tolerates_failed_nodes = True
@@ -194,7 +194,7 @@ class TestMembership:
         assert wiped.disk.journal.vote is None
 
     def test_outdated_member_that_knows_an_old_storage_stops_no_rejoined_node(self, make_cluster: MakeCluster) -> None:
-        """Started as a founding member again, with what it came back with only in its log, it meets the laggard."""
+        """Restarted as a founding member, with its new membership only in its log, it meets the outdated member."""
         cluster = make_cluster(members=5)
         settled(cluster)
         back, laggard = cluster.nodes["n1"], cluster.nodes["n5"]
@@ -223,7 +223,7 @@ class TestMembership:
         assert laggard.group.members.get("n1").incarnation == back.group.incarnation
 
     def test_late_refusal_does_not_affect_later_admission(self, make_cluster: MakeCluster) -> None:
-        """tests/sim, scenario storm, seed 21932: a node that came back waited for ever to be let in by who had."""
+        """tests/sim, scenario storm, seed 21932: a returning node waited for ever for admission that it already had."""
         cluster = make_cluster()
         settled(cluster)
         node, other = cluster.followers()

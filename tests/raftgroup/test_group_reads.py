@@ -1,4 +1,4 @@
-"""Read barriers on leaders and followers: whole groups on simulated time."""
+"""Read barriers on leaders and followers: whole groups in simulated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may reach the consensus library: against a naive model, for random histories and random messages of them."""
+"""Which messages may reach the consensus library: compared with a naive model, for random histories and messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def log_of(terms: list[int], base: int = 0) -> MemoryJournal:
 
 
 def append(term: int, history: list[int], prev: int, count: int, commit: int) -> Append:
-    """What a leader with that history sends: `count` entries behind `prev`."""
+    """An append of a leader with that history: `count` entries after `prev`."""
     entries = [
         Entry(b"%d.%d" % (index, history[index - 1]), index, history[index - 1])
         for index in range(prev + 1, prev + count + 1)
@@ -76,7 +76,7 @@ class TestAppends:
 
 
 class TestReplies:
-    """`match` None is unknown, which no arithmetic takes for an index."""
+    """`match` None is unknown and cannot be mistaken for an index."""
 
     @staticmethod
     def screened(reply: AppendReply, match: int | None = None) -> object:
@@ -117,7 +117,7 @@ class TestReplies:
 
 @dataclass
 class History:
-    """Leaders in order of their terms; each has everything that was committed before it (leader completeness).
+    """Leaders in order of their terms; each has all earlier committed entries (leader completeness).
 
     `logs[term]` is the whole log of that leader, as terms; `committed[term]` how much of it is committed in its term.
     """
@@ -157,7 +157,7 @@ def runs(draw: st.DrawFn) -> tuple[History, list[Append]]:
 
 
 class Follower:
-    """Applies verdicts as the library does: it removes everything behind prev_index, and appends."""
+    """Executes decisions as the library does: it removes everything after prev_index, and appends."""
 
     def __init__(self, screen: Screen) -> None:
         self.screen = screen
@@ -187,7 +187,8 @@ class Follower:
 
 def check(run: tuple[History, list[Append]], screen: Screen) -> None:
     """Nothing acknowledged in its term or committed is ever removed; the log matches as far as it was acknowledged
-    (Raft 5.3); what the follower believes committed is committed."""
+    (Raft 5.3); the follower's commit index covers only committed entries.
+    """
     history, messages = run
     newest = history.logs[max(history.logs)]
     follower = Follower(screen)
@@ -209,7 +210,7 @@ def test_delivery_never_removes_acknowledged_or_committed_entries(run: tuple[His
 
 
 def trusting(message: Append, log: MemoryJournal, term: int, commit: int) -> Verdict:
-    """The library's own way: whatever follows prev_index is replaced (fault 1)."""
+    """As in the library: everything after prev_index is replaced (fault 1)."""
     verdict = screen_append(message, log, term, commit)
     if isinstance(verdict, Matched) and message.entries and message.prev_index >= log.first.index:
         return Extend(message, truncates=True)
@@ -217,7 +218,7 @@ def trusting(message: Append, log: MemoryJournal, term: int, commit: int) -> Ver
 
 
 def hasty(message: Append, log: MemoryJournal, term: int, commit: int) -> Verdict:
-    """The leader's commit index counts for the whole log, as it stands in the library."""
+    """The leader's commit index applies to the whole log, as in the library."""
     verdict = screen_append(message, log, term, commit)
     return replace(verdict, commit=min(message.commit, log.last.index)) if isinstance(verdict, Matched) else verdict
 
@@ -229,7 +230,7 @@ def boastful(message: Append, log: MemoryJournal, term: int, commit: int) -> Ver
 
 
 def obedient(message: Append, log: MemoryJournal, term: int, commit: int) -> Verdict:
-    """Believes leaders of the past."""
+    """Accepts leaders of earlier terms."""
     return screen_append(message, log, min(term, message.term), commit)
 
 

@@ -145,7 +145,7 @@ def test_kill_9_at_any_moment_loses_nothing_synced(tmp_path: Path) -> None:
 
 
 async def test_flipped_bit_is_never_served(tmp_path: Path) -> None:
-    """M9. Anywhere in the file: what is read is what was written, or an error that stops the node."""
+    """M9. Anywhere in the file: a read returns what was written, or an error that stops the node."""
     rng = random.Random(3)
     directory = tmp_path / "journal"
     for last in (40, 80, 120):
@@ -330,7 +330,7 @@ async def test_syncs_during_a_slow_commit_share_the_next_one(tmp_path: Path, gat
 
 
 async def test_entries_truncated_during_a_commit_do_not_count_as_synced(tmp_path: Path, gate: Gate) -> None:
-    """A late fsync must not vouch for entries that took the place of those that it wrote."""
+    """A late fsync must not vouch for entries that replaced those that it wrote."""
     journal = LmdbJournal(tmp_path)
     fill(journal, 10)
     sync = asyncio.ensure_future(journal.sync())
@@ -374,7 +374,7 @@ async def test_failure_reaches_all_waiters(tmp_path: Path, gate: Gate, monkeypat
 
 
 async def test_nothing_is_synced_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a failed sync had taken is not with the disk: a later one would leave a gap."""
+    """Changes of a failed sync are not on disk: a later sync would leave a gap."""
     journal = LmdbJournal(tmp_path)
     fill(journal, 3)
     with monkeypatch.context() as broken:

@@ -1,4 +1,6 @@
-"""An entry is a batch, which may have megabytes: a long log of them is never read into memory (issue 2, memory)."""
+"""An entry is a batch, which may have megabytes: a long log of them is never read into memory at once (issue 2,
+memory).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ AT_ONCE = 16
 
 
 class Watched(MemoryJournal):
-    """Notes how many entries were asked for at a time."""
+    """Records how many entries were read at a time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Lines about somebody else's mistakes: a few at once, then one per period, and none is left out unsaid."""
+"""Log lines about errors of peers: a burst, then one per period; suppressed lines are counted."""
 
 from __future__ import annotations
 

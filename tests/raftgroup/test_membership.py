@@ -1,4 +1,4 @@
-"""Who belongs to the group: Raft thesis 4.1, and M10, M11 of the requirements."""
+"""The members of the group: Raft thesis 4.1, and M10, M11 of the requirements."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class TestMembershipLog:
 
 
 def test_moved_member_keeps_its_role_and_storage() -> None:
-    """It is asked for like an addition, with the storage that is known (palisade/topology/address_announcement.py)."""
+    """It is requested like an addition, with the known storage (palisade/topology/address_announcement.py)."""
     membership = voters("n1", "n2", "n3")
     moved = Member("n2", MemberRole.LEARNER, storage("n2"), {"peer": "elsewhere"})
     after = membership.with_member(moved)

@@ -1,4 +1,4 @@
-"""A message has the shape of its kind before anything handles it, so nothing can fail half-way for that reason."""
+"""The shape of a message is checked before it is handled, so that no handler fails midway because of it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_kind_except_snapshot_is_checked() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(WELL_FORMED)), WIRE)
 def test_well_formed_messages_never_break_a_member(kind: MessageKind, body: Any) -> None:
-    """A stranger's numbers may be refused with a reason; they never end in a type or index error half-way."""
+    """Arbitrary numbers may be refused with a reason; they never cause a type or index error midway."""
     if not is_well_formed(kind, body):
         return
     replica = LoneReplica()
@@ -101,5 +101,5 @@ def test_garbage_from_a_member_changes_nothing(
     ],
 )
 def test_out_of_range_numbers_are_not_handled(kind: MessageKind, body: Any) -> None:
-    """They stopped the node that they came to, or left it with a term that has no successor (docs/bugs-found.md)."""
+    """They stopped the receiving node, or left it with a term that has no successor (docs/bugs-found.md)."""
     assert not is_well_formed(kind, body)

@@ -1,4 +1,4 @@
-"""Each proposal comes to exactly one of three ends (pysyncobj.md, fault 13)."""
+"""Each proposal has exactly one of three outcomes (pysyncobj.md, fault 13)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_stop_refuses_queued_proposals_and_reports_unknown_for_others() -> None:
 
 
 class Life(RuleBasedStateMachine):
-    """Everything that may happen to proposals, in any order."""
+    """All possible events of proposals, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ class StandingClock:
 
 
 def test_forwarded_proposal_has_the_same_weight_at_the_leader() -> None:
-    """Or an entry would have as many puts as fit in its bytes: a series of hundreds is one command (R5)."""
+    """Otherwise an entry would have as many puts as fit in its bytes: a series of hundreds is one command (R5)."""
     sent: list[Any] = []
 
     def send(_member: str, _kind: int, body: Any) -> bool:
@@ -196,8 +196,9 @@ def test_forwarded_proposal_has_the_same_weight_at_the_leader() -> None:
 
 
 def test_successively_refused_batches_keep_their_order() -> None:
-    """A leader that was deposed with two entries under way hears of the older one first. What is first in line then
-    has to be the older one all the same, or a key ends with the value of a put that came before the last one."""
+    """A deposed leader with two entries in flight receives the outcome of the older one first. The older one must be
+    first in line all the same, or a key ends with the value of a put before the last one.
+    """
     queue = Proposals()
     batches = []
     for name in (b"a", b"b", b"c"):

@@ -117,8 +117,9 @@ def test_voter_refuses_votes_after_its_start_and_after_a_leader_message(
     st.floats(0.0, 0.4),
 )
 def test_no_majority_may_vote_while_the_lease_holds(voters: int, heard: dict[int, float], drift: float) -> None:
-    """Every voter that answered heard the leader when the append was sent or later, and refuses for a timeout of its
-    own clock, which runs too fast by the drift at most."""
+    """Every voter that answered received from the leader when the append was sent or later, and refuses for a timeout
+    of its own clock, which runs too fast by the drift at most.
+    """
     members = [f"n{number}" for number in range(1, voters + 1)]
     acknowledged = {f"n{number}": at for number, at in heard.items() if 1 < number <= voters}
     held = QuorumLease("n1", 1.0, drift)

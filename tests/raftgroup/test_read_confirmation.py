@@ -1,4 +1,4 @@
-"""Which confirmations a read on a leader without its lease may rely on: those asked for after it began (thesis 6.4)."""
+"""Which confirmations a read on a leader without its lease may use: those requested after it began (thesis 6.4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BEGAN_AFTER_S = 0.01
 
 
 class OldConfirmation(ReadBarrier):
-    """The fault: whatever a majority confirmed in this term will do."""
+    """The fault: any earlier confirmation by a majority in this term is accepted."""
 
     async def _confirmed_here(self) -> int:
         await self._confirmed.until(0.0)

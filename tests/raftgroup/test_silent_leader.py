@@ -1,7 +1,7 @@
-"""A leader that stands still, its connections open: what the others know of it, and what waits for it (issue 2).
+"""A stalled leader with open connections: what other members know of it, and requests that wait for it (issue 2).
 
-Found with real processes: a follower that was alone with two stopped members called the old leader its leader, and
-itself ready, for ever; and a read waited for the stopped leader although another one led already.
+Found with real processes: a follower that was alone with two stopped members reported the old leader as its leader, and
+itself as ready, for ever; and a read waited for the stopped leader although another one led already.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CHANGES: dict[str, Callable[[Group, str], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("name", list(CHANGES))
 def test_change_requested_of_a_stalled_leader_times_out(make_cluster: MakeCluster, name: str) -> None:
-    """The connection stays: only time tells."""
+    """The connection stays open: only a timeout detects it."""
     cluster = make_cluster()
     leader = settled(cluster)
     asked, other = cluster.followers()

@@ -1,4 +1,4 @@
-"""The simulated world itself: time, processes, and that a run repeats."""
+"""The simulation itself: time, processes, and repeatability."""
 
 from __future__ import annotations
 

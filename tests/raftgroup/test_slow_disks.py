@@ -1,5 +1,6 @@
-"""Disks whose fsync takes seconds, in simulated time (scenarios.md, "Everywhere"): a leader that needs them stays, and
-where it dies another one is elected, although every vote has to be on disk before it is sent."""
+"""Disks whose fsync takes seconds, in simulated time (scenarios.md, "Everywhere"): a leader that needs them stays;
+after its death another one is elected, although every vote must be on disk before it is sent.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def slow(nodes: Iterable[Node], fsync_s: float = FSYNC_S) -> None:
 
 
 def stays(cluster: Cluster) -> bool:
-    """Whether the leader leads on, and writes go on, for half a minute with one follower dead and one slow."""
+    """Whether leadership and writes continue for half a minute with one follower dead and one slow."""
     leader = settled(cluster)
     dead, slow_one = cluster.followers()
     term = leader.group.term
@@ -43,7 +44,7 @@ def stays(cluster: Cluster) -> bool:
 
 
 def test_leader_whose_majority_needs_a_slow_disk_stays(make_cluster: MakeCluster) -> None:
-    """The acknowledgement waits for the disk; word that the follower lives does not."""
+    """The acknowledgement waits for the disk; the sign of life does not."""
     assert all(stays(make_cluster(seed)) for seed in SEEDS)
 
 

@@ -1,5 +1,6 @@
-"""Snapshots over a bad line: whatever is lost, repeated, reordered, changed or broken, and whoever restarts, it ends
-with the bytes that were sent and one install (scenarios.md). The faults that are planted below prove that this sees."""
+"""Snapshots over a bad line: with any losses, repetitions, reordering, changes, breaks and restarts, the transfer ends
+with the sent bytes and one install (scenarios.md). The planted faults below prove that the test detects violations.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ lines = st.builds(Line, delay_s=delays, lose=shares, repeat=shares, reorder=shar
 def run(
     seed: int, pieces: int, line: Line, breaks: list[tuple[float, float]], restarts: list[tuple[float, float]]
 ) -> None:
-    """A storm, then fair weather. `breaks`: (when, for how long); `restarts`: (when, what part is kept)."""
+    """A storm, then no faults. `breaks`: (when, for how long); `restarts`: (when, what part is kept)."""
     random = Random(seed)
     world = World(seed, [random.randbytes(random.randrange(1, 30)) for _ in range(pieces)], line=line)
     world.install_s = random.random()

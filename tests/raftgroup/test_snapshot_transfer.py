@@ -1,4 +1,4 @@
-"""A snapshot on its way: scenarios.md, "Snapshot: ..., older, interrupted, corrupted, exactly one install"."""
+"""The transfer of a snapshot: scenarios.md, "Snapshot: ..., older, interrupted, corrupted, exactly one install"."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TIMING = TransferTiming()
 
 
 class Follower:
-    """A receiver whose effects are looked at instead of carried out."""
+    """A receiver whose effects are inspected instead of executed."""
 
     def __init__(self, *, term: int = 4, commit_index: int = 10) -> None:
         self.receiver = SnapshotReceiver(TIMING)
@@ -62,7 +62,7 @@ def leader() -> SnapshotSender:
 
 
 def accepted_leader(pieces: int) -> SnapshotSender:
-    """A sender that has been accepted and has read as far as it wants to."""
+    """A sender that was accepted and has read as many pieces as it wants."""
     sender = leader()
     sender.start(0.0)
     answer(sender, sender.receive(accept("s1", 0, False), 0.0), pieces)
@@ -70,7 +70,7 @@ def accepted_leader(pieces: int) -> SnapshotSender:
 
 
 def answer(sender: SnapshotSender, effects: list[Any], pieces: int) -> list[list[Any]]:
-    """Read what it asks for until it asks no more; the messages that it sends meanwhile."""
+    """Answer its reads until there are no more; returns the messages sent meanwhile."""
     sent: list[list[Any]] = []
     while effects:
         effect = effects.pop(0)
@@ -119,7 +119,7 @@ def test_restarted_follower_continues_with_its_pieces() -> None:
 
 
 def test_restarted_follower_with_every_piece_installs() -> None:
-    """It was stopped between the last piece and the install: nothing is missing but the word that this was all."""
+    """It was stopped between the last piece and the install: only the mark of the last piece is missing."""
     world = World(4, PIECES)
     world.start()
     world.run_until(lambda: world.receiver.installing)
@@ -357,7 +357,7 @@ def test_follower_that_lost_the_transfer_gets_a_new_offer() -> None:
     ],
 )
 def test_transfer_always_ends(hear: list[Any] | None, limit: float, reason: str) -> None:
-    """A snapshot that is held open keeps the store from giving space back."""
+    """An open snapshot keeps the store from freeing space."""
     sender, now = leader(), 0.0
     sender.start(now)
     while sender.outcome is None and now < 2 * TIMING.life_s:

@@ -1,4 +1,4 @@
-"""Two candidates that split the votes try again soon: writes go on within 2.5 s of a kill (issue 2, "How fast")."""
+"""Two candidates that split the votes retry soon: writes continue within 2.5 s of a kill (issue 2, "How fast")."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIMING = RaftTiming()
 
 
 def test_retries_come_soon_then_as_late_as_elections_then_later() -> None:
-    """Votes have to be on disk before they are sent, and an fsync may take seconds."""
+    """Votes must be on disk before they are sent, and an fsync may take seconds."""
     assert election_patience_s(1, TIMING) == pytest.approx((0.2, 0.6))
     assert election_patience_s(2, TIMING) == pytest.approx((0.4, 1.2))
     assert [election_patience_s(attempt, TIMING) for attempt in (4, 5)] == [(1.0, 1.5)] * 2

@@ -1,4 +1,4 @@
-"""A membership from another member that can't be read gets into no log: there it would stop every start (issue 2)."""
+"""An unreadable membership from another member gets into no log: there it would stop every start (issue 2)."""
 
 from __future__ import annotations
 

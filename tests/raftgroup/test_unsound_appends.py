@@ -1,5 +1,6 @@
-"""What no leader sends gets into no log: there it would stop the node, at once or when it is applied, and each start
-after that (docs/bugs-found.md). Memberships have tests of their own (test_unreadable_memberships.py)."""
+"""Entries that no leader sends get into no log: there they would stop the node, at once or when applied, and at each
+later start (docs/bugs-found.md). For memberships see test_unreadable_memberships.py.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def test_append_with_decreasing_terms_is_dropped_as_a_whole(how: str, caplog: py
 
 @pytest.mark.parametrize("what", UNREADABLE)
 def test_append_with_an_unreadable_entry_is_dropped_as_a_whole(what: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Seed 5501, round 818: it was acknowledged, and stopped each node that came to apply it."""
+    """Seed 5501, round 818: it was acknowledged, and stopped each node that applied it."""
     follower = follower_of_two()
     with caplog.at_level(logging.WARNING):
         follower.gets("n2", MessageKind.APPEND, 2, 9, 2, 2, SENT_AT, [[write(3, 2), 2], [UNREADABLE[what], 2]])
@@ -106,7 +107,7 @@ def test_terms_may_stay_and_grow() -> None:
 
 @pytest.mark.parametrize("what", UNREADABLE)
 def test_unreadable_committed_entry_stops_the_node_and_is_named(what: str) -> None:
-    """An earlier release let it into the log."""
+    """An earlier release admitted it to the log."""
     follower = LoneReplica()
     follower.journal.append(Entry(write(1, 1), 1, 1))
     follower.journal.append(Entry(UNREADABLE[what], 2, 1))
@@ -137,7 +138,7 @@ def test_entries_of_a_leader_are_readable(stamp: Any, commands: list[bytes]) -> 
 
 @pytest.mark.parametrize("command", ["text", bytearray(b"bytes"), memoryview(b"bytes"), 5, None])
 def test_invalid_command_is_refused_before_it_is_proposed(make_cluster: Callable[..., Cluster], command: Any) -> None:
-    """Followers would refuse the entry for ever, and the leader wait for them."""
+    """Followers would refuse the entry for ever, and the leader would wait for them."""
     cluster = make_cluster()
     leader = settled(cluster)
     with pytest.raises(TypeError, match="a command is bytes"):

@@ -1,4 +1,4 @@
-"""What ends a connection, and what comes back."""
+"""What ends a connection, and reconnection."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_idle_members_stay_connected(start: Start) -> None:
 
 
 async def test_connection_with_unanswered_pings_is_closed(start: Start) -> None:
-    """Half open: the other side takes everything and says nothing."""
+    """Half open: the other side accepts everything and sends nothing."""
     one = await start("n1", limits=HASTY)
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -168,7 +168,7 @@ async def test_pings_to_a_member_that_does_not_read_do_not_accumulate(start: Sta
 
 
 async def test_own_pause_does_not_count_as_silence_of_others(start: Start) -> None:
-    """A process that was stopped (SIGSTOP) finds all its timers due when it goes on."""
+    """A process that was stopped (SIGSTOP) finds all its timers due when it continues."""
     one, two = await start("n1", limits=HASTY), await start("n2", limits=HASTY)
     await connect(one, two)
     for connection in one.peers._open:

@@ -119,7 +119,7 @@ async def test_close_does_not_wait_for_a_member_that_never_reads(start: Start) -
 
 
 async def test_dialling_member_is_dialled_back_at_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """A member that came back could not be answered for up to two seconds, and an election had to wait for that."""
+    """A returning member could not be answered for up to two seconds, and an election had to wait for that."""
     two = await start("n2")
     address = two.peers.address
     await two.peers.close()
@@ -132,7 +132,7 @@ async def test_dialling_member_is_dialled_back_at_once(start: Start, caplog: pyt
 
 
 async def test_close_during_dialling_ends(start: Start) -> None:
-    """uvloop forgets a connection that is given up just when it is made: its end was waited for in vain."""
+    """uvloop does not report the loss of a connection abandoned while it is established: close waited for ever."""
     two = await start("n2")
     for turns in range(12):
         one = TcpPeers(LOOPBACK, random.Random(1), limits=QUICK)

@@ -1,4 +1,4 @@
-"""Who may speak, and what becomes of the rest (scenarios.md, "Everywhere")."""
+"""Which peers are accepted, and the treatment of others (scenarios.md, "Everywhere")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members that talk to each other: order, size, what leaves together, and what does not leave."""
+"""Messages between members: order, size, grouping, and messages that are not sent."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ FILES = Path(__file__).parent / "tls"
 
 
 def contexts(whose: str) -> dict[str, Any]:
-    """Both contexts of a member whose certificate is of one authority, and who trusts only that one."""
+    """Both contexts of a member whose certificate is of one authority, and which trusts only that one."""
     made = {}
     for name, purpose in (("server_tls", ssl.Purpose.CLIENT_AUTH), ("client_tls", ssl.Purpose.SERVER_AUTH)):
         context = ssl.create_default_context(purpose, cafile=str(FILES / f"{whose}-ca.pem"))
