@@ -18,6 +18,7 @@ from palisade.cli.init import init
 from palisade.cli.kv import compact, delete, get, put, range_
 from palisade.cli.lease import lease
 from palisade.cli.load import load
+from palisade.cli.lock import elect, lock
 from palisade.cli.login import login
 from palisade.cli.member import member
 from palisade.cli.node_command import node
@@ -62,3 +63,5 @@ main.add_command(fencing)
 main.add_command(region)
 main.add_command(scenario)
 main.add_command(bench)
+main.add_command(lock)
+main.add_command(elect)
