@@ -34,7 +34,8 @@ class FrameKind(enum.IntEnum):
     WELCOME = 2
     """N {"protocol", "cluster", "member", "leader": str or nil, "streams": {member: "host:port"}, "limits":
     {"request_bytes", "value_bytes"}}: a client refuses a larger request itself, because a frame above the limit ends
-    the connection."""
+    the connection. After a HELLO with "identify": true, which carries no credentials: {"protocol", "cluster",
+    "cluster_id"}, and the node closes."""
     REFUSED = 3
     """N {"reason": str}: the connection ends."""
     WRITES = 4

@@ -89,6 +89,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/version"): OPEN,
     ("GET", "/openapi.json"): OPEN,
     ("GET", "/metrics"): SIGNED_IN,
+    ("GET", "/v1/login"): OPEN,
     ("POST", "/v1/login"): OPEN,
     ("POST", "/v3/auth/authenticate"): OPEN,
     ("GET", "/v1/kv"): BY_REQUEST,

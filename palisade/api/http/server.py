@@ -131,7 +131,7 @@ class HttpServer:
         services, service = self._services, self._service
         reasons, metrics = partial(not_ready, service), Exposition(services, self._partitions)
         app.add_routes(Health(DocumentKind.MEMBER, reasons, metrics, etcd=EtcdHealth(service, reasons)).routes())
-        app.add_routes(LoginRoutes(service, services.authorizer).routes())
+        app.add_routes(LoginRoutes(service, services.authorizer, cluster).routes())
         app.add_routes(Keys(service).routes())
         app.add_routes(Watches(service, progress_s).routes())
         app.add_routes(ClusterRoutes(services, cluster).routes())
