@@ -42,7 +42,7 @@ from palisade.recovery.flush_follower import FlushFollower
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.recovery.vault_storage import VaultHome
-from palisade.service.authorization.bootstrap import have_a_user, password_in
+from palisade.service.authorization.bootstrap import ensure_user, password_in
 from palisade.service.authorization.rows import FencedRows, StoreRows
 from palisade.service.catalog import Catalog
 from palisade.service.housekeeping import do_leader_duties
@@ -118,7 +118,7 @@ class Node:
         self.catalog.releases.waiting_for = self.fencing.waiting_for
         self.services = self._make_services()
         room = ConnectionLimit(self.metrics, files_max)
-        self._stream = StreamServer(self.services, config.cluster, room=room, door=self.fencing.door)
+        self._stream = StreamServer(self.services, config.cluster, room=room, lease_port=self.fencing.door)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
         self._http = self._machine.http(lambda: self._make_http(room, host))
         self._life = Lifecycle(self._parts())
@@ -238,7 +238,7 @@ class Node:
             Part("http", ServerPart(self._http, config.http), ("group", "registrar", "releases")),
         ]
         if self.services.authorizer is not None:
-            user = Background(lambda: have_a_user(self.key_values, self._root_password))
+            user = Background(lambda: ensure_user(self.key_values, self._root_password))
             parts.append(Part("first user", user, ("group",)))
         join = config.join
         if join is not None:

@@ -15,7 +15,7 @@ from palisade.node.authorization import authorizer_of
 from palisade.node.config import NodeConfig
 from palisade.recovery.report import RecoveryReport
 from palisade.recovery.status import EndedRecovery
-from palisade.service.authorization.rows import NoRows
+from palisade.service.authorization.rows import UnavailablePermissionRows
 from palisade.service.standalone_reads import StandaloneReads
 from palisade.vault.vault import Vault
 from palisade.wire.error_codes import WithoutCluster
@@ -37,7 +37,7 @@ def standalone_server(config: NodeConfig, vault: Vault, report: RecoveryReport) 
         face,
         [route for route in keys if is_read(route) or route.path in READS],
         without_cluster,
-        authorizer=authorizer_of(config, NoRows()),
+        authorizer=authorizer_of(config, UnavailablePermissionRows()),
     )
     server.app.on_response_prepare.append(mark)
     return server

@@ -28,7 +28,7 @@ from palisade.node.data_dir import claim_data_dir, keep_participant, kept_partic
 from palisade.node.options import read_members
 from palisade.raftgroup.errors import Unavailable
 from palisade.recovery.lifecycle import Lifecycle, Part
-from palisade.service.authorization.rows import NoRows
+from palisade.service.authorization.rows import UnavailablePermissionRows
 from palisade.topology.initialization import (
     CommitInit,
     InitPlan,
@@ -72,7 +72,7 @@ class UninitializedNode:
         self._participant = kept_participant(config.data_dir)
         self._physical = PhysicalTopology(config.own_node(), NodeRole.VOTER, member=self._own)
         self._committed = asyncio.Event()
-        gate = AuthorizationGate(authorizer_of(config, NoRows()))
+        gate = AuthorizationGate(authorizer_of(config, UnavailablePermissionRows()))
         app = web.Application(middlewares=[errors_as_answers, gate.guard, _refusals], client_max_size=BODY_BYTES_MAX)
         app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
         app.add_routes(

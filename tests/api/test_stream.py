@@ -99,7 +99,7 @@ async def test_the_welcome_names_the_cluster_and_its_leader(stream: StreamServer
 async def test_another_protocol_is_refused_with_the_spoken_one(stream: StreamServer) -> None:
     async with raw(stream, greet=False) as connection:
         connection.send(FrameKind.HELLO, {"protocol": 99})
-        assert "99 is not spoken here, but 2" in await connection.refusal()
+        assert "99 is not supported, this node speaks 2" in await connection.refusal()
 
 
 async def test_a_request_before_the_greeting_is_refused(stream: StreamServer, group: FakeGroup) -> None:

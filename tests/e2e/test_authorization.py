@@ -145,7 +145,7 @@ async def test_the_command_line_signs_in_and_nodes_know_each_other(guarded: Clus
     code, _, said = await palisade(guarded, None, "put", "/a/k", "v")
     assert (code, "--user" in said) == (1, True)
     code, _, said = await palisade(guarded, Password("root", "wrong"), "status")
-    assert (code, "do not belong together" in said) == (1, True)
+    assert (code, "wrong user name or password" in said) == (1, True)
     file = guarded.folder / "token"
     code, _, said = await palisade(guarded, ROOT, "login", "--token-file", str(file), "--at", guarded.nodes[0].http)
     assert code == 0, said

@@ -72,7 +72,7 @@ PACES: tuple[tuple[Any, str, float], ...] = (
     (release_waiters, "SWEEP_S", 0.2),
     (beside, "LOOK_S", 0.4),
     (leader_duties, "LOOK_S", 0.5),
-    (server, "LOOK_S", 0.5),
+    (server, "LEADER_POLL_S", 0.5),
     (runner, "LOOK_S", 0.4),
     (session, "SWEEP_S", 0.4),
     (session, "CALM_LOOK_S", 0.02),

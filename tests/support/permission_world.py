@@ -55,16 +55,16 @@ class FenceableRows(StoreRows):
         self.fenced = self.cut_off = False
         self.asked_later = 0
 
-    def now(self, key: bytes) -> PermissionRow | None:
+    def try_read(self, key: bytes) -> PermissionRow | None:
         if self.fenced:
             raise WouldBlock
-        return super().now(key)
+        return super().try_read(key)
 
-    async def later(self, key: bytes) -> PermissionRow | None:
+    async def read(self, key: bytes) -> PermissionRow | None:
         self.asked_later += 1
         if self.cut_off:
             raise PermissionsUnknown("nobody can be asked: try again")
-        return await super().later(key)
+        return await super().read(key)
 
 
 class Users:

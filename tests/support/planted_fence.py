@@ -16,7 +16,7 @@ from typing import Any
 
 import palisade.fencing.registry
 import palisade.raftgroup.library
-from palisade.api.stream.watches import Pump
+from palisade.api.stream.watches import StreamWatch
 from palisade.fencing.lease import GrantVerdict, Lease
 from palisade.fencing.messages import GrantMessage, StageMessage
 from palisade.fencing.release import Releases
@@ -102,7 +102,7 @@ def silent_watches() -> None:
     that tells everything must not be enough."""
     if "--id=n1" in sys.argv:
         return
-    pump: Any = Pump
+    pump: Any = StreamWatch
     room = pump._room
 
     async def once(self: Any, writable: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""POST /v1/login: a token for user and password. POST /v3/auth/authenticate: the same as etcd has it."""
+"""POST /v1/login: a token for a user name and password. POST /v3/auth/authenticate: the same in etcd's form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AUTHENTICATE = JsonMessage("etcdserverpb.AuthenticateRequest", {"name": as_strin
 
 
 class LoginRoutes:
-    """`authorizer` None: nobody has to sign in."""
+    """`authorizer` None: authorization is off."""
 
     def __init__(self, service: KeyValues, authorizer: Authorizer | None) -> None:
         self._authorizer = authorizer
@@ -42,7 +42,7 @@ class LoginRoutes:
     async def login(self, request: web.Request) -> web.Response:
         found = fields_of(await read_json(request), LOGIN)
         if not found.keys() >= {"user", "password"}:
-            raise BadRequest("the body: give user and password")
+            raise BadRequest("the body: user and password are required")
         ttl_s = found.get("ttl_s", TTL_S)
         if not 1 <= ttl_s <= TTL_S_MAX:
             raise BadRequest(f"ttl_s: {ttl_s} is not between 1 and {TTL_S_MAX}")
@@ -58,7 +58,7 @@ class LoginRoutes:
 
     async def _token(self, request: web.Request, shown: Password, ttl_s: int) -> tuple[str, int]:
         if self._login is None or self._authorizer is None:
-            raise AuthorizationOff("this node asks nobody who they are: send requests without signing in")
+            raise AuthorizationOff("authorization is off on this node: no sign-in needed")
         where = request.remote or ""
         try:
             return await self._login.token(shown, where, ttl_s)

@@ -41,7 +41,7 @@ async def test_a_holder_that_does_not_read_is_let_go_of_at_once(
     """The connection was closed behind what waited for it, so never; all that came was kept on top of it."""
     monkeypatch.setattr(door, "UNSENT_BYTES_MAX", KEPT_BYTES_MAX)
     ground: Any = Ground()
-    stream.door = LeaseEndpoint(ground)
+    stream.lease_port = LeaseEndpoint(ground)
     _, writer = await asyncio.open_connection("127.0.0.1", stream.port, limit=1024)
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     writer.write(encode(FrameKind.HELLO, {"protocol": PROTOCOL, "client": "test"}))

@@ -130,7 +130,7 @@ async def test_a_vault_that_is_served_answers(asking: ClientSession, node: Node,
 
 
 async def test_state_changes_with_whatever_may_change_a_row(node: Node) -> None:
-    """Rights are kept for as long as it is the same object (`Authorizer.known_now`)."""
+    """Rights are kept for as long as it is the same object (`Authorizer.try_authenticate`)."""
     first = node.reads.state()
     assert first is not None
     assert node.reads.state() is first

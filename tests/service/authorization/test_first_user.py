@@ -11,7 +11,7 @@ from palisade.base.errors import ConfigError
 from palisade.catalog.passwords import SALT_BYTES, sealed
 from palisade.metastore.requests import Range
 from palisade.service.authorization.authorizer import Authorizer
-from palisade.service.authorization.bootstrap import NOBODY, first_user, have_a_user, password_in
+from palisade.service.authorization.bootstrap import NO_USER, ensure_user, first_user, password_in
 from palisade.service.authorization.login import Login, write_own
 from palisade.service.authorization.needs import EVERYTHING
 from palisade.service.authorization.rows import StoreRows
@@ -23,7 +23,7 @@ from tests.support.waiting import until
 
 
 async def test_root_may_do_everything_with_the_password_of_the_file(service: KeyValues) -> None:
-    running = asyncio.create_task(have_a_user(service, "roots password"))
+    running = asyncio.create_task(ensure_user(service, "roots password"))
     authorizer = Authorizer(StoreRows(service), PROOF)
     try:
         await until(lambda: service.store.revision > 1)
@@ -52,8 +52,8 @@ async def test_a_cluster_with_users_is_given_none(service: KeyValues) -> None:
 async def test_without_a_user_and_without_a_file_the_log_says_what_to_do(
     service: KeyValues, caplog: pytest.LogCaptureFixture
 ) -> None:
-    running = asyncio.create_task(have_a_user(service, None))
-    await until(lambda: NOBODY in caplog.text)
+    running = asyncio.create_task(ensure_user(service, None))
+    await until(lambda: NO_USER in caplog.text)
     running.cancel()
     assert not service.store.range(Range(b"palisade/", b"palisade0")).kvs
 
@@ -64,7 +64,7 @@ def test_a_password_file_that_makes_no_sense_is_refused_without_its_content(tmp_
     with pytest.raises(ConfigError) as refused:
         password_in(tmp_path / "file")
     assert text.strip() not in str(refused.value)
-    with pytest.raises(ConfigError, match="can't be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         password_in(tmp_path / "none")
 
 

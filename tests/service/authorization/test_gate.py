@@ -94,8 +94,8 @@ async def test_a_cached_right_would_be_found(
             kept[identity] = real(self, identity)
         return kept[identity]
 
-    real = Authorizer.rights_now
-    monkeypatch.setattr(Authorizer, "rights_now", lazily)
+    real = Authorizer.try_rights
+    monkeypatch.setattr(Authorizer, "try_rights", lazily)
     identity = await authorizer.identify(ALICE, "here")
     await may_read(authorizer, identity)
     await users.regrant("alice")
@@ -107,7 +107,7 @@ async def test_roles_are_never_mixed_from_two_moments(
 ) -> None:
     """alice loses the role before it gets more: at no moment might she write /b/."""
     identity = await authorizer.identify(ALICE, "here")
-    real, asked = rows.later, []
+    real, asked = rows.read, []
 
     async def changing(key: bytes) -> PermissionRow | None:
         row = await real(key)
@@ -118,7 +118,7 @@ async def test_roles_are_never_mixed_from_two_moments(
         return row
 
     rows.fenced = True
-    monkeypatch.setattr(rows, "later", changing)
+    monkeypatch.setattr(rows, "read", changing)
     rights = await authorizer.rights(identity)
     assert len(asked) > 4
     with pytest.raises(PermissionDenied):
@@ -133,7 +133,7 @@ async def test_a_fenced_node_asks_the_cluster_and_denies_where_that_fails(
 ) -> None:
     identity = await authorizer.identify(ALICE, "here")
     rows.fenced = True
-    assert authorizer.rights_now(identity) is None
+    assert authorizer.try_rights(identity) is None
     await may_read(authorizer, identity)
     assert rows.asked_later
     rows.cut_off = True
@@ -154,7 +154,7 @@ async def test_a_fenced_node_that_answered_from_its_cache_would_be_found(
     identity = await authorizer.identify(ALICE, "here")
     last = await authorizer.rights(identity)
     rows.fenced = rows.cut_off = True
-    monkeypatch.setattr(Authorizer, "rights_now", lambda self, identity: last)
+    monkeypatch.setattr(Authorizer, "try_rights", lambda self, identity: last)
 
     async def known(self: Authorizer, shown: Any, where: str) -> Any:
         return identity
@@ -255,7 +255,7 @@ async def test_no_secret_is_in_the_log(http: ClientSession, users: Users, caplog
     async with http.post("/v1/login", json={"user": "alice", "password": "another wrong secret"}) as answer:
         assert answer.status == 401
     text = caplog.text
-    assert "refused: user alice from 127.0.0.1: DELETE /v1/kv/%2Fz: user and password do not belong together" in text
+    assert "refused: user alice from 127.0.0.1: DELETE /v1/kv/%2Fz: wrong user name or password" in text
     for secret in ("secret", token, PROOF.text, "alices password"):
         assert secret not in text
     assert "alices password" not in repr(ALICE) + repr(Token(token))

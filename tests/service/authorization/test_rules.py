@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from palisade.api.http.route_permissions import RULES, Who, rule_of
+from palisade.api.http.route_permissions import RULES, rule_of
 from palisade.api.http.server import HttpServer
 from palisade.api.services import NodeServices
 from palisade.api.stream.call_permissions import CALL_RULES
 from palisade.api.stream.calls import Calls
 from palisade.catalog.kinds.all import KINDS
+from palisade.service.authorization.callers import Access
 from palisade.service.authorization.operations import PLACES
 from tests.support.permission_world import AS_NODE, Users, as_user
 
@@ -145,7 +146,7 @@ def test_every_route_that_is_served_has_a_rule(server: HttpServer) -> None:
 
 
 def test_only_health_and_signing_in_are_open() -> None:
-    assert {each for each, rule in RULES.items() if rule is Who.OPEN} == OPEN | LOGINS
+    assert {each for each, rule in RULES.items() if rule is Access.OPEN} == OPEN | LOGINS
 
 
 def test_every_operation_of_the_catalog_has_a_rule() -> None:

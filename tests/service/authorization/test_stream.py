@@ -231,8 +231,8 @@ async def test_a_connection_that_forgot_its_gate_would_be_found(
     stream: StreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: writes are not looked at."""
-    from palisade.api.stream.session_auth import Guard
+    from palisade.api.stream.session_auth import SessionAuth
 
-    monkeypatch.setattr(Guard, "caller", lambda self, action: EVERYBODY)
+    monkeypatch.setattr(SessionAuth, "caller", lambda self, action: EVERYBODY)
     async with client_of(stream, BOB) as client:
         await client.put("/b/k", "v")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from palisade.api.stream.connection import StreamConnection
-from palisade.api.stream.watches import Pump
+from palisade.api.stream.watches import StreamWatch
 from palisade.metastore.requests import WatchRequest
 from palisade.metastore.results import RevisionEvents
 from palisade.metastore.watch import Watcher, WatchHub
@@ -64,10 +64,10 @@ def streams_that_do_not_pause(patch: Patch) -> None:
 def watches_for_whom_everything_is_kept(patch: Patch) -> None:
     """As etcd #17529: what a watcher does not read piles up in the server."""
 
-    async def room(self: Pump, writable: asyncio.Event) -> None:
+    async def room(self: StreamWatch, writable: asyncio.Event) -> None:
         return
 
-    patch.setattr(Pump, "_room", room)
+    patch.setattr(StreamWatch, "_room", room)
 
 
 @caught_by("liveness", on=CALM, says="watches are not told")
