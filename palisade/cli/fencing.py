@@ -29,7 +29,7 @@ def fencing(session: CliSession, at: str | None) -> None:
     if found["leader"] is not None:
         print_rows(HEADER, [holder_row(each) for each in found["leader"]["holders"]])
         for wait in found["leader"]["waits"]:
-            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "nobody any more"
+            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "no node any more"
             print(f"revisions {wait['first']} to {wait['last']} wait since {wait['waited_ms']} ms: {whom}")
 
 

@@ -1,4 +1,4 @@
-"""The status of nodes for people and programs: one row per node, as a table, a line, or JSON. Pure but for rich."""
+"""The status of nodes for people and programs: one row per node, as a table, a line, or JSON. Pure except for rich."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = (
     ("url", "url"),
 )
 OF_FENCE = {"incarnation": "incarnation", "lease": "lease_age_ms", "vault": "applied"}
-"""Where a row has these: in its field `fencing`."""
+"""These columns are in the field `fencing` of a row."""
 NUMBERS = {
     "released", "term", "revision", "minimal_revision", "commit_index", "applied_index", "incarnation", "lease",
     "vault",
@@ -37,7 +37,7 @@ NUMBERS = {
 
 
 def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
-    """What a node says of itself (`palisade/api/cluster_view.py`), cut down to a row."""
+    """The status of a node (`palisade/api/cluster_view.py`), reduced to a row."""
     raft, fencing = status.get("raft", {}), status.get("fencing") or {}
     return {
         "id": status.get("member"),
@@ -61,15 +61,15 @@ def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
 
 
 def silent_row(node: str | None, url: str | None) -> dict[str, Any]:
-    """The row of a node that does not answer: everything but its name and address is null."""
+    """The row of a node that does not respond: everything but its name and address is null."""
     return {**row_of({}, url), "id": node}
 
 
 def status_table(rows: Sequence[Row]) -> Table:
-    """LM is the newest revision, MM the oldest that is readable; the leader has a star.
+    """LM is the newest revision, MM the oldest readable one; a star marks the leader.
 
-    `inc`: its incarnation in the topology, `lease`: how long ago it asked for the lease by which it serves, RR: up to
-    where it shows what is released, LV: how far its vault is.
+    `inc`: incarnation in the topology, `lease`: age of the request for the lease by which it serves, RR: the revision
+    up to which changes are released, LV: the revision of its vault.
     """
     table = Table(header_style="bold")
     for title, field in COLUMNS:
@@ -84,7 +84,7 @@ def cells(row: Row) -> list[str]:
 
 
 def cell(row: Row, field: str) -> str:
-    """A field as people read it; large numbers with their thousands apart."""
+    """A field as text; large numbers have separators."""
     value = (row.get("fencing") or {}).get(OF_FENCE[field]) if field in OF_FENCE else row.get(field)
     if field == "ready":
         return "yes" if value else "no"
@@ -100,7 +100,7 @@ def cell(row: Row, field: str) -> str:
 
 
 def line_of(row: Row) -> str:
-    """'n1 leader term 2 revision 5,532 ready', and 'recovering (replay 24 %)' behind it."""
+    """'n1 leader term 2 revision 5,532 ready', followed by 'recovering (replay 24 %)' during a recovery."""
     if row.get("role") is None:
         return f"{row.get('id')} silent"
     ready = "ready" if row.get("ready") else "not ready"
@@ -110,7 +110,7 @@ def line_of(row: Row) -> str:
 
 
 def changes_of(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
-    """What is worth a new line when it changes; revisions are not, and of a recovery its phase and each tenth of it."""
+    """The values whose change is worth a new line: not revisions; of a recovery its phase and each tenth of it."""
     fields = ("id", "role", "term", "ready")
     return [(*(row.get(field) for field in fields), *tenth_of(row.get("recovery"))) for row in rows]
 
@@ -122,17 +122,17 @@ def tenth_of(progress: Mapping[str, Any] | None) -> tuple[Any, ...]:
 
 
 def waits_of(rows: Sequence[Row]) -> list[str]:
-    """A line for each change that waits for its release, as the leader knows it."""
+    """One line for each change that waits for its release, as the leader knows it."""
     lines = []
     for row in rows:
         for wait in (row.get("fencing") or {}).get("waits") or ():
-            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "nobody any more"
+            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "no node any more"
             lines.append(f"revisions {wait['first']} to {wait['last']} wait since {wait['waited_ms']} ms: {whom}")
     return lines
 
 
 def refusals_of(rows: Sequence[Row]) -> list[str]:
-    """A line for each member that does not let another one connect."""
+    """One line for each member that refuses the connection of another one."""
     return [
         f"{member} refuses {row['id']}: {reason}"
         for row in rows

@@ -100,7 +100,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/v1/catalog/tables?limit=1001", None, 400, "limit: 1001"),
     ("GET", "/v1/catalog/tables?what=1", None, 400, "what"),
     ("PUT", "/v1/catalog/template-paths/plant", None, 400, "by operations"),
-    ("PUT", "/v1/catalog/databases/plant", {"database": "other"}, 400, "database: the body has another one"),
+    ("PUT", "/v1/catalog/databases/plant", {"database": "other"}, 400, "database: differs between body and path"),
     ("PUT", "/v1/catalog/databases/plant?wait_s=soon", None, 400, "wait_s: "),
     ("PUT", "/v1/catalog/databases/plant?wait_s=nan", None, 400, "wait_s: "),
     ("PUT", "/v1/catalog/databases/plant?procedure=a%2Fb", None, 400, "procedure: "),

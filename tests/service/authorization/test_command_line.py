@@ -68,7 +68,7 @@ def test_a_login_where_nobody_asks_says_so() -> None:
     with cli_node() as node:
         found = CliRunner().invoke(main, ["login", "--user", "alice", "--at", node.http], env=SECRET)
     assert found.exit_code == 1
-    assert "without signing in" in found.output
+    assert "no sign-in needed" in found.output
 
 
 def test_credentials_do_no_harm_where_nobody_asks() -> None:

@@ -271,7 +271,7 @@ async def test_refusals_are_logged_on_one_line_each_and_not_without_end(
     lines = [record.getMessage() for record in caplog.records if record.name == "palisade.audit"]
     assert len(lines) == 52
     assert all("\n" not in line for line in lines)
-    assert lines[-2] == "refused: 150 more requests, not in this log"
+    assert lines[-2] == "refused: 150 more requests, not logged"
     assert authorizer.refusals == {"no-credentials": 201}
 
 
