@@ -1,4 +1,4 @@
-"""What a standalone node serves over HTTP: reads from its vault, each answer marked; all else is refused (R8)."""
+"""The HTTP API of a standalone node: reads from its vault, each response marked; all other paths are refused (R8)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from palisade.vault.vault import Vault
 from palisade.wire.error_codes import WithoutCluster
 
 MARK = "Palisade-Standalone"
-"""The header of every answer."""
-NOT_IN_CLUSTER = "standalone: this node is not in its cluster, and shows what its vault had"
+"""The header of every response."""
+NOT_IN_CLUSTER = "standalone: this node runs without its cluster; this is the state of its vault"
 READS = ("/v1/range",)
 """By POST."""
 
@@ -49,15 +49,15 @@ async def mark(request: web.Request, response: web.StreamResponse) -> None:
 
 def without_cluster(what: str) -> WithoutCluster:
     return WithoutCluster(
-        f"{what} is not served in standalone mode, in which a node has no cluster and changes nothing: it serves GET "
+        f"{what} is not served in standalone mode, in which a node has no cluster and is read-only: it serves GET "
         "/v1/kv, POST /v1/range, GET /v1/export, /v1/status and /v1/recovery. Ask a member, or start it without "
         "--standalone"
     )
 
 
 def standalone_status(config: NodeConfig, vault: Vault) -> dict[str, Any]:
-    """Shape `StandaloneStatus` of the API: what the node says of itself. `revision` is LV. It is never ready: whoever
-    sends traffic to nodes that are ready wants linearizable ones."""
+    """Shape `StandaloneStatus` of the API: the status of the node. `revision` is LV. It is never ready: load balancers
+    that select ready nodes expect linearizable reads."""
     lineage = vault.lineage
     return {
         "cluster": config.cluster,

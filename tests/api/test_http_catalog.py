@@ -90,7 +90,7 @@ async def test_every_operation_is_listed_with_its_fields(http: ClientSession) ->
 BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/v1/catalog/operations/nothing", {}, 400, "create-database"),
     ("POST", "/v1/catalog/operations/create-table", {"table": "plant"}, 400, "table: "),
-    ("POST", "/v1/catalog/operations/create-table", [1], 400, "not an object"),
+    ("POST", "/v1/catalog/operations/create-table", [1], 400, "not a JSON object"),
     ("POST", "/v1/catalog/operations/create-table", {"table": "a.b", "columns": 1.5}, 400, "columns: is 1.5"),
     ("POST", "/v1/catalog/operations/set-ttl", {"path": "plant", "ttl_ms": 1.5}, 400, "ttl_ms: 1.5"),
     ("PUT", "/v1/catalog/nothing/x", None, 404, "there are databases"),

@@ -180,10 +180,10 @@ def test_a_file_that_is_not_there_or_not_toml_is_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("hearbeat-ms = 100", "there is no option 'hearbeat-ms'"),
+        ("hearbeat-ms = 100", "unknown option 'hearbeat-ms'"),
         ("heartbeat-ms = true", "is a boolean"),
         ("heartbeat-ms = [1]", "is a table or a list"),
-        ("[timing]\nheartbeat-ms = 1", "there is no option 'timing'"),
+        ("[timing]\nheartbeat-ms = 1", "unknown option 'timing'"),
     ],
 )
 def test_a_file_with_a_wrong_entry_is_refused(tmp_path: Path, text: str, says: str) -> None:
