@@ -83,16 +83,16 @@ async def is_gone(port: int, sent: bytes, *, answered: bool = True) -> None:
 
 
 @pytest.mark.parametrize("what", [*BODIES, *HEADS])
-async def test_one_that_was_answered_is_gone(server: HttpServer, what: str) -> None:
+async def test_answered_request_leaves_no_cycle(server: HttpServer, what: str) -> None:
     await is_gone(server.port, (BODIES | HEADS)[what])
 
 
 @pytest.mark.parametrize("what", UNANSWERED)
-async def test_one_that_was_not_answered_is_gone(server: HttpServer, what: str) -> None:
+async def test_unanswered_request_leaves_no_cycle(server: HttpServer, what: str) -> None:
     await is_gone(server.port, UNANSWERED[what], answered=False)
 
 
-async def test_one_of_a_node_that_stands_alone_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_at_standalone_node_leaves_no_cycle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was kept for 10 s after its client was gone, and as long as the interpreter looked for no cycles."""
     monkeypatch.setattr(vault_server, "LINGERING_S", 0.1)
     await fill(tmp_path / "f1")
@@ -106,9 +106,7 @@ async def test_one_of_a_node_that_stands_alone_is_gone(tmp_path: Path, monkeypat
         await node.stop()
 
 
-async def test_one_of_a_node_that_waits_for_its_cluster_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_request_at_uninitialized_node_leaves_no_cycle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting_room, "LINGERING_S", 0.1)
     ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
     config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})

@@ -145,7 +145,7 @@ async def test_answers_fit_their_schemas(http: ClientSession, document: dict[str
         jsonschema.validate(shape, {**schema, "components": document["components"]})
 
 
-async def test_the_document_itself_is_of_openapi_3_1(document: dict[str, Any]) -> None:
+async def test_document_itself_is_of_openapi_3_1(document: dict[str, Any]) -> None:
     assert document["openapi"] == "3.1.0"
     for name, schema in document["components"]["schemas"].items():
         jsonschema.Draft202012Validator.check_schema(schema)

@@ -20,7 +20,7 @@ OBJECTS = st.dictionaries(TEXTS, NESTED, max_size=4)
 
 
 @given(st.lists(OBJECTS, max_size=6), st.data())
-def test_any_pieces_make_the_same_objects(objects: list[Any], data: st.DataObject) -> None:
+def test_object_cutter_returns_the_same_objects_for_any_pieces(objects: list[Any], data: st.DataObject) -> None:
     stream = b" \n".join(json.dumps(each, ensure_ascii=False).encode() for each in objects)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     cutter = ObjectCutter()
@@ -31,7 +31,7 @@ def test_any_pieces_make_the_same_objects(objects: list[Any], data: st.DataObjec
     assert not cutter.rest.strip()
 
 
-def test_what_is_no_object_stays_or_comes_out_as_it_is() -> None:
+def test_object_cutter_returns_other_bytes_unchanged() -> None:
     cutter = ObjectCutter()
     assert cutter.feed(b"garbage 5 [1]") == []
     assert cutter.rest == b"garbage 5 [1]"
@@ -51,7 +51,7 @@ class Counted:
         return match
 
 
-def test_a_message_that_trickles_in_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_object_cutter_examines_each_byte_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was read again from its beginning with each piece: a client that sent a MiB byte by byte held the node up."""
     counted = Counted(json_objects.MARKS)
     monkeypatch.setattr(json_objects, "MARKS", counted)
@@ -62,7 +62,7 @@ def test_a_message_that_trickles_in_is_looked_at_once(monkeypatch: pytest.Monkey
     assert counted.looked_at <= len(message)
 
 
-def test_what_is_nested_too_deeply_is_refused_where_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_object_cutter_refuses_deep_nesting_where_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that sent 200 KB of braces each, twenty at a time, kept others waiting for 10 s on a busy machine."""
     counted = Counted(json_objects.MARKS)
     monkeypatch.setattr(json_objects, "MARKS", counted)

@@ -98,7 +98,7 @@ async def reads(node: NodeProcess) -> int:
 
 
 @pytest.mark.alone
-async def test_a_revoke_counts_on_every_node_when_it_returns(guarded: Cluster) -> None:
+async def test_revoke_applies_on_every_node_when_it_returns(guarded: Cluster) -> None:
     """Also on one that is paused meanwhile: what it is asked then, it refuses when it goes on (F11)."""
     await alice_with_grants(guarded)
     code, _, said = await palisade(guarded, ALICE, "put", "/a/k", "v")
@@ -140,7 +140,7 @@ async def followers_of(cluster: Cluster) -> list[NodeProcess]:
     raise AssertionError("nobody leads")
 
 
-async def test_the_command_line_signs_in_and_nodes_know_each_other(guarded: Cluster) -> None:
+async def test_command_line_and_nodes_authenticate(guarded: Cluster) -> None:
     """Nobody without credentials; a token file; a node that joins and one that follows, by the join token alone."""
     code, _, said = await palisade(guarded, None, "put", "/a/k", "v")
     assert (code, "--user" in said) == (1, True)
@@ -173,7 +173,7 @@ async def test_the_command_line_signs_in_and_nodes_know_each_other(guarded: Clus
         follows.kill()
 
 
-async def test_a_node_with_another_join_token_is_a_stranger(guarded: Cluster) -> None:
+async def test_node_with_another_join_token_is_refused(guarded: Cluster) -> None:
     header = header_of(node_proof("another token"))
     async with (
         aiohttp.ClientSession(headers=header) as session,
@@ -182,7 +182,7 @@ async def test_a_node_with_another_join_token_is_a_stranger(guarded: Cluster) ->
         assert response.status == 401
 
 
-async def test_nodes_that_wait_are_initialized_by_who_has_the_join_token(tmp_path: Path) -> None:
+async def test_uninitialized_nodes_require_the_join_token(tmp_path: Path) -> None:
     nodes = [NodeProcess(tmp_path, f"n{number}", authorization="on", join_token=TOKEN) for number in (1, 2, 3)]
     try:
         for node in nodes:

@@ -67,7 +67,7 @@ async def restore_in_place(cluster: Cluster, file: Path) -> None:
     await cluster.ready()
 
 
-async def test_a_backup_under_load_becomes_a_cluster_of_that_revision_and_old_members_are_refused(
+async def test_backup_under_load_becomes_a_cluster_of_that_revision_and_old_members_are_refused(
     new_cluster: NewCluster, tmp_path: Path
 ) -> None:
     file = tmp_path / "under-load.backup"
@@ -119,7 +119,7 @@ async def old_member_is_refused(cluster: Cluster) -> None:
     assert (await cluster["n1"].put("still", "there") or {})["http_status"] == 200
 
 
-async def test_one_command_makes_a_local_cluster_that_up_starts(new_cluster: NewCluster, tmp_path: Path) -> None:
+async def test_restore_creates_a_local_cluster_for_up(new_cluster: NewCluster, tmp_path: Path) -> None:
     file, folder = tmp_path / "small.backup", tmp_path / "local"
     old = new_cluster(size=1)
     old.start()
@@ -168,7 +168,7 @@ def size_below(path: Path) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-async def test_a_backup_that_is_stopped_half_way_leaves_no_file(filled: Cluster, tmp_path: Path, number: int) -> None:
+async def test_interrupted_backup_leaves_no_file(filled: Cluster, tmp_path: Path, number: int) -> None:
     file, partial = tmp_path / "b.backup", tmp_path / "b.backup.partial"
     process = command("backup", str(file), *endpoints(filled))
     await until(lambda: size_below(partial) > 4 << 20, "the beginning of a backup")
@@ -181,7 +181,7 @@ async def test_a_backup_that_is_stopped_half_way_leaves_no_file(filled: Cluster,
     await said("backup", "--verify", str(file))
 
 
-async def test_a_node_that_is_killed_while_it_sends_leaves_no_file(filled: Cluster, tmp_path: Path) -> None:
+async def test_killed_node_leaves_no_backup_file(filled: Cluster, tmp_path: Path) -> None:
     file, partial = tmp_path / "b.backup", tmp_path / "b.backup.partial"
     process = command("backup", str(file), *endpoints(filled))
     await until(lambda: size_below(partial) > 4 << 20, "the beginning of a backup")
@@ -192,7 +192,7 @@ async def test_a_node_that_is_killed_while_it_sends_leaves_no_file(filled: Clust
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_restore_that_is_killed_leaves_no_folder_and_can_be_repeated(filled: Cluster, tmp_path: Path) -> None:
+async def test_killed_restore_leaves_no_folder_and_can_be_repeated(filled: Cluster, tmp_path: Path) -> None:
     file, folder = tmp_path / "b.backup", tmp_path / "n1"
     beside = tmp_path / "n1.restoring"
     await said("backup", str(file), *endpoints(filled))
@@ -207,7 +207,7 @@ async def test_a_restore_that_is_killed_leaves_no_folder_and_can_be_repeated(fil
     assert folder.exists()
 
 
-async def test_one_survivor_goes_on_alone_and_the_others_come_back_empty_only(new_cluster: NewCluster) -> None:
+async def test_survivor_continues_alone_and_others_return_only_empty(new_cluster: NewCluster) -> None:
     cluster = new_cluster()
     cluster.start()
     await cluster.ready()

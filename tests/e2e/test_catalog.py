@@ -42,7 +42,7 @@ async def count(node: NodeProcess, prefix: str) -> int | None:
     return None if answer is None else int(answer["count"])
 
 
-async def test_a_table_is_made_by_command_and_its_drop_survives_the_leader(cluster: Cluster) -> None:
+async def test_table_is_created_by_command_and_its_drop_survives_the_leader(cluster: Cluster) -> None:
     """Also: scenarios.md, "DROP's physical delete only after PROCEED, with a crash of the leader"."""
     first = cluster.running[0]
     code, out, err = await palisade("catalog", "create-database", "plant", "--endpoints", first.stream)
@@ -87,7 +87,7 @@ async def test_a_table_is_made_by_command_and_its_drop_survives_the_leader(clust
     await cluster.equal_digests()
 
 
-async def test_operations_sent_to_all_nodes_at_once_are_carried_out_once_each(cluster: Cluster) -> None:
+async def test_concurrent_operations_at_all_nodes_are_executed_once(cluster: Cluster) -> None:
     nodes = cluster.running
     await nodes[0].ask("PUT", "/v1/catalog/databases/crowd?wait_s=30")
     columns = [{"name": "value", "type": "double"}]
@@ -106,7 +106,7 @@ async def test_operations_sent_to_all_nodes_at_once_are_carried_out_once_each(cl
     assert dropped["http_status"] == 200, dropped
 
 
-async def test_a_command_whose_first_node_stands_still_finds_another_one(cluster: Cluster) -> None:
+async def test_command_skips_a_paused_node(cluster: Cluster) -> None:
     """Issue 4, point 4: a node is stopped, and the operation goes through all the same."""
     await cluster.running[0].ask("PUT", "/v1/catalog/databases/still?wait_s=30")
     leader = await cluster.leader()
@@ -127,7 +127,7 @@ async def test_a_command_whose_first_node_stands_still_finds_another_one(cluster
 
 
 @pytest.mark.alone
-async def test_a_drop_waits_for_a_node_that_stands_still_and_deletes_nothing_before(cluster: Cluster) -> None:
+async def test_drop_waits_for_a_paused_node_before_it_deletes(cluster: Cluster) -> None:
     """scenarios.md: "DROP's physical delete only after PROCEED"; F10: it says for whom it waits; F5: the wait ends."""
     leader = await cluster.leader()
     await leader.ask("PUT", "/v1/catalog/databases/slow?wait_s=30", timeout_s=60)
@@ -201,7 +201,7 @@ async def fenced_s(node: NodeProcess) -> float:
 
 
 @pytest.mark.alone
-async def test_a_table_is_made_while_a_node_stands_still_and_nobody_there_is_shown_the_old_catalog(
+async def test_paused_node_never_serves_the_old_catalog(
     cluster: Cluster,
 ) -> None:
     """Issue 4, "Shown by" 4: SIGSTOP, `create-table`, SIGCONT; the node is fenced, recovers, and shows the table."""

@@ -62,7 +62,7 @@ async def comes_back_as_new(cluster: Cluster, victim: NodeProcess) -> None:
     assert found["kvs"][0]["value"] == NEEDLE
 
 
-async def test_a_flipped_byte_in_the_journal_is_refused_at_the_start(cluster: Cluster) -> None:
+async def test_flipped_byte_in_the_journal_is_refused_at_start(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "journal") as load:
         await load.writes(50)
         victim = await stopped_with_the_value_on_disk(cluster)
@@ -76,7 +76,7 @@ async def test_a_flipped_byte_in_the_journal_is_refused_at_the_start(cluster: Cl
     await cluster.equal_digests()
 
 
-async def test_a_flipped_byte_in_the_store_is_never_served(cluster: Cluster) -> None:
+async def test_flipped_byte_in_the_store_is_never_served(cluster: Cluster) -> None:
     """A file of this size is verified as a whole before it is used; a large one beside the work."""
     victim = await stopped_with_the_value_on_disk(cluster)
     flip_a_byte_of_the_value(victim.data_dir / "store")

@@ -34,7 +34,7 @@ def few_files() -> None:
 
 
 @pytest.mark.parametrize("role", ["follower", "leader"])
-async def test_a_node_whose_disk_is_full_stops_says_so_and_goes_on_once_there_is_room(
+async def test_node_with_a_full_disk_stops_and_continues_once_there_is_room(
     new_cluster: Callable[..., Cluster], role: str
 ) -> None:
     cluster = new_cluster()
@@ -68,7 +68,7 @@ async def fill(client: Client, victim: NodeProcess) -> None:
     await until(lambda: not victim.running, "the disk being full")
 
 
-async def test_a_node_without_file_descriptors_left_serves_whom_it_has_and_later_the_others(
+async def test_node_without_free_file_descriptors_serves_open_connections(
     new_cluster: Callable[..., Cluster],
 ) -> None:
     cluster = new_cluster(size=1)

@@ -51,7 +51,7 @@ async def check_all_there(client: Client, revision: int, lease: int) -> None:
     assert (await client.lease_info(lease)).keys == (b"leased",)
 
 
-async def test_the_folder_of_an_embedded_store_grows_into_a_cluster(new_cluster: Callable[..., Cluster]) -> None:
+async def test_folder_of_an_embedded_store_grows_into_a_cluster(new_cluster: Callable[..., Cluster]) -> None:
     cluster = new_cluster(size=1, cluster="grown")
     first = cluster.nodes[0]
     revision, lease = await write_without_a_cluster(first.data_dir)
@@ -84,7 +84,7 @@ async def test_the_folder_of_an_embedded_store_grows_into_a_cluster(new_cluster:
             pass
 
 
-async def test_a_node_that_comes_back_on_other_ports_is_found_again(new_cluster: Callable[..., Cluster]) -> None:
+async def test_node_that_returns_on_other_ports_is_found(new_cluster: Callable[..., Cluster]) -> None:
     """With two members nothing can be committed before the other one dials it where it is now."""
     cluster = new_cluster(size=2)
     cluster.start()

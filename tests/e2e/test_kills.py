@@ -28,7 +28,7 @@ async def whole_again(cluster: Cluster, load: Load) -> None:
 
 
 @pytest.mark.alone
-async def test_kill_9_of_a_follower_is_hardly_noticed(cluster: Cluster) -> None:
+async def test_killed_follower_is_hardly_noticed(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "follower") as load:
         await load.writes(200)
         victim = (await cluster.followers())[0]
@@ -40,7 +40,7 @@ async def test_kill_9_of_a_follower_is_hardly_noticed(cluster: Cluster) -> None:
 
 
 @pytest.mark.alone
-async def test_after_kill_9_of_the_leader_writes_go_on_in_time_and_none_is_lost(cluster: Cluster) -> None:
+async def test_killed_leader_is_replaced_in_time_and_no_write_is_lost(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "leader") as load:
         for _ in range(2):
             await load.writes(200)
@@ -52,7 +52,7 @@ async def test_after_kill_9_of_the_leader_writes_go_on_in_time_and_none_is_lost(
         await whole_again(cluster, load)
 
 
-async def test_kill_9_of_all_nodes_at_once_loses_nothing(cluster: Cluster) -> None:
+async def test_killing_all_nodes_at_once_loses_nothing(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "all", timeout_s=20) as load:
         for _ in range(2):
             await load.writes(300)
@@ -63,7 +63,7 @@ async def test_kill_9_of_all_nodes_at_once_loses_nothing(cluster: Cluster) -> No
         await whole_again(cluster, load)
 
 
-async def test_kill_9_of_one_node_after_the_other_loses_nothing(cluster: Cluster) -> None:
+async def test_killing_one_node_after_the_other_loses_nothing(cluster: Cluster) -> None:
     """Each time the others hold what the next one lost nothing of (etcd's robustness suite)."""
     async with Load(cluster.endpoints, "each") as load:
         for node in cluster.nodes:
@@ -74,7 +74,7 @@ async def test_kill_9_of_one_node_after_the_other_loses_nothing(cluster: Cluster
         await whole_again(cluster, load)
 
 
-async def test_a_majority_killed_at_once_comes_back(cluster: Cluster) -> None:
+async def test_majority_killed_at_once_comes_back(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "majority", timeout_s=20) as load:
         await load.writes(100)
         victims: list[NodeProcess] = [await cluster.leader(), (await cluster.followers())[0]]
@@ -86,7 +86,7 @@ async def test_a_majority_killed_at_once_comes_back(cluster: Cluster) -> None:
 
 
 @pytest.mark.alone
-async def test_a_full_restart_is_quick_and_finds_the_same_data(cluster: Cluster) -> None:
+async def test_full_restart_is_quick_and_finds_the_same_data(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "restart") as load:
         await load.writes(300)
     before = await cluster.equal_digests()

@@ -131,7 +131,7 @@ async def a_node_with_a_wiped_disk_comes_back(cluster: Cluster, load: Load) -> N
     await load.writes(100)
 
 
-async def test_a_wiped_founding_member_that_is_started_as_before_is_refused(cluster: Cluster) -> None:
+async def test_wiped_founding_member_is_refused(cluster: Cluster) -> None:
     """With --initial-cluster and an empty disk it could vote twice; it stops instead, and says what to do."""
     async with Load(cluster.endpoints, "wiped") as load:
         victim = (await cluster.followers())[0]

@@ -35,7 +35,7 @@ CHILD = textwrap.dedent(
 )
 
 
-def test_a_child_ends_when_its_parent_is_killed() -> None:
+def test_child_ends_when_its_parent_is_killed() -> None:
     alive, held_by_child = os.pipe()
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, CHILD, str(held_by_child)],

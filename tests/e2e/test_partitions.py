@@ -90,7 +90,7 @@ async def active(node: NodeProcess) -> bool:
     return bool((await node.status()).get("ready"))
 
 
-async def test_nodes_keep_what_is_assigned_to_them_and_get_it_from_each_other(
+async def test_nodes_store_assigned_partitions_and_fetch_them_from_each_other(
     cluster: Cluster, follower: Callable[..., FollowerProcess], tmp_path: Path
 ) -> None:
     origin, nothing = tmp_path / "origin", tmp_path / "nothing"

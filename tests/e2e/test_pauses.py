@@ -27,7 +27,7 @@ DEADLINE_S = 5.0
 """Of a request that names none: `node/config.py`."""
 
 
-async def test_a_leader_that_was_paused_answers_no_stale_read_and_follows(cluster: Cluster) -> None:
+async def test_resumed_leader_serves_no_stale_read_and_follows(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "pause") as load, CounterReads(cluster.endpoints) as reads:
         for _ in range(2):
             await load.writes(100)
@@ -50,7 +50,7 @@ async def pause_and_replace(cluster: Cluster, reads: CounterReads) -> None:
     await until(lambda: reads.reads[old.stream] >= answered + 20, "reads through the old leader")
 
 
-async def test_what_a_paused_leader_reads_first_afterwards_is_not_answered_out_of_its_past(cluster: Cluster) -> None:
+async def test_first_read_of_a_resumed_leader_is_not_stale(cluster: Cluster) -> None:
     """The first half of a request comes before anything that tells it that others lead, the second half after they have
     written. It looks at its sockets in the order in which something came: so it sees these requests first, and whole.
     """
@@ -75,7 +75,7 @@ async def test_what_a_paused_leader_reads_first_afterwards_is_not_answered_out_o
 
 
 @pytest.mark.alone
-async def test_a_read_does_not_wait_for_a_leader_that_was_replaced_meanwhile(cluster: Cluster) -> None:
+async def test_read_does_not_wait_for_a_replaced_leader(cluster: Cluster) -> None:
     """It asks the leader for its index; one that stands still never answers, but another one leads soon."""
     old = await cluster.leader()
     others = await cluster.followers()
@@ -88,7 +88,7 @@ async def test_a_read_does_not_wait_for_a_leader_that_was_replaced_meanwhile(clu
 
 
 @pytest.mark.alone
-async def test_without_a_majority_requests_end_by_their_deadline_and_go_on_by_themselves(cluster: Cluster) -> None:
+async def test_requests_without_majority_end_by_their_deadline(cluster: Cluster) -> None:
     """Writes and linearizable reads are refused, never hang; what asks for no majority is answered (issue 2)."""
     assert await cluster.nodes[0].put("kept", "x")
     await cluster.equal_digests()
@@ -115,7 +115,7 @@ async def test_without_a_majority_requests_end_by_their_deadline_and_go_on_by_th
 
 
 @pytest.mark.alone
-async def test_a_leader_without_followers_ends_what_it_has_begun_by_the_deadline(cluster: Cluster) -> None:
+async def test_leader_without_followers_ends_requests_by_the_deadline(cluster: Cluster) -> None:
     """It can't know what becomes of an entry of its log, and says so; soon it takes no more (issue 2)."""
     leader = await cluster.leader()
     others = await cluster.followers()

@@ -105,7 +105,7 @@ def on_terminal(*arguments: str) -> Iterator[Terminal]:
 CURSOR_SHOWN = "\x1b[?25h"
 
 
-async def test_on_a_terminal_a_bar_follows_it_to_its_end(standing: Standing) -> None:
+async def test_progress_bar_on_a_terminal_follows_the_recovery(standing: Standing) -> None:
     with on_terminal("recovery", "--at", standing.node.http) as terminal:
         await until(lambda: terminal.has_shown(r"f1: replay \d+ %"), "the bar")
         await until(lambda: terminal.has_shown(r"replay: \d+ of 601 revisions, [\d,]+/s, about"), "its numbers")
@@ -128,7 +128,7 @@ async def test_ctrl_c_ends_the_bar_and_not_the_recovery(standing: Standing, more
     await until(standing.node.ready, "f1 being ready")
 
 
-async def test_status_everywhere_says_how_far_it_is_and_a_program_can_follow(standing: Standing) -> None:
+async def test_status_and_api_show_the_progress_of_a_recovery(standing: Standing) -> None:
     endpoints = ",".join(standing.cluster.endpoints)
     for arguments in (("--endpoints", endpoints), ("--at", standing.node.http)):
         code, out, err = await palisade("status", *arguments)
@@ -159,7 +159,7 @@ async def followed(watching: asyncio.subprocess.Process, standing: Standing) -> 
     assert await watching.wait() == 130
 
 
-async def test_a_difference_that_is_changed_meanwhile_counts(standing: Standing) -> None:
+async def test_changed_catch_up_difference_applies_to_a_running_recovery(standing: Standing) -> None:
     """R4: the threshold that can be changed at run time, effective in the recovery that is under way."""
     at = ("--at", standing.node.http)
     code, out, err = await palisade("recovery", *at, "--catch-up-difference", "100000")

@@ -78,7 +78,7 @@ def ttl_ms_that_ends_in(seconds: float) -> int:
     return int((time.time() + seconds - ended_s) * 1000)
 
 
-async def test_they_go_on_every_node_and_come_back_when_the_rule_goes(
+async def test_expired_partitions_are_removed_on_every_node_and_restored_without_the_rule(
     keepers: tuple[Cluster, dict[str, bytes]], tmp_path: Path
 ) -> None:
     """Members and a follower. The rule goes by `unset-ttl`, and with its database."""
@@ -106,7 +106,7 @@ async def test_they_go_on_every_node_and_come_back_when_the_rule_goes(
 
 
 @pytest.mark.alone
-async def test_a_node_that_stood_still_while_a_rule_went_deletes_nothing_by_it(
+async def test_paused_node_deletes_nothing_by_a_removed_rule(
     keepers: tuple[Cluster, dict[str, bytes]],
 ) -> None:
     """F11: it knew the rule, and the first day comes of age while it stands still."""
@@ -132,7 +132,7 @@ async def test_a_node_that_stood_still_while_a_rule_went_deletes_nothing_by_it(
 
 
 @pytest.mark.alone
-async def test_a_fenced_node_keeps_what_comes_of_age_until_it_may_trust_the_rule_again(
+async def test_fenced_node_keeps_expired_partitions_until_it_serves_again(
     keepers: tuple[Cluster, dict[str, bytes]],
 ) -> None:
     cluster, whole = keepers

@@ -72,7 +72,7 @@ async def check_all(cluster: Cluster, load: Load) -> None:
     assert not record.unknown
 
 
-async def test_a_slow_disk_of_a_follower_is_hardly_noticed(disks: SlowDisks) -> None:
+async def test_slow_disk_of_a_follower_is_hardly_noticed(disks: SlowDisks) -> None:
     cluster = disks.cluster
     leader, (follower, _) = await cluster.leader(), await cluster.followers()
     term = (await leader.status())["term"]
@@ -91,7 +91,7 @@ async def test_a_slow_disk_of_a_follower_is_hardly_noticed(disks: SlowDisks) -> 
     assert (status["role"], status["term"]) == ("leader", term)
 
 
-async def test_a_slow_disk_of_the_leader_makes_writes_slow_and_loses_nothing(disks: SlowDisks) -> None:
+async def test_slow_disk_of_the_leader_makes_writes_slow_and_loses_nothing(disks: SlowDisks) -> None:
     """What the leader says of its own log has to be on its disk, so each write waits for it; heartbeats do not."""
     cluster = disks.cluster
     leader = await cluster.leader()
@@ -110,7 +110,7 @@ async def test_a_slow_disk_of_the_leader_makes_writes_slow_and_loses_nothing(dis
     assert (status["role"], status["term"]) == ("leader", term)
 
 
-async def test_leadership_moves_away_from_a_slow_disk_when_it_is_asked_to(disks: SlowDisks) -> None:
+async def test_leadership_transfer_from_a_slow_disk_succeeds(disks: SlowDisks) -> None:
     cluster = disks.cluster
     leader, (successor, _) = await cluster.leader(), await cluster.followers()
     async with Load(cluster.endpoints, "moved") as load:
@@ -125,7 +125,7 @@ async def test_leadership_moves_away_from_a_slow_disk_when_it_is_asked_to(disks:
         await check_all(cluster, load)
 
 
-async def test_a_follower_with_a_slow_disk_is_enough_for_a_majority(disks: SlowDisks) -> None:
+async def test_follower_with_a_slow_disk_is_enough_for_a_majority(disks: SlowDisks) -> None:
     """The leader dies, and of the two that are left every vote and every acknowledgement of one takes two seconds. The
     other one is elected nearly always, but the slow one may be: a vote asks for terms and logs, not for disks."""
     cluster = disks.cluster

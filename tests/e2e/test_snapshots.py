@@ -77,7 +77,7 @@ def installs(node: NodeProcess) -> int:
     return node.log_file.read_text().count("installed a snapshot")
 
 
-async def test_a_new_node_gets_a_snapshot_during_load_and_heartbeats_go_on(cluster: Cluster) -> None:
+async def test_new_node_gets_a_snapshot_during_load_and_heartbeats_go_on(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "new") as load:
         leader = await cluster.leader()
         term = (await leader.status())["term"]
@@ -89,7 +89,7 @@ async def test_a_new_node_gets_a_snapshot_during_load_and_heartbeats_go_on(clust
     assert installs(new) == 1
 
 
-async def test_a_node_that_was_away_for_long_gets_one_snapshot(cluster: Cluster) -> None:
+async def test_long_absent_node_gets_one_snapshot(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "away") as load:
         follower = (await cluster.followers())[0]
         before = installs(follower)
@@ -106,7 +106,7 @@ async def test_a_node_that_was_away_for_long_gets_one_snapshot(cluster: Cluster)
     assert installs(follower) == before + 1
 
 
-async def test_a_node_that_is_killed_in_the_middle_of_a_snapshot_goes_on_from_there(cluster: Cluster) -> None:
+async def test_node_killed_during_a_snapshot_resumes_it(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "killed") as load:
         new = cluster.joining("n5", at=await cluster.leader())
         new.start()
@@ -120,7 +120,7 @@ async def test_a_node_that_is_killed_in_the_middle_of_a_snapshot_goes_on_from_th
     assert installs(new) == 1
 
 
-async def test_the_leader_is_killed_in_the_middle_of_sending(cluster: Cluster) -> None:
+async def test_snapshot_survives_a_kill_of_the_sending_leader(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "leaderless") as load:
         leader = await cluster.leader()
         new = cluster.joining("n6", at=leader)

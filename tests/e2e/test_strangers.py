@@ -53,7 +53,7 @@ def ports(node: NodeProcess) -> list[str]:
     return [node.http, node.peer, node.stream]
 
 
-async def test_noise_on_every_port_disturbs_nobody(cluster: Cluster, loaded: Load) -> None:
+async def test_noise_on_every_port_disturbs_no_client(cluster: Cluster, loaded: Load) -> None:
     target = await cluster.leader()
     before = private_bytes(target.pid)
     for address in ports(target):
@@ -72,14 +72,14 @@ async def test_announced_gigabytes_are_not_waited_for(cluster: Cluster, loaded: 
     assert private_bytes(target.pid) - before < 32 * MIB
 
 
-async def test_slow_heads_are_given_up(cluster: Cluster, loaded: Load) -> None:
+async def test_slow_heads_time_out(cluster: Cluster, loaded: Load) -> None:
     """Slow-loris: each has said half a head and says no more."""
     target = await cluster.leader()
     async with asyncio.timeout(30):
         await asyncio.gather(*(talk(target.http, HALF_A_HEAD, hang_up=False) for _ in range(200)))
 
 
-async def test_a_crowd_that_says_nothing_leaves_room_for_who_works(cluster: Cluster, loaded: Load) -> None:
+async def test_silent_connections_leave_room_for_clients(cluster: Cluster, loaded: Load) -> None:
     """On every port of the leader; new honest requests are answered meanwhile."""
     assert raise_file_limit() > IDLE + 500
     target = await cluster.leader()

@@ -97,7 +97,7 @@ async def put_aside(follower: WithVault) -> None:
     assert code == 0, said
 
 
-async def test_without_a_majority_a_recovery_waits_goes_on_and_is_stopped_cleanly(
+async def test_recovery_without_majority_waits_and_continues(
     new_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
     """scenarios.md, "Recovery": the majority is lost and comes back; stop during recovery: clean, no hang."""
@@ -141,7 +141,7 @@ def flip_bytes_of_the_value(path: Path) -> None:
     path.write_bytes(content.replace(NEEDLE, NEEDLE.replace(b"found", b"f0und")))
 
 
-async def test_a_damaged_page_is_never_served_and_put_aside_it_costs_a_snapshot(
+async def test_damaged_page_is_never_served_and_reset_costs_a_snapshot(
     cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
     """It is noticed when the value is read: when it is replaced, by export, by verify."""
@@ -170,7 +170,7 @@ async def test_a_damaged_page_is_never_served_and_put_aside_it_costs_a_snapshot(
     await equal(cluster, follower)
 
 
-async def test_a_voter_with_a_damaged_vault_stops_and_is_one_again_with_a_new_vault(cluster: Cluster) -> None:
+async def test_voter_with_a_damaged_vault_stops_and_returns_with_a_new_vault(cluster: Cluster) -> None:
     """Its store and its vote are sound: what it is told to put aside is the vault alone."""
     voter = next(node for node in await cluster.followers() if node.id != "n1")
     revision = await write(cluster, "damaged at a voter", 3, NEEDLE)
@@ -202,7 +202,7 @@ def lv_of(node: NodeProcess) -> int:
         vault.close()
 
 
-async def test_vaults_that_were_swapped_are_refused_and_back_in_their_place_are_good(
+async def test_swapped_vaults_are_refused_until_swapped_back(
     cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
     pair = new_follower("f1"), new_follower("f2")
@@ -236,7 +236,7 @@ def swap(one: WithVault, other: WithVault) -> None:
     beside.rename(other.vault)
 
 
-async def test_a_vault_of_a_newer_release_is_refused_and_left_to_that_release(
+async def test_vault_of_a_newer_release_is_refused_unchanged(
     cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
     follower = new_follower("f1")
@@ -269,7 +269,7 @@ def little_room() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM_BYTES, ROOM_BYTES))
 
 
-async def test_a_disk_that_is_full_in_a_snapshot_ends_the_start_and_what_is_there_is_gone_on_with(
+async def test_full_disk_during_a_snapshot_stops_the_node_and_the_snapshot_resumes(
     cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
     """What it leaves is a half-written snapshot: refused to who reads it, finished by the next start."""

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.alone]
         ("damage", ("--times=3",)),
     ],
 )
-async def test_nothing_is_lost_and_nobody_is_told_anything_old(
+async def test_mixed_faults_lose_nothing_and_serve_nothing_stale(
     scenario: str, options: tuple[str, ...], tmp_path: Path
 ) -> None:
     report = await played(scenario, *options, "--folder", str(tmp_path))

@@ -18,7 +18,7 @@ WITHOUT_MIXED = ("late", "log_late")
 
 
 @pytest.mark.parametrize("scenario", [each.__name__ for each in SCENARIOS])
-async def test_no_read_is_old_whatever_a_link_does(scenario: str, tmp_path: Path) -> None:
+async def test_reads_are_never_stale_under_link_faults(scenario: str, tmp_path: Path) -> None:
     report = await played(scenario, "--folder", str(tmp_path))
     assert report["failed"] is None, shown(report)
     assert report["violations"] == [], shown(report)
@@ -27,13 +27,13 @@ async def test_no_read_is_old_whatever_a_link_does(scenario: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("fault", [each for each in FAULTS_SHOWN if each != "release_without_stage"])
-async def test_a_planted_fault_shows(fault: str, tmp_path: Path) -> None:
+async def test_planted_fault_shows(fault: str, tmp_path: Path) -> None:
     """By what readers were told, and by nothing else."""
     report = await played(FAULTS_SHOWN[fault].__name__, "--plant", fault, "--folder", str(tmp_path))
     assert any("had been told" in each for each in report["violations"]), shown(report)
 
 
-async def test_the_checkers_of_mixed_histories_see_a_planted_fault(tmp_path: Path) -> None:
+async def test_checkers_of_mixed_histories_see_a_planted_fault(tmp_path: Path) -> None:
     """Reads over HTTP from the vault of the node to which nothing comes through; and the readers see it as well. The
     history is left as a file that is judged in the same way."""
     report = await played("responses_lost", "--plant", "release_without_stage", "--folder", str(tmp_path))
@@ -45,7 +45,7 @@ async def test_the_checkers_of_mixed_histories_see_a_planted_fault(tmp_path: Pat
     assert judged(recorded) == [each for each in report["violations"] if each not in by_readers]
 
 
-async def test_where_namespaces_are_not_permitted_relays_between_loopback_addresses_do(tmp_path: Path) -> None:
+async def test_relays_replace_namespaces_without_permission(tmp_path: Path) -> None:
     report = await played("responses_lost", "--network", "loopback", "--folder", str(tmp_path))
     assert report["failed"] is None, shown(report)
     assert report["violations"] == [], shown(report)

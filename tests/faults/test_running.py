@@ -24,7 +24,7 @@ signal.pause()
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("how", ["terminate", "kill"])
-async def test_a_run_that_is_killed_takes_its_nodes_along(how: str, tmp_path: Path) -> None:
+async def test_run_that_is_killed_takes_its_nodes_along(how: str, tmp_path: Path) -> None:
     """`scripts/fuzz` under a time limit left its nodes running: nobody had told them."""
     run = subprocess.Popen([sys.executable, "-c", RUN, str(tmp_path)], stdout=subprocess.PIPE)
     assert run.stdout is not None

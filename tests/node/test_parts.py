@@ -11,7 +11,7 @@ from palisade.raftgroup.errors import NodeFailed
 from palisade.recovery.lifecycle import ComponentFailed, LifecyclePhase
 
 
-def test_the_cause_of_a_failure_keeps_its_own() -> None:
+def test_cause_of_failure_keeps_its_own_cause() -> None:
     """Why the journal could not be written was lost on the way, and with it whether it was the disk that is full."""
     full = OSError(errno.ENOSPC, "No space left on device")
     stopped = NodeFailed("the journal can't be written")

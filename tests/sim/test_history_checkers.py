@@ -62,7 +62,7 @@ def good(story: Story) -> None:
     story.final()
 
 
-def test_nothing_is_said_of_a_history_that_breaks_nothing() -> None:
+def test_checkers_accept_a_valid_history() -> None:
     story = Story()
     good(story)
     assert {name: check(story.history) for name, check in CHECKS.items()} == {name: [] for name in CHECKS}
@@ -346,7 +346,7 @@ def test_every_checker_is_proved() -> None:
 @pytest.mark.parametrize(
     ("name", "broken"), [pytest.param(n, b, id=f"{n}: {b.__name__}") for n, stories in SEEN.items() for b in stories]
 )
-def test_a_broken_history_is_seen(name: str, broken: Broken) -> None:
+def test_broken_history_is_seen(name: str, broken: Broken) -> None:
     story = Story()
     broken(story)
     found = CHECKS[name](story.history)
@@ -354,7 +354,7 @@ def test_a_broken_history_is_seen(name: str, broken: Broken) -> None:
     assert len("\n".join(found)) < 4000
 
 
-def test_a_checker_of_another_thing_says_nothing_of_watches() -> None:
+def test_checker_of_another_property_ignores_watches() -> None:
     for broken in WATCHES:
         story = Story()
         broken(story)

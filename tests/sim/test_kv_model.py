@@ -255,14 +255,14 @@ def answered(draw: st.DrawFn) -> tuple[Any, Any]:
     return request, plain(result)
 
 
-def test_what_a_delete_tells_is_told_of_that_key() -> None:
+def test_result_of_a_delete_is_about_its_key() -> None:
     """Found by the test below: the key of a row that a delete tells of was not looked at, only what it was."""
     gone = DeleteRangeResult(0, 1, (kv(A, b"0"),))
     ops = [Op(2, 4, DeleteRange(A, b"c", prev_kv=True), gone), Op(3, None, Put(B, b"0"))]
     assert check(KeyValues(), ops).verdict is by_force(ops) is BAD
 
 
-def test_a_nested_compare_is_of_the_state_before_the_whole() -> None:
+def test_nested_compare_is_of_the_state_before_the_whole() -> None:
     """As the store has it (`metastore/txn.py`): the model had it behind what comes before it."""
     absent = Compare(B, CompareTarget.VERSION, CompareResult.EQUAL, 0)
     asked = Txn((), (Put(B, b"1"), Txn((absent,), (Range(A),), (Range(A), Range(B)))))
@@ -271,7 +271,7 @@ def test_a_nested_compare_is_of_the_state_before_the_whole() -> None:
     assert check(KeyValues(), ops).verdict is GOOD
 
 
-def test_a_transaction_of_which_not_all_compares_are_looked_at_may_fail() -> None:
+def test_transaction_with_unchecked_compares_may_fail() -> None:
     absent = Compare(A, CompareTarget.VERSION, CompareResult.EQUAL, 0)
     for asked, verdict in ((Txn, BAD), (Undecided, GOOD)):
         lost = Op(0, None, asked((absent,), (Put(A, b"1"),), (Put(A, b"2"),)))
@@ -286,7 +286,7 @@ def test_tiny_histories_of_keys_are_judged_as_by_force(ops: list[Op]) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 1 << 32), st.sampled_from((2, 6)), st.sampled_from((0.0, 0.1)))
-def test_what_was_made_linearizable_is_found_so(seed: int, keys: int, lost: float) -> None:
+def test_generated_linearizable_history_is_accepted(seed: int, keys: int, lost: float) -> None:
     ops = a_run(seed, 60, keys, clients=6, lost=lost)
     assert check(KeyValues(), ops).verdict is GOOD
     bare = [op if op.answered is None else replace(op, answered=plain(op.answered)) for op in ops]

@@ -28,7 +28,7 @@ def test_each_path_is_answered_at_each_node() -> None:
     assert all(paths & {Path.LEADER, Path.MEMBER} for paths in gone.values())
 
 
-def test_each_member_tells_a_watch_of_what_comes_then() -> None:
+def test_each_member_sends_later_changes_to_a_watch() -> None:
     run = Run(3, SCENARIOS["calm"], None, Settings())
     assert not run.run().violation
     told = []
@@ -39,7 +39,7 @@ def test_each_member_tells_a_watch_of_what_comes_then() -> None:
     assert sorted(told) == [("n1", True), ("n2", True), ("n3", True), *[("stream", True)] * 3]
 
 
-def test_a_path_counts_as_gone_only_where_clients_were_answered() -> None:
+def test_path_counts_as_gone_only_where_clients_were_answered() -> None:
     """Probes count for nothing: all is well when they ask."""
     way = "way of a request: vault-reader"
     assert run_seed(3, "calm", settings=Settings()).coverage[way]
@@ -48,7 +48,7 @@ def test_a_path_counts_as_gone_only_where_clients_were_answered() -> None:
     assert silent.coverage["refusal: fenced"]
 
 
-def test_a_client_that_does_not_end_is_named() -> None:
+def test_client_that_does_not_end_is_named() -> None:
     with planted("stream-clients-that-never-close"):
         outcome = run_seed(3, "calm", settings=Settings())
     assert outcome.violation.endswith("clients have not come to an end: streamer, prober")

@@ -22,9 +22,7 @@ from tests.sim.world import Settings, World
     ("decision", "minimal", "stays"),
     [(Replay(79, 91), 79, True), (Snapshot(SnapshotReason.COMPACTED), 80, False)],
 )
-def test_a_vault_that_has_parted_unseen_is_still_that_until_it_is_replaced(
-    decision: Decision, minimal: int, stays: bool
-) -> None:
+def test_diverged_vault_stays_diverged_until_replaced(decision: Decision, minimal: int, stays: bool) -> None:
     """Strange 23: the revision at which it parted was compacted, the next one was not; the replay finds it out."""
     world = World(1, Settings())
     host = world.hosts["n1"]
@@ -36,7 +34,7 @@ def test_a_vault_that_has_parted_unseen_is_still_that_until_it_is_replaced(
 
 
 @pytest.mark.parametrize("is_down", [True, False])
-def test_a_vault_of_before_a_restore_goes_on_by_what_the_lost_cluster_has_said(is_down: bool) -> None:
+def test_vault_from_before_a_restore_is_judged_by_the_lost_history(is_down: bool) -> None:
     """Restores 22650: its node was paused with that answer, and went on when all members were lost."""
     world = World(1, Settings())
     world.goes_on = True

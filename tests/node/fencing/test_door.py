@@ -35,9 +35,7 @@ class Ground:
         self.is_lost = True
 
 
-async def test_a_holder_that_does_not_read_is_let_go_of_at_once(
-    stream: StreamServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_holder_that_does_not_read_is_disconnected(stream: StreamServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection was closed behind what waited for it, so never; all that came was kept on top of it."""
     monkeypatch.setattr(door, "UNSENT_BYTES_MAX", KEPT_BYTES_MAX)
     ground: Any = Ground()

@@ -98,7 +98,7 @@ def recovered() -> Iterator[Recovered]:
         each.simulation.close()
 
 
-def test_a_write_of_the_survivor_waits_until_nobody_shows_what_it_replaces(recovered: Recovered) -> None:
+def test_write_of_the_survivor_waits_until_no_node_serves_the_old_value(recovered: Recovered) -> None:
     lost = recovered()
     assert lost.write("n2", b"new") < FenceTiming().proceed_s() + 0.1
     assert lost.read_at_n3() is None
@@ -109,7 +109,7 @@ def test_a_write_of_the_survivor_waits_until_nobody_shows_what_it_replaces(recov
     lost.check()
 
 
-def test_without_the_record_an_old_value_is_read_behind_it(recovered: Recovered, monkeypatch: Patch) -> None:
+def test_planted_missing_record_lets_an_old_value_be_read(recovered: Recovered, monkeypatch: Patch) -> None:
     """What the one above is for."""
     nobody = SystemWrite((), (("nobody", b""),))
     monkeypatch.setattr(palisade.node.survivor_store, "waiting_for_former", lambda records, generation: nobody)
@@ -118,7 +118,7 @@ def test_without_the_record_an_old_value_is_read_behind_it(recovered: Recovered,
     assert lost.read_at_n3() == b"old"
 
 
-def test_whoever_leads_counts_them_as_long_as_its_own(recovered: Recovered, monkeypatch: Patch) -> None:
+def test_inherited_leases_count_as_long_as_the_leaders_own(recovered: Recovered, monkeypatch: Patch) -> None:
     """Nodes are told the same times, also where the survivor has no record of any."""
     monkeypatch.setattr(wired_world, "TIMING", LONGER)
     lost = recovered()
@@ -126,7 +126,7 @@ def test_whoever_leads_counts_them_as_long_as_its_own(recovered: Recovered, monk
     assert lost.read_at_n3() is None
 
 
-def test_by_the_record_alone_they_would_be_counted_too_short(recovered: Recovered, monkeypatch: Patch) -> None:
+def test_planted_record_alone_counts_inherited_leases_too_short(recovered: Recovered, monkeypatch: Patch) -> None:
     """What the one above is for."""
     monkeypatch.setattr(wired_world, "TIMING", LONGER)
     monkeypatch.setattr(member, "counted_by", lambda timing, registered: registered)

@@ -32,7 +32,7 @@ def lapse(shown: Shown, node: Node) -> None:
     node.process.resume()
 
 
-def test_a_slow_listener_keeps_a_node_from_serving_and_delays_neither_leases_nor_writes(shown: Shown) -> None:
+def test_slow_listener_keeps_a_node_from_serving_and_delays_neither_leases_nor_writes(shown: Shown) -> None:
     node, let_go = shown.cluster.nodes["n3"], asyncio.Event()
     asked = []
 
@@ -54,7 +54,7 @@ def test_a_slow_listener_keeps_a_node_from_serving_and_delays_neither_leases_nor
     shown.simulation.run_until(lambda: node.holder.serves, within_s=0.5)
 
 
-def test_a_failing_listener_keeps_a_node_fenced_is_named_and_tried_again(shown: Shown) -> None:
+def test_failing_listener_keeps_the_node_fenced_and_is_retried(shown: Shown) -> None:
     node, tries = shown.cluster.nodes["n3"], 0
 
     async def failing() -> None:
@@ -91,12 +91,12 @@ def behind(shown: Shown) -> Node:
     return node
 
 
-def test_a_node_whose_vault_is_not_at_what_was_released_serves_nothing(shown: Shown) -> None:
+def test_node_whose_vault_is_behind_rr_serves_nothing(shown: Shown) -> None:
     node = behind(shown)
     assert (node.holder.core.state, node.holder.serves) == (HolderPhase.RECOVERING, False)
 
 
-def test_a_vault_that_is_not_waited_for_is_seen(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_missing_wait_for_the_vault_is_seen(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: recovery is over as soon as it begins."""
     monkeypatch.setattr(FencingComponent, "_recover", lambda part, holder: holder.recovered(holder.begin_recovery()))
     assert behind(shown).holder.serves

@@ -42,13 +42,13 @@ def suspend(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("name", CLOCKS)
-def test_each_clock_of_leases_goes_on_while_the_machine_sleeps(name: str, suspend: Callable[[], None]) -> None:
+def test_clocks_of_leases_run_while_the_machine_is_suspended(name: str, suspend: Callable[[], None]) -> None:
     before = CLOCKS[name]()
     suspend()
     assert CLOCKS[name]() - before >= HOURS_S
 
 
-def test_a_page_that_was_served_before_the_machine_slept_is_not_trusted_after_it(suspend: Callable[[], None]) -> None:
+def test_fence_page_is_not_trusted_after_a_suspension(suspend: Callable[[], None]) -> None:
     page = FencePage(bytearray(FENCE_BYTES), BOOT)
     page.serve(fence_file.clock_ns() + 3_000_000_000, 1)
     assert page.fence.serves(fence_file.clock_ns(), BOOT)

@@ -24,13 +24,13 @@ from tests.support.wired_walk import walk
 Patch = pytest.MonkeyPatch
 
 
-def test_a_walk_shows_nobody_anything_old() -> None:
+def test_random_walk_serves_no_stale_value() -> None:
     """Seed 1: a node that had joined again while its registration was taken away was fenced for ever."""
     made = walk(1, 8)
     assert min(made.history.checked.values()) > 100
 
 
-def test_strict_and_eventual_writes_and_changes_of_regions_fence_nobody() -> None:
+def test_writes_and_changes_of_regions_fence_no_node() -> None:
     """Each entry mixes them. Seeds 1 to 8 were fenced within 0.2 s, since RR had passed what they were staged."""
     assert walk(1, 4, calm=True).longest_wait < 0.4
 
@@ -114,7 +114,7 @@ FAULTS: list[Callable[[Patch], None]] = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_a_rule_that_is_broken_is_found(fault: Callable[[Patch], None], monkeypatch: Patch) -> None:
+def test_planted_broken_rule_is_found(fault: Callable[[Patch], None], monkeypatch: Patch) -> None:
     """Somebody is told something old, or the vault refuses what its gate has let in (VaultUngated)."""
     fault(monkeypatch)
     for seed in range(1, 13):

@@ -48,7 +48,9 @@ ROOT = Password("root", "roots password")
         ("GET", "/v1/procedures/%ff", None),
     ],
 )
-async def test_over_http(http: ClientSession, method: str, path: str, body: bytes | None) -> None:
+async def test_http_requests_need_the_rights_of_their_operation(
+    http: ClientSession, method: str, path: str, body: bytes | None
+) -> None:
     headers = as_user("root") | ({"Content-Type": "application/json"} if body is not None else {})
     async with http.request(method, URL(str(http._base_url).rstrip("/") + path, encoded=True).relative(), data=body,
                             headers=headers) as answer:  # fmt: skip
@@ -74,7 +76,7 @@ async def test_over_http(http: ClientSession, method: str, path: str, body: byte
         (FrameKind.WRITES, [1, "text"]),
     ],
 )
-async def test_over_the_stream(
+async def test_stream_calls_need_the_rights_of_their_operation(
     stream: StreamServer, kind: FrameKind, body: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with raw(stream, to_hello(ROOT)) as connection:

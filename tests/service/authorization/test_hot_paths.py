@@ -99,7 +99,7 @@ async def stateful(service: KeyValues) -> StatefulRows:
 ALICE = header_of(Password("alice", "alices password"))["Authorization"]
 
 
-async def test_rights_of_a_header_are_kept_while_no_row_can_have_changed(
+async def test_rights_of_a_header_are_cached_while_no_row_can_have_changed(
     stateful: StatefulRows, clock: Clock, users: Users
 ) -> None:
     authorizer = gate_over(stateful, clock)
@@ -116,7 +116,7 @@ async def test_rights_of_a_header_are_kept_while_no_row_can_have_changed(
         found[1].check(needs_of(Put(b"/a/x/k"), lambda _: ()))
 
 
-async def test_rights_are_not_kept_where_the_rows_may_change_unseen(
+async def test_rights_are_not_cached_where_rows_may_change_unseen(
     stateful: StatefulRows, clock: Clock, users: Users
 ) -> None:
     authorizer = gate_over(stateful, clock)
@@ -127,9 +127,7 @@ async def test_rights_are_not_kept_where_the_rows_may_change_unseen(
     assert authorizer.try_authenticate(ALICE) is None
 
 
-async def test_kept_token_ends_with_its_time(
-    stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues
-) -> None:
+async def test_cached_token_expires(stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues) -> None:
     authorizer = gate_over(stateful, clock)
     token, _ = await Login(service, authorizer).token(Password("alice", "alices password"), "here", 60)
     header = header_of(Token(token))["Authorization"]

@@ -55,19 +55,19 @@ async def known(service: KeyValues) -> KeyValues:
     return service
 
 
-async def test_while_the_lease_holds_the_vault_is_read(known: KeyValues) -> None:
+async def test_fenced_rows_are_read_from_the_vault_while_the_lease_holds(known: KeyValues) -> None:
     assert fenced(ITEM, None, known).try_read(KEY) == PermissionRow(b"in the vault", 5)
     assert fenced(ShownPage(None, 9), None, known).try_read(KEY) is None
 
 
-async def test_what_is_pending_is_waited_for(known: KeyValues) -> None:
+async def test_pending_change_is_waited_for(known: KeyValues) -> None:
     rows = fenced(None, ITEM, known)
     with pytest.raises(WouldBlock):
         rows.try_read(KEY)
     assert await rows.read(KEY) == PermissionRow(b"in the vault", 5)
 
 
-async def test_what_the_cluster_says_counts_while_the_node_is_fenced(known: KeyValues) -> None:
+async def test_rows_are_read_from_the_cluster_while_the_node_is_fenced(known: KeyValues) -> None:
     """The region says `deny`: the reader has asked by itself."""
     rows = fenced(None, ShownPage(ITEM._replace(value=b"in the cluster"), 9, ReadOrigin.QUORUM), known)
     with pytest.raises(WouldBlock):
@@ -78,7 +78,7 @@ async def test_what_the_cluster_says_counts_while_the_node_is_fenced(known: KeyV
 
 
 @pytest.mark.parametrize("refusal", [Fenced("the vault is not open"), VaultDamaged("a checksum")])
-async def test_without_a_vault_the_cluster_is_asked(known: KeyValues, refusal: VaultError) -> None:
+async def test_rows_are_read_from_the_cluster_without_a_vault(known: KeyValues, refusal: VaultError) -> None:
     rows = fenced(refusal, refusal, known)
     with pytest.raises(WouldBlock):
         rows.try_read(KEY)
@@ -87,7 +87,7 @@ async def test_without_a_vault_the_cluster_is_asked(known: KeyValues, refusal: V
     assert found.value == b"in the cluster"
 
 
-async def test_where_the_cluster_can_not_be_asked_nothing_is_known(known: KeyValues, group: FakeGroup) -> None:
+async def test_permissions_are_unknown_without_a_cluster(known: KeyValues, group: FakeGroup) -> None:
     group.lease_valid = group.majority = False
     with pytest.raises(PermissionsUnknown):
         await fenced(None, Fenced("the vault is not open"), known).read(KEY)
@@ -108,7 +108,7 @@ def answering(answer: Any) -> RemoteRows:
     return RemoteRows(ask)
 
 
-async def test_a_follower_asks_a_member() -> None:
+async def test_follower_asks_a_member() -> None:
     kv = {"key": KEY.decode(), "value_base64": "/w==", "mod_revision": 7}
     assert await answering({"kvs": [kv]}).read(KEY) == PermissionRow(b"\xff", 7)
     assert await answering({"kvs": []}).read(KEY) is None
@@ -122,6 +122,6 @@ async def test_a_follower_asks_a_member() -> None:
      {"kvs": [{"key": KEY.decode(), "value_base64": "!", "mod_revision": 7}]},
      {"kvs": [{"key": KEY.decode(), "value": "", "mod_revision": "7"}]}],
 )  # fmt: skip
-async def test_a_member_that_makes_no_sense_is_no_yes(answer: Any) -> None:
+async def test_invalid_response_of_a_member_grants_nothing(answer: Any) -> None:
     with pytest.raises(PermissionsUnknown):
         await answering(answer).read(KEY)

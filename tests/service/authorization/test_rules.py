@@ -167,7 +167,9 @@ async def lease(users: Users) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), TABLE)
-async def test_who_is_let_in(http: ClientSession, users: Users, lease: None, method: str, path: str) -> None:
+async def test_each_route_admits_the_callers_in_the_table(
+    http: ClientSession, users: Users, lease: None, method: str, path: str
+) -> None:
     url, body, allowed = TABLE[method, path]
     given: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body} if body is not None else {}
     let_in = set()
@@ -188,7 +190,7 @@ async def is_refusal(answer: Any) -> bool:
 
 
 @pytest.mark.parametrize(("method", "path"), [*TABLE, *sorted(OPEN)])
-async def test_nobody_gets_further_than_health(http: ClientSession, method: str, path: str) -> None:
+async def test_unauthenticated_callers_reach_only_health(http: ClientSession, method: str, path: str) -> None:
     url, body, _ = TABLE.get((method, path), (path, None, set()))
     given: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body} if body is not None else {}
     async with http.request(method, url, **given) as answer:
@@ -205,14 +207,14 @@ async def test_nobody_gets_further_than_health(http: ClientSession, method: str,
             assert (await answer.json())["code"] == "unauthenticated"
 
 
-async def test_a_path_that_is_not_served_says_nothing_to_strangers(http: ClientSession) -> None:
+async def test_unknown_path_reveals_nothing_to_unauthenticated_callers(http: ClientSession) -> None:
     async with http.get("/v1/nothing") as answer:
         assert answer.status == 401
     async with http.get("/v1/nothing", headers=as_user("bob")) as answer:
         assert answer.status == 404
 
 
-async def test_a_route_without_a_rule_is_refused_to_root(http: ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_route_without_a_rule_is_refused_to_root(http: ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: somebody adds a route and forgets its rule."""
     monkeypatch.delitem(RULES, ("GET", "/v1/status"))
     async with http.get("/v1/status", headers=as_user("root")) as answer:
