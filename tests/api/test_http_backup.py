@@ -1,4 +1,4 @@
-"""GET /v1/backup: one revision while writes go on, and an end that can't be mistaken (issue 3)."""
+"""GET /v1/backup: one revision under concurrent writes, and an unmistakable end (issue 3)."""
 
 from __future__ import annotations
 

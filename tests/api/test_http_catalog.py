@@ -1,4 +1,4 @@
-"""/v1/catalog and /v1/procedures over HTTP: every way in, every kind of bad input (N2, N5; issue 4)."""
+"""/v1/catalog and /v1/procedures over HTTP: every route, every kind of invalid input (N2, N5; issue 4)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a client sends that is not HTTP, or not what its head says: refused with 400 by every kind of node, and no line
-in its log (docs/bugs-found.md; scenarios.md, "Everywhere")."""
+"""Requests that are not HTTP, or that contradict their head: every kind of node refuses them with 400 and logs nothing
+(docs/bugs-found.md; scenarios.md, "Everywhere")."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def nothing_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.parametrize("path", ["/v1/put", "/v1/kv/a", "/v3/kv/put", "/v3/watch", "/v3/lease/keepalive"])
 async def test_body_with_wrong_content_encoding_is_refused(server: HttpServer, path: str, encoding: str) -> None:
-    """It was answered with 500, and a page in the log."""
+    """The response was 500, and the log had a traceback."""
     method = "PUT" if path == "/v1/kv/a" else "POST"
     head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Encoding: {encoding}\r\n"
     async with RawHttp(server.port) as connection:
@@ -59,7 +59,7 @@ async def test_member_does_not_log_requests_that_are_not_http(server: HttpServer
 
 
 async def test_standalone_node_does_not_log_requests_that_are_not_http(tmp_path: Path) -> None:
-    """Its log had a page for each."""
+    """The log had a traceback for each."""
     await fill(tmp_path / "f1")
     node = StandaloneNode(config_of(tmp_path / "f1"))
     try:

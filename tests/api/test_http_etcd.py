@@ -1,4 +1,4 @@
-"""etcd's JSON paths without an etcd: streams, lost leaders, limits, what the differential test can't reach."""
+"""etcd's JSON paths without an etcd: streams, lost leaders, limits, what the differential test cannot reach."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TestQuota(SmallStore):
             assert [each["alarm"] for each in (await answer.json())["alarms"]] == ["quota"]
 
     async def test_alarm_is_shown_and_cleared_as_etcdctl_does_it(self, http: ClientSession, group: FakeGroup) -> None:
-        """It lists the alarms, and clears each one by its member and its kind."""
+        """etcdctl lists the alarms, and clears each one by its member and its kind."""
         assert await post(http, ALARM, {}) == (200, {})
         for number in range(8):
             await post(http, "/v3/kv/put", {"key": encoded(f"k{number}"), "value": encoded("v" * 99)})

@@ -1,4 +1,4 @@
-"""The front of HTTP: the hot paths answer as aiohttp's handlers do, and no client gets in the way of another."""
+"""The fast path of HTTP returns the same responses as aiohttp's handlers, and no client delays another."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BODIES = [
 
 
 async def test_fast_path_and_aiohttp_return_the_same_responses(server: HttpServer) -> None:
-    """A header that the front does not know makes a connection aiohttp's for good."""
+    """After a header that the fast path does not support, aiohttp handles the connection for good."""
     async with RawHttp(server.port) as hot, RawHttp(server.port) as plain:
         for path, body in BODIES:
             hot.post(path, body)
@@ -77,8 +77,8 @@ async def test_request_in_small_pieces_is_one_request(server: HttpServer) -> Non
 
 
 async def test_slow_body_costs_no_more_than_its_length(server: HttpServer) -> None:
-    """It was joined with what was there, and its head looked at, anew with each piece: 3 MiB in pieces of 64 bytes
-    cost 3.4 s of the loop, and cost 0.02 s now (docs/bugs-found.md)."""
+    """For each piece the body was copied and its head parsed again: 3 MiB in pieces of 64 bytes took 3.4 s of the event
+    loop, 0.02 s since then (docs/bugs-found.md)."""
     value = b"x" * (1 << 19)
     body = b'{"key": "YQ==", "value": "%b"}' % base64.b64encode(value)
     request = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
@@ -171,7 +171,7 @@ async def test_head_without_end_is_refused(server: HttpServer) -> None:
 
 
 async def test_incomplete_head_times_out(server: HttpServer) -> None:
-    """Slow-loris: a byte now and then does not keep a connection."""
+    """Slow-loris: a byte now and then does not keep a connection open."""
     async with RawHttp(server.port) as connection:
         connection.send(b"POST /v3/kv/put HTTP/1.1\r\n")
         answer = asyncio.ensure_future(connection.end())
@@ -241,7 +241,7 @@ async def test_body_above_the_size_limit_is_refused_unread(server: HttpServer, g
 async def test_invalid_requests_are_answered_and_not_logged(
     server: HttpServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever hammers the port with nonsense must not fill the disk with it."""
+    """A client that floods the port with invalid requests must not fill the disk."""
     for nonsense in (b"\xff" * 64 + b"\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 9_000 + b"\r\n\r\n"):
         async with RawHttp(server.port) as connection:
             connection.send(nonsense)

@@ -1,4 +1,5 @@
-"""The OpenAPI document says what the API does: every route is in it, every documented one exists, answers fit (N2)."""
+"""The OpenAPI document matches the API: every route is documented, every documented route exists, responses fit
+(N2)."""
 
 from __future__ import annotations
 

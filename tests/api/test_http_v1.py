@@ -93,7 +93,8 @@ async def test_repeated_write_with_the_same_key_is_executed_once(http: ClientSes
 
 
 async def test_request_id_of_another_request_is_refused(http: ClientSession) -> None:
-    """A put's kept answer made a lease grant end as a fault of the node (fuzzing: HTTP port, seed 5501, round 302)."""
+    """The stored result of a put made a lease grant fail as an internal error (fuzzing: HTTP port, seed 5501, round
+    302)."""
     once = {"Idempotency-Key": "importer-7/1"}
     assert (await ask(http, "PUT", "/v1/kv/a", b"1", headers=once))[0] == 200
     for path, body in (("/v1/leases", {"ttl_s": 5}), ("/v1/delete", {"key": "a"}), ("/v1/txn", {"then": []})):
@@ -259,7 +260,7 @@ async def test_progress_reports_the_complete_revision(http: ClientSession) -> No
 
 
 async def test_progress_reports_a_missing_leader(http: ClientSession, group: FakeGroup) -> None:
-    """Otherwise nobody could tell that silence from one in which nothing happens."""
+    """Otherwise a client cannot distinguish this silence from one without changes."""
     async with http.get("/v1/watch?key=a") as answer:
         await answer.content.readline()
         group.led_by(None)
@@ -318,7 +319,7 @@ async def test_membership_and_leadership(http: ClientSession, group: FakeGroup) 
 
 
 async def test_readiness_returns_its_reasons(http: ClientSession, group: FakeGroup) -> None:
-    """A new cluster is ready once it has an id: what it says of itself does not change afterwards."""
+    """A new cluster is ready once it has an id: the id in its status does not change afterwards."""
     status, found = await ask(http, "GET", "/readyz")
     assert (status, len(found["reasons"])) == (503, 1)
     assert "the cluster has no id yet" in found["reasons"][0]

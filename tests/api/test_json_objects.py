@@ -1,4 +1,4 @@
-"""Messages of a stream are cut out of what comes, whatever the pieces (scenarios.md, "Everywhere")."""
+"""Messages of a stream are cut out of its bytes, whatever the pieces (scenarios.md, "Everywhere")."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_object_cutter_returns_other_bytes_unchanged() -> None:
 
 
 class Counted:
-    """MARKS, and how many bytes it has looked at."""
+    """MARKS, and the number of bytes that it has examined."""
 
     def __init__(self, marks: re.Pattern[bytes]) -> None:
         self._marks, self.looked_at = marks, 0
@@ -52,7 +52,7 @@ class Counted:
 
 
 def test_object_cutter_examines_each_byte_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was read again from its beginning with each piece: a client that sent a MiB byte by byte held the node up."""
+    """It was read again from its beginning with each piece: a client that sent a MiB byte by byte blocked the node."""
     counted = Counted(json_objects.MARKS)
     monkeypatch.setattr(json_objects, "MARKS", counted)
     message = json.dumps({"key": 'x}"{\\' * 500}).encode()
@@ -63,7 +63,7 @@ def test_object_cutter_examines_each_byte_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_object_cutter_refuses_deep_nesting_where_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that sent 200 KB of braces each, twenty at a time, kept others waiting for 10 s on a busy machine."""
+    """Clients that sent 200 KB of braces each, twenty at a time, delayed others by 10 s on a busy machine."""
     counted = Counted(json_objects.MARKS)
     monkeypatch.setattr(json_objects, "MARKS", counted)
     deepest = b'{"a": ' * DEPTH_MAX + b"1" + b"}" * DEPTH_MAX

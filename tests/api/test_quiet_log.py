@@ -1,4 +1,4 @@
-"""What of aiohttp's log a node writes into its own."""
+"""The part of aiohttp's log that a node writes to its own log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from palisade.api.http.aiohttp_fixes import quiet_log
 
 
 async def ends_as_nobody_waits_any_more(request: web.Request) -> web.Response:
-    """Told to close, aiohttp has just given up waiting for this request."""
+    """aiohttp, while closing, has just stopped waiting for this request."""
     waiter = request.protocol._handler_waiter = asyncio.get_running_loop().create_future()
     waiter.cancel()
     return web.Response()

@@ -1,4 +1,4 @@
-"""The port of the stream under bad input and bad clients: a clear refusal, nothing changed, nobody else stalled."""
+"""The stream port under invalid input and misbehaving clients: a clear refusal, no change, no other client stalled."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.support.waiting import until
 
 
 class Raw:
-    """A connection that sends what it likes."""
+    """A connection that sends arbitrary bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -50,7 +50,7 @@ class Raw:
         self.writer.write(encode(kind, body))
 
     async def frame(self) -> tuple[int, Any]:
-        """The next frame; (-1, None) when the node has hung up."""
+        """The next frame; (-1, None) when the node has closed the connection."""
         async with asyncio.timeout(5):
             while not self._frames:
                 try:
@@ -63,7 +63,7 @@ class Raw:
         return self._frames.pop(0)
 
     async def refusal(self) -> str:
-        """The reason of the refusal that ends the connection."""
+        """The reason in the REFUSED frame that ends the connection."""
         kind, body = await self.frame()
         assert kind == FrameKind.REFUSED
         assert (await self.frame())[0] == -1
@@ -250,7 +250,7 @@ async def test_value_that_only_equals_the_number_of_a_put_is_refused(stream: Str
 
 @pytest.mark.parametrize("key", [b"k", b""])
 async def test_frame_with_too_many_puts_is_refused(stream: StreamServer, group: FakeGroup, key: bytes) -> None:
-    """Or one of 2 MiB is 400,000 puts, applied in one turn, or as many refusals in 37 MB (R5)."""
+    """Otherwise a frame of 2 MiB holds 400,000 puts, applied in one turn, or as many refusals in 37 MB (R5)."""
     series = encode_series(None, [key, b""] * SERIES_PUTS_MAX)
     few = ITEMS_MAX // SERIES_PUTS_MAX
     frames = [
@@ -267,7 +267,7 @@ async def test_frame_with_too_many_puts_is_refused(stream: StreamServer, group: 
 async def test_consecutive_puts_are_sent_as_a_series(
     client: Client, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what comes in between keeps its place."""
+    """Other writes in between keep their place."""
     await client.put("first", "1")
     seen: list[int] = []
     original = group.submit
@@ -298,7 +298,7 @@ async def test_bad_range_and_an_unknown_call_are_refused(stream: StreamServer) -
 
 
 async def test_requests_in_flight_are_bounded(stream: StreamServer, group: FakeGroup) -> None:
-    """Beyond the bound the node stops reading; it goes on when there is room, and every request is answered."""
+    """Beyond the bound the node stops reading; it continues when there is room, and every request gets its result."""
     group.held = True
     frame = [each for number in range(512) for each in (number, encode_command(Put(b"k", b"v" * 1000)))]
     async with raw(stream) as connection:
@@ -358,7 +358,7 @@ async def test_close_finishes_pending_requests(stream: StreamServer, client: Cli
 @pytest.mark.parametrize("call", ["lease_info", "member_promote", "member_remove", "transfer"])
 @pytest.mark.parametrize("wrong", [b"k" * 5000, [7], True, 1.5, {}])
 async def test_invalid_id_is_refused_in_one_line(stream: StreamServer, call: str, wrong: Any) -> None:
-    """It was looked up, and came back in the refusal, whatever its size (docs/bugs-found.md)."""
+    """The id was looked up and quoted in the refusal, whatever its size (docs/bugs-found.md)."""
     async with raw(stream) as connection:
         connection.send(FrameKind.CALL, [1, call, [wrong]])
         kind, body = await connection.frame()
@@ -379,8 +379,8 @@ async def test_invalid_id_is_refused_in_one_line(stream: StreamServer, call: str
     ids=["digest", "reads", "writes", "watch", "failure", "refused"],
 )
 async def test_closed_connection_is_freed_at_once(stream: StreamServer, frame: tuple[FrameKind, Any]) -> None:
-    """A node looks for cycles rarely: what a connection had kept, such as the buffer of a large answer, added up over
-    those that came and went to hundreds of megabytes (docs/bugs-found.md)."""
+    """A node collects cycles rarely: the memory of closed connections, such as the buffer of a large result, added up
+    to hundreds of megabytes (docs/bugs-found.md)."""
     async with raw(stream) as connection:
         (seen,) = map(weakref.ref, stream.connections)
         connection.send(*frame)
@@ -395,8 +395,8 @@ async def test_closed_connection_is_freed_at_once(stream: StreamServer, frame: t
 
 
 async def test_watch_reports_a_new_history_of_its_node(stream: StreamServer, group: FakeGroup) -> None:
-    """Restores 3 and 4: a member that had just joined knew of none, so a watch that a client had taken there from a
-    history that was lost went on in the next one. It is told in front of what that one brings."""
+    """Restores 3 and 4: a member that had just joined had no history yet, so a watch that a client had moved there from
+    a lost history continued in the next one. The new history is sent before its events."""
 
     def apply(*commands: Command) -> None:
         for command in commands:
@@ -416,7 +416,8 @@ async def test_watch_reports_a_new_history_of_its_node(stream: StreamServer, gro
 
 
 async def test_watch_at_a_survivor_reports_the_new_history_first(stream: StreamServer, group: FakeGroup) -> None:
-    """Its log says that it is of a newer generation; its state comes to that behind what it alone may have had."""
+    """Its log has a newer generation; its state reaches that generation after the entries that it alone may have
+    had."""
     group.apply([encode_command(FoundCluster("id-1"))])
     group.belongs_to(group.members.alone(group.member, 2))
     async with raw(stream) as connection:
@@ -427,7 +428,7 @@ async def test_watch_at_a_survivor_reports_the_new_history_first(stream: StreamS
 async def test_watch_at_a_member_that_joins_a_survivor_reports_the_new_history_first(
     stream: StreamServer, group: FakeGroup
 ) -> None:
-    """By its own log, as far as it has it, it is still of the generation before."""
+    """Its own log, as far as it has been received, is still of the earlier generation."""
     group.apply([encode_command(FoundCluster("id-1"))])
     group.joins = 2
     async with raw(stream) as connection:

@@ -1,4 +1,4 @@
-"""A configuration is valid from birth, and a refusal names the option, the value and what to do (issue 2)."""
+"""A configuration is checked on construction, and an error names the option, the value and the remedy (issue 2)."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_join_and_initial_cluster_exclude_each_other() -> None:
 
 @pytest.mark.parametrize("listening", ["192.0.2.7:7401", "0.0.0.0:7401", "[::]:7401", "example.org:7401"])
 def test_listening_beyond_loopback_must_be_requested(listening: str) -> None:
-    """N5: there is no TLS yet, and who somebody is has to be asked, so this must not happen by accident."""
+    """N5: there is no TLS yet, and clients must authenticate, so this must not happen by accident."""
     with pytest.raises(ConfigError, match="--insecure-listen"):
         load(http=listening)
     with pytest.raises(ConfigError, match="--authorization=off"):

@@ -1,4 +1,4 @@
-"""Unwritable and foreign folders are refused, and nothing is changed in them (issue 2, "Bad input")."""
+"""Unwritable and foreign folders are refused, and their content is not changed (issue 2, "Bad input")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node that is no member serves over HTTP, and how a recovery that is under way is seen (issue 3; R4, R12)."""
+"""The HTTP API of a follower, and the view of a running recovery (issue 3; R4, R12)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Clock:
 
 
 class Members:
-    """What the members of the group say of the logical topology, if they answer."""
+    """The members' view of the logical topology, while they respond."""
 
     def __init__(self) -> None:
         self.answers = True
@@ -130,7 +130,7 @@ def fits(shape: Any, name: str) -> None:
 
 
 async def standing(served: Served, revisions: int, at: int) -> asyncio.Task[int]:
-    """A recovery of so many revisions that stands at one of them."""
+    """A running recovery of so many revisions, paused at one of them."""
     world = served.world
     world.put(*(f"k{number}" for number in range(revisions)))
     world.stands_at = at
@@ -204,7 +204,7 @@ async def test_metrics_show_the_running_and_the_last_recovery(served: Served) ->
 
 
 async def test_catch_up_difference_applies_to_a_running_recovery(served: Served) -> None:
-    """R4: the threshold that can be changed at run time."""
+    """R4: the threshold is changed at run time."""
     recovering = await standing(served, 40, at=10)
     status, said = await served.put({"revisions": 25})
     fits(said, "CatchUpDifference")
@@ -248,7 +248,7 @@ async def test_catch_up_difference_in_range_is_accepted(served: Served, revision
 
 
 async def test_logical_topology_of_a_follower_is_fetched_once_a_second(served: Served, clock: Clock) -> None:
-    """Seen before: the view of a follower was empty."""
+    """The view of a follower was empty (regression)."""
     found = await served.get("/v1/topology")
     fits(found, "Topology")
     assert [(row["id"], row["standing"]) for row in found["logical"]] == [("n1", "active")]
@@ -329,7 +329,7 @@ async def test_member_without_a_vault_refuses_a_catch_up_difference(http: Client
 
 
 async def test_member_shows_its_recovery_as_a_follower_does(served: Served) -> None:
-    """One face for every kind of node: `recovery/status.py`."""
+    """All kinds of node use `recovery/status.py`."""
     services = NodeServices(served.world.service, vault=served.keeper)
     server = HttpServer(services, "demo", "n1")
     await server.start("127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""The store in one's own process: no ports, one folder, the API of the client (N7)."""
+"""The embedded store: no ports, one folder, the API of the client (N7)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_folder_in_use_or_of_another_owner_is_refused(tmp_path: Path) -> N
 
 
 async def test_catalog_of_an_embedded_store_survives_a_restart(tmp_path: Path) -> None:
-    """A drop that was begun before the store was closed is carried out when it is opened again (F9)."""
+    """A drop that was begun before the store was closed continues when it is opened again (F9)."""
     async with palisade.node.embedded.open(tmp_path) as store:
         await store.catalog_do("create-database", {"database": "plant"}, procedure="p1", wait_s=5)
         columns = [{"name": "value", "type": "double"}]

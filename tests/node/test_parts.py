@@ -1,4 +1,4 @@
-"""What who started a node hears of a component that failed."""
+"""The error that the caller of a node gets when a component fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from palisade.recovery.lifecycle import ComponentFailed, LifecyclePhase
 
 
 def test_cause_of_failure_keeps_its_own_cause() -> None:
-    """Why the journal could not be written was lost on the way, and with it whether it was the disk that is full."""
+    """The reason why the journal could not be written was lost, and with it whether the disk was full."""
     full = OSError(errno.ENOSPC, "No space left on device")
     stopped = NodeFailed("the journal can't be written")
     stopped.__cause__ = full

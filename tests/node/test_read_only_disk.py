@@ -1,6 +1,6 @@
-"""scenarios.md, "Everywhere": read-only disk. Whatever a node keeps there, it says so, and how to go on.
+"""scenarios.md, "Everywhere": read-only disk. For every file of a node, the error names it and the remedy.
 
-As a system does that has mounted a disk anew without writing, after an error: what was there can still be read.
+As after an error, when the system has remounted a disk read-only: existing data can still be read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from palisade.vault.opening import open_vault
 
 @pytest.fixture
 def remount(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From then on nothing can be written."""
+    """From now on every write fails."""
     opened, opened_file = os.open, io.open
 
     def refused(path: Any) -> OSError:

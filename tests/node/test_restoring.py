@@ -1,4 +1,4 @@
-"""A backup becomes a data folder, whole or not at all; hostile files become nothing (issue 3, "Bad input")."""
+"""A backup becomes a complete data folder or none; hostile files are refused (issue 3, "Bad input")."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_each_node_has_the_state_in_the_next_generation(backup: bytes, source: D
 
 
 def test_first_leader_waits_for_leases_unknown_to_the_backup(backup: bytes, tmp_path: Path) -> None:
-    """Of whoever has come to hold one behind it (F3)."""
+    """Of any holder that was registered after the backup was taken (F3)."""
     report = run(parts_of(backup), RestoreRequest(tmp_path / "d", node="n1"))
 
     async def known(folder: Path) -> list[Registration]:
@@ -184,7 +184,7 @@ def test_restore_removes_the_remains_of_a_killed_one(backup: bytes, tmp_path: Pa
 
 
 def test_truncated_or_changed_backup_is_refused(backup: bytes, tmp_path: Path) -> None:
-    """The same as for `--verify` (tests/metastore/test_backup.py), on the way into a store on disk."""
+    """As for `--verify` (tests/metastore/test_backup.py), but into a store on disk."""
     random = Random(3)
     for _ in range(40):
         at = random.randrange(len(backup))

@@ -1,4 +1,4 @@
-"""A node without a network serves what its vault has, marked as such, and changes nothing (R8; issue 3)."""
+"""A node without a network serves reads of its vault, marked as such, and changes nothing (R8; issue 3)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEYS = {f"/catalog/tables/t{number}": f"columns {number}" for number in range(20
 
 
 async def fill(data_dir: Path) -> int:
-    """A vault in the folder of f1, with the keys of a cluster. LV."""
+    """Creates a vault in the folder of f1, with the keys of a cluster; returns LV."""
     group = fake_group()
     group.apply([encode_command(FoundCluster("id-1"))])
     for key, value in KEYS.items():
@@ -94,7 +94,8 @@ async def test_standalone_node_serves_its_vault_and_marks_every_response(alone: 
 
 
 async def test_standalone_node_starts_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """scenarios.md, "Recovery". It listens for who reads, and asks nobody: no name, no connection, no datagram."""
+    """scenarios.md, "Recovery". It listens for readers and contacts no node: no name lookup, no connection, no
+    datagram."""
     await fill(tmp_path / "f1")
     reached: list[str] = []
     loop = type(asyncio.get_running_loop())
@@ -152,7 +153,7 @@ async def test_standalone_node_shows_metrics_paths_and_its_recovery(alone: Clien
 
 
 async def test_standalone_node_refuses_writes_and_scenarios(alone: ClientSession) -> None:
-    """Scenarios start processes, and there is nobody to catch up with (issue 3)."""
+    """Scenarios start processes, and there is no cluster to catch up with (issue 3)."""
     for method, path in (
         ("PUT", "/v1/recovery/catch-up-difference"), ("POST", "/v1/scenarios/join"), ("GET", "/v1/scenarios"),
         ("POST", "/v1/txn"), ("GET", "/v1/topology"), ("POST", "/v1/status"),
@@ -175,7 +176,7 @@ async def test_vault_has_one_readable_revision(alone: ClientSession) -> None:
     ids=["empty", "long", "long end"],
 )
 async def test_invalid_key_is_refused_as_by_a_member(alone: ClientSession, query: str, code: str) -> None:
-    """Of an empty one it said that its vault could not be read (docs/bugs-found.md)."""
+    """For an empty key the error was that the vault could not be read (docs/bugs-found.md)."""
     async with alone.get(f"/v1/kv?{query}") as answer:
         assert answer.status in (400, 413)
         assert (await answer.json())["code"] == code
@@ -225,7 +226,7 @@ def test_unwritable_report_does_not_stop_the_node(tmp_path: Path) -> None:
 
 
 def test_command_shows_the_report_in_a_data_folder(tmp_path: Path) -> None:
-    """R12, on the command line: also of a node that has refused to start."""
+    """R12, on the command line: also for a node that has refused to start."""
     report = RecoveryReport(
         "f1", RecoveryOutcome.REFUSED, Case.D, Case.D, "ahead", lv_before=9, lv=9, lm=5, mm=1, error="why"
     )

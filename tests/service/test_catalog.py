@@ -1,4 +1,5 @@
-"""The catalog of a node: operations begun anywhere, carried out by the leader, and what is answered when (F8, F9)."""
+"""The catalog of a node: operations begun at any member, executed by the leader, and the time of their responses (F8,
+F9)."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ async def test_operation_returns_when_its_end_is_released(catalog: Catalog) -> N
 
 
 async def test_unreleased_operation_is_pending_and_names_the_nodes(catalog: Catalog) -> None:
-    """F10: each wait says for whom it waits; the caller hears the state of it, not an error."""
+    """F10: each wait names the nodes that it waits for; the caller gets its state, not an error."""
     gate = Gate(catalog)
     outcome = await catalog.do("create-database", {"database": "plant"}, "mine", 0.4)
     assert not outcome.settled
@@ -97,7 +98,7 @@ async def test_revoke_stays_pending_and_never_fails(catalog: Catalog) -> None:
 async def test_procedure_is_readable_without_a_leader(
     catalog: Catalog, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The majority is lost right after the operation was recorded: to say "nothing was done" would be wrong (F8)."""
+    """The majority is lost right after the operation was recorded: "nothing was done" would be wrong (F8)."""
     submit = catalog._engine.submit
 
     async def then_lost(*arguments: object) -> object:
@@ -188,7 +189,7 @@ async def test_invalid_wait_is_refused(catalog: Catalog, wait_s: float) -> None:
         await catalog.do("create-role", {"role": "ops"}, "mine", wait_s)
 
 
-# What is there.
+# Objects.
 
 
 async def test_dropped_objects_are_hidden_at_once(catalog: Catalog) -> None:

@@ -1,4 +1,4 @@
-"""The status of nodes reads well, also of nodes that do not answer."""
+"""The status of nodes is readable, also of nodes that do not respond."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_status_line_has_role_term_revision_and_readiness() -> None:
 
 
 def test_running_recovery_is_in_row_line_and_table() -> None:
-    """Issue 3: each phase reports progress. `palisade up` tells each tenth of it where there is no terminal."""
+    """Issue 3: each phase reports progress. Without a terminal `palisade up` prints each tenth of it."""
     progress = {"phase": "replay", "done": 120, "total": 500, "unit": "revisions"}
     row = row_of(STATUS | {"topology": {"phase": "recovering"}, "recovery": progress}, None)
     assert cell(row, "topology") == "recovering (replay 24 %)"

@@ -1,4 +1,4 @@
-"""Which requests touch strict regions, and which write what is the cluster's own."""
+"""Which requests touch strict regions, and which write the cluster's own keys."""
 
 from __future__ import annotations
 

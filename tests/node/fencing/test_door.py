@@ -1,4 +1,4 @@
-"""A holder that does not read is let go of at once, and with it what was kept for it."""
+"""A holder that does not read is disconnected at once, and its buffers are freed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STAGE = StageMessage(4, 2, 17, 18, ((18, b"k", b"v" * 50_000),))
 
 
 class Ground:
-    """The place of a `LeaseServer`."""
+    """Replaces a `LeaseServer`."""
 
     def __init__(self) -> None:
         self.connection: HolderConnection | None = None
@@ -36,7 +36,7 @@ class Ground:
 
 
 async def test_holder_that_does_not_read_is_disconnected(stream: StreamServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection was closed behind what waited for it, so never; all that came was kept on top of it."""
+    """The connection was closed after its buffered bytes were sent, so never; further bytes were buffered on top."""
     monkeypatch.setattr(door, "UNSENT_BYTES_MAX", KEPT_BYTES_MAX)
     ground: Any = Ground()
     stream.lease_port = LeaseEndpoint(ground)

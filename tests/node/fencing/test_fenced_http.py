@@ -1,7 +1,7 @@
-"""Fenced reads over HTTP: what a node answers from its vault, and what each policy makes of a fence that is down.
+"""Fenced reads over HTTP: responses from the vault, and the effect of each policy while the node is fenced.
 
-Issue 4 ("the same reads over HTTP from any node, without a hop to the leader"), N6, F7. Each question goes both ways:
-through the front, and through aiohttp, which gets whatever has a query.
+Issue 4 ("the same reads over HTTP from any node, without a hop to the leader"), N6, F7. Each request is sent twice:
+over the fast path, and through aiohttp, which gets every request with a query.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ KEYS = ("/s/a", "/s/b", "/s/c", "/r/a", "/z/a", "/e/a", DENY, TTL)
 
 
 class Node:
-    """A vault that is served for ever, beside a store that goes on."""
+    """A vault that is served forever, beside a store that changes."""
 
     def __init__(self) -> None:
         self.driver: Driver = full([(region_key(each.name), pack_region(each)) for each in REGIONS])
@@ -130,7 +130,7 @@ async def test_served_vault_answers_reads(asking: ClientSession, node: Node, way
 
 
 async def test_state_changes_whenever_a_row_may_change(node: Node) -> None:
-    """Rights are kept for as long as it is the same object (`Authorizer.try_authenticate`)."""
+    """Rights are cached as long as it is the same object (`Authorizer.try_authenticate`)."""
     first = node.reads.state()
     assert first is not None
     assert node.reads.state() is first
@@ -194,7 +194,7 @@ async def test_default_that_is_not_text_is_returned_as_base64(asking: ClientSess
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_pending_change_is_waited_for(asking: ClientSession, node: Node, way: str) -> None:
-    """It is answered with the change itself, once that is released: by the event, not by looking again."""
+    """The result is the change itself, once it is released: by the event, not by polling."""
     revision = node.write("/s/a", "2")
     asked = asyncio.ensure_future(get(asking, f"/v1/fenced//s/a{way}"))
     while not asked.done() and not node._moved._waiters:  # noqa: ASYNC110
@@ -262,7 +262,7 @@ async def test_prefix_is_read_at_one_revision(asking: ClientSession, node: Node)
 
 
 async def test_large_range_is_of_one_revision_under_writes(asking: ClientSession, node: Node) -> None:
-    """Others have a turn while it is read and written out; what they change is not in it."""
+    """Other tasks get turns while it is read and written out; their changes are not in it."""
     for number in range(3000):
         node.driver.do(Put(b"/s/%06d" % number, b"old"))
     node.apply()
@@ -282,7 +282,8 @@ async def test_large_range_is_of_one_revision_under_writes(asking: ClientSession
 
 
 async def test_fenced_node_answers_ranges_by_policy(asking: ClientSession, node: Node) -> None:
-    """One region with the policy to ask is asked for; a default is of one key, and several regions fail closed."""
+    """A range in one region whose policy is to ask the cluster is asked for; a default applies to one key, and a range
+    over several regions fails closed."""
     node.page.refuse()
     status, by, found = await get(asking, "/v1/fenced?prefix=/r/&limit=7")
     assert (status, by, found["revision"], [kv["value"] for kv in found["kvs"]]) == (200, "quorum", 60, ["2"])
@@ -302,7 +303,7 @@ async def test_invalid_read_of_a_range_is_refused(asking: ClientSession, query: 
 
 
 async def palisade(http: ClientSession, *words: str) -> Result:
-    """In a thread with a loop of its own."""
+    """In a thread with an event loop of its own."""
     at = str(http._base_url).removeprefix("http://").rstrip("/")
     return await asyncio.to_thread(CliRunner().invoke, main, [*words, "--at", at])
 
@@ -325,7 +326,7 @@ async def test_commands_read_the_vault_of_the_node_that_is_named(asking: ClientS
         assert (found.exit_code, "one node" in found.stderr) == (2, True)
 
 
-# Without a vault, and whom it asks
+# Without a vault
 
 
 async def test_reads_before_open_and_after_close_are_refused(asking: ClientSession, node: Node) -> None:
@@ -350,7 +351,7 @@ async def test_member_asks_its_own_cluster(service: KeyValues, group: FakeGroup)
 
 
 async def test_follower_asks_a_member(service: KeyValues, http: ClientSession) -> None:
-    """Over HTTP, with what a member really answers."""
+    """Over HTTP, with the real responses of a member."""
 
     async def ask_member(method: str, path: str, body: Any) -> Any:
         async with http.request(method, path, json=body) as answer:

@@ -1,4 +1,5 @@
-"""A leader grants nothing to a vault of another history: it may show what never happened there (F1, R7)."""
+"""A leader grants no lease to a vault of another history: it may hold changes that never happened in this one (F1,
+R7)."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ RENEW = Renew(99.0, 100, HolderPhase.ACTIVE, True, TIMING.fence_s, TIMING.procee
 
 
 class Leader:
-    """Of `generation` (one that does not know its own welcomes all), at revision 80. `f1` is a holder by the record
-    that the backup has of it."""
+    """The leader of `generation` (without one, it accepts all holders), at revision 80. `f1` is a holder according to
+    the record in the backup."""
 
     def __init__(self, generation: int = 2) -> None:
         log: Any = SimpleNamespace(latest=80, since=lambda after: [])
@@ -53,7 +54,7 @@ class Leader:
 
 
 def test_holder_with_a_vault_of_another_history_is_refused() -> None:
-    """tests/sim, scenario restores, seed 6: a follower that ran on over a restore served what was lost."""
+    """tests/sim, scenario restores, seed 6: a follower that kept running across a restore served lost changes."""
     leader = Leader()
     connection = leader.connected()
     leader.grantor.receive(connection, replace(HELLO, generation=1))
@@ -66,7 +67,7 @@ def test_holder_with_a_vault_of_another_history_is_refused() -> None:
 
 
 def test_stages_of_a_refused_holder_release_nothing() -> None:
-    """Its revision 100 is another history's."""
+    """Its revision 100 is of another history."""
     leader = Leader()
     other, own = leader.connected(), leader.connected()
     for connection, generation in ((other, 1), (own, 2)):
@@ -93,7 +94,7 @@ def test_vault_of_this_history_is_welcome_and_one_of_none_is_deferred(generation
 
 
 class Here:
-    """Whoever asks is the leader's own node."""
+    """The holder is the leader's own node."""
 
     def leads_here(self) -> bool:
         return True
@@ -106,8 +107,8 @@ class Here:
 
 
 async def test_node_whose_vault_has_no_history_receives_no_releases() -> None:
-    """tests/sim, scenario restores, seed 501036: it ran on over a restore before it had asked for anything, and RR 43
-    of the history that was lost was to count in the restored one, which was at 34."""
+    """tests/sim, scenario restores, seed 501036: the node kept running across a restore before its first request, and
+    RR 43 of the lost history would have counted in the restored one, which was at 34."""
     vault = Vault(MemoryBackend())
     holder = LeaseClient("f1", "v", vault, TIMING, lambda: 1.0, lambda revision: None)
     link = LeaderLink(holder, Here(), "f1", Leader(UNKNOWN).grantor)

@@ -1,5 +1,5 @@
-"""A node serves again only when its vault and every recovery listener are there (F2, F11: "a listener that is slow or
-fails"; seed 000, the first point of its review). Over the real wiring, in simulated time."""
+"""A node serves again only when its vault and every recovery listener are up to date (F2, F11: "a listener that is slow
+or fails"; seed 000, the first point of its review). Over the real wiring, in simulated time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shown() -> Iterator[Shown]:
 
 
 def lapse(shown: Shown, node: Node) -> None:
-    """It stands still for longer than its lease, and goes on."""
+    """Pauses the node for longer than its lease, then resumes it."""
     node.process.pause()
     shown.simulation.run_for(2 * TIMING.fence_s)
     node.process.resume()
@@ -75,7 +75,7 @@ def test_failing_listener_keeps_the_node_fenced_and_is_retried(shown: Shown) -> 
 
 
 def behind(shown: Shown) -> Node:
-    """A node whose vault takes nothing, long after its lease is over; the others have gone on."""
+    """A node whose vault applies nothing, long after its lease has expired; the others have moved on."""
     node = shown.cluster.nodes["n3"]
     node.recover_now.set()
     node.follower.step = partial(asyncio.sleep, 0.01)  # type: ignore[method-assign]

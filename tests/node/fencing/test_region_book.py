@@ -1,4 +1,4 @@
-"""Regions are seen and changed over HTTP, the stream and the command line, on members and beside them (issue 4)."""
+"""Regions are read and changed over HTTP, the stream and the command line, at members and followers (issue 4)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_missing_or_built_in_region_is_not_changed(http: ClientSession) ->
 
 
 async def test_concurrent_region_changes_both_apply(service: KeyValues, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that was overtaken reads again."""
+    """The change that lost the race reads again."""
     book = RegionAdmin(service)
     await book.put(CONFIG)
     stored, overtaken = RegionAdmin._stored, []

@@ -1,4 +1,4 @@
-"""The registry of holders at a leader that loses its leadership in the middle of its work."""
+"""The registry of holders at a leader that loses leadership in the middle of its work."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class World:
         patch.setattr(self.group, "propose", lose)
 
     async def look_once(self) -> None:
-        """As long as one look takes; raises what it raises."""
+        """For the duration of one check; raises its error."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.registry.run(), 5 * registry.LOOK_S)
 
@@ -83,7 +83,7 @@ async def test_registry_stops_when_leadership_is_lost_during_registration(monkey
 
 
 async def test_registry_drops_a_decision_of_an_earlier_term(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was wanted then is told anew by the holders: the answer of before may be wrong by now."""
+    """Holders report their needs again in the new term: an earlier decision may be wrong by then."""
     world = World()
     world.lead(2)
     world.want("n1", "n2")

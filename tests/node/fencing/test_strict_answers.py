@@ -1,4 +1,5 @@
-"""Which answers wait for their release, where what is strict changes while a write is on its way (issue 4, F3, F5)."""
+"""Which responses wait for their release, if the strict prefixes change while a write is in progress (issue 4, F3,
+F5)."""
 
 from __future__ import annotations
 
@@ -34,12 +35,12 @@ from tests.support.waiting import until
 
 MAKES_STRICT = Put(region_key("s"), pack_region(Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED)))
 BEFORE, REGION, WRITE = 2, 3, 4
-"""Revisions: of a write before, of the change of the region, of the write that overlaps with it."""
+"""# Revisions: of an earlier write, of the change of the region, of the write that overlaps with it."""
 
 
 @dataclass
 class Member(StoreListener):
-    """A member with its store, which applies what it is told to; nothing is released but what is."""
+    """A member with its store, which applies entries on request; a revision is released on request only."""
 
     leased: bool = True
     staged: tuple[bytes, ...] = ()
@@ -76,7 +77,7 @@ class Member(StoreListener):
         self.released.wake()
 
     def propose(self, key: bytes, timeout_s: float = 60.0) -> None:
-        """`outcome` is called with what the leader said."""
+        """`outcome` is called with the leader's response."""
         self.outcome = self.write(key, self.told.append, timeout_s).end
 
     def write(self, key: bytes, told: Callable[[Outcome], object], timeout_s: float) -> PendingWrite:
@@ -95,7 +96,7 @@ class Member(StoreListener):
 
 
 class ToldWrite(PendingWrite):
-    """Tells the outcome as it is."""
+    """Reports the outcome unchanged."""
 
     def answer(self, outcome: Outcome) -> None:
         self._reply(outcome)
@@ -120,8 +121,8 @@ def put_at(*revisions: int) -> Applied:
 
 
 async def test_write_after_its_prefix_became_strict_waits_for_release() -> None:
-    """It was eventual when it was proposed: answered at its commit, its client would hear of a change that others
-    do not show yet."""
+    """It was eventual when it was proposed: acknowledged at its commit, its client would know a change that other nodes
+    do not serve yet."""
     member = Member()
     member.propose(b"s/k")
     member.apply(MAKES_STRICT, Put(b"s/k", b"new"))
@@ -144,7 +145,7 @@ async def test_stream_write_after_its_prefix_became_strict_waits_for_release() -
 
 
 async def test_forwarding_node_uses_the_prefixes_staged_to_its_vault() -> None:
-    """The leader's answer comes before the node has applied the change of the region."""
+    """The leader's response arrives before the node has applied the change of the region."""
     member = Member()
     member.propose(b"s/k")
     member.staged = (b"s/",)
@@ -156,7 +157,7 @@ async def test_forwarding_node_uses_the_prefixes_staged_to_its_vault() -> None:
 
 
 async def test_node_without_a_lease_waits_until_it_has_applied_the_write() -> None:
-    """Nobody waits for it to be staged a change of a region, so its vault may know of none."""
+    """Without a lease no change of a region waits to be staged to it, so its vault may lack one."""
     member = Member(leased=False)
     member.propose(b"s/k")
     member.outcome(put_at(WRITE))
@@ -189,7 +190,7 @@ async def test_write_not_applied_in_time_is_pending() -> None:
 
 
 async def test_late_frame_returns_the_own_revision_or_refusal_of_each_write() -> None:
-    """The second put of the series was refused (M3); what was released in time is no longer pending."""
+    """The second put of the series was refused (M3); a write that was released in time is no longer pending."""
     member = Member()
     member.apply(MAKES_STRICT)
     member.release(REGION)

@@ -1,4 +1,4 @@
-"""What a member knows of strict changes: which wait for a release, and what a holder lacks (design.md, "Released
+"""The strict log of a member: which changes wait for a release, and which a holder lacks (design.md, "Released
 revision")."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STRICT = Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED)
 
 
 class World(StoreListener):
-    """A store and the log over it; `batches` as the log has made them."""
+    """A store and the log over it; `batches` as the log created them."""
 
     def __init__(self, released: int | None = 1) -> None:
         self.store = MetaStore(MemoryMap(), Limits())
@@ -120,7 +120,7 @@ def test_started_member_treats_all_changes_as_unreleased() -> None:
 
 
 def test_change_released_before_it_is_applied_is_not_pending() -> None:
-    """A member that starts hears RR of the leader first, and applies the end of its own log behind that."""
+    """A starting member receives RR from the leader first, and applies the end of its own log afterwards."""
     world = World()
     world.log.release(world.store.revision + 3)
     world.do(Put(b"s/a", b"1"))
@@ -197,8 +197,8 @@ def test_removed_tombstone_counts_at_the_latest_revision() -> None:
 
 
 def test_version_replaced_in_its_entry_is_not_released_earlier() -> None:
-    """Two clients write one key in one entry. The first is answered at its own revision, which no holder is staged:
-    were it released with the entry's other revisions to come, a holder would still show what it replaced."""
+    """Two clients write one key in one entry. The first is acknowledged at its own revision, which no holder is staged:
+    if it were released before the rest of the entry, a holder would still serve the value that it replaced."""
     world = World()
     before = world.store.revision
     batch = world.do(Put(b"s/a", b"1"), Put(b"s/a", b"2"))

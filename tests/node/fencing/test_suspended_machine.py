@@ -1,5 +1,5 @@
-"""scenarios.md, "Suspend: wall and boot clock jump, monotonic stands still": leases are counted by the clock that goes
-on (F1), on both sides of the fence page: by the node, and by readers in other processes."""
+"""scenarios.md, "Suspend: wall and boot clock jump, monotonic stands still": leases are measured by the clock that runs
+during a suspension (F1), on both sides of the fence page: by the node, and by readers in other processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLOCKS: dict[str, Callable[[], float]] = {
 
 @pytest.fixture
 def suspend(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """The machine sleeps for eight hours: CLOCK_BOOTTIME has them, CLOCK_MONOTONIC has not."""
+    """Suspends the machine for eight hours: CLOCK_BOOTTIME advances, CLOCK_MONOTONIC does not."""
     slept_s = 0.0
     real_s, real_ns = time.clock_gettime, time.clock_gettime_ns
 

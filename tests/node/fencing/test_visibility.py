@@ -1,6 +1,6 @@
-"""What a node shows of fencing: in `/v1/fencing`, in `palisade status`, in its metrics (issue 4, "Visible"; F10).
+"""The fencing state of a node in `/v1/fencing`, in `palisade status`, and in its metrics (issue 4, "Visible"; F10).
 
-Over the real wiring in simulated time: a cluster of three, one of which stands still while a strict write waits for it.
+Over the real wiring in simulated time: a cluster of three, one of which is paused while a strict write waits for it.
 """
 
 from __future__ import annotations

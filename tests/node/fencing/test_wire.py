@@ -1,4 +1,4 @@
-"""What holders and the leader say to each other survives the wire, and nothing else gets through."""
+"""Messages between holders and the leader survive encoding, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_invalid_message_is_refused(body: Any) -> None:
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_message_with_a_wrong_or_missing_field_is_refused(message: Message) -> None:
-    """Whatever arrives is a message or a BadMessage, never another error."""
+    """Any bytes are a message or raise BadMessage, never another error."""
     packed = travelled(pack(message))
     chance = random.Random(1)
     wrong = [None, "", b"", -1, 2**70, 1.5, float("nan"), True, [], [[1, 2]], [[1, b"k", 3]], {}]

@@ -1,4 +1,4 @@
-"""Who the command line is: options before the environment, a user before a token; `palisade login`."""
+"""Credentials of the command line: options before the environment, a user before a token; `palisade login`."""
 
 from __future__ import annotations
 

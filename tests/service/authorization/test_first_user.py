@@ -1,4 +1,4 @@
-"""How the first administrator comes to be, and that it never comes a second time."""
+"""The first administrator is created once, and never a second time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gate of a node guarantees: a revoke counts at once, a fenced node lets nobody in, secrets stay secret."""
+"""Guarantees of authorization: a revoke applies at once, a fenced node admits no request, secrets stay secret."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def may_read(authorizer: Authorizer, identity: Any, key: bytes = b"/a/k") 
     (await authorizer.rights(identity)).check((reading(key),))
 
 
-# A revoke counts at once.
+# Revokes.
 
 
 async def test_revoked_right_is_refused_in_the_next_request(authorizer: Authorizer, users: Users) -> None:
@@ -86,7 +86,7 @@ async def test_recreated_user_has_no_rights_of_the_old_one(authorizer: Authorize
 async def test_planted_cached_right_is_found(
     authorizer: Authorizer, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: rights are kept by user and not by the rows they were read from."""
+    """Planted: rights are cached by user and not by the rows from which they were derived."""
     kept: dict[Any, Any] = {}
 
     def lazily(self: Authorizer, identity: Any) -> Any:
@@ -105,7 +105,7 @@ async def test_planted_cached_right_is_found(
 async def test_roles_are_never_mixed_from_two_moments(
     authorizer: Authorizer, rows: FenceableRows, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """alice loses the role before it gets more: at no moment might she write /b/."""
+    """alice loses the role before it gets more rights: at no moment was she permitted to write /b/."""
     identity = await authorizer.identify(ALICE, "here")
     real, asked = rows.read, []
 
@@ -146,7 +146,7 @@ async def test_fenced_node_asks_the_cluster_and_denies_where_that_fails(
 async def test_planted_cached_right_of_a_fenced_node_is_found(
     http: ClientSession, authorizer: Authorizer, rows: FenceableRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: while nothing can be known, what was known last is taken."""
+    """Planted: while the permissions cannot be read, the last known ones are used."""
     assert await status(http, "/v1/kv?prefix=/a/", "alice") == 200
     rows.fenced = rows.cut_off = True
     assert await status(http, "/v1/kv?prefix=/a/", "alice") == 503

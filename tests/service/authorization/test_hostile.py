@@ -1,4 +1,4 @@
-"""Requests that make no sense, from somebody who is known: refused as ever, never a fault of the node."""
+"""Invalid requests of an authenticated client are refused as usual and never an internal error."""
 
 from __future__ import annotations
 

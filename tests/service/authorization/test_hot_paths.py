@@ -74,11 +74,11 @@ async def test_front_keeps_no_credentials(http: ClientSession, server: HttpServe
     assert not any(b"uthorization" in head for head in server._front._plans)
 
 
-# What is kept of a header.
+# Cached rights of a header.
 
 
 class StatefulRows(FenceableRows):
-    """`known`: what rows are read from; the same object as long as none has changed."""
+    """`known`: the source of the rows; the same object as long as none has changed."""
 
     known: object | None = "first"
     read = 0

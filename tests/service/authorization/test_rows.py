@@ -1,4 +1,4 @@
-"""Where the rows of permissions come from: the vault while its lease holds, else the cluster, else nowhere."""
+"""The sources of permission rows: the vault while its lease holds, else the cluster, else none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ KEY = b"palisade/catalog/permissions/users/alice"
 
 
 class Reads:
-    """Of a vault: what it tells at once (None: it takes waiting), and later; or what is raised instead."""
+    """Reads of a vault: the immediate result (None: it requires waiting) and the awaited one, or the errors raised
+    instead."""
 
     def __init__(self, now: Any, later: Any = None) -> None:
         self.answers = now, later
@@ -68,7 +69,7 @@ async def test_pending_change_is_waited_for(known: KeyValues) -> None:
 
 
 async def test_rows_are_read_from_the_cluster_while_the_node_is_fenced(known: KeyValues) -> None:
-    """The region says `deny`: the reader has asked by itself."""
+    """The region has policy `deny`: the reader has asked the cluster itself."""
     rows = fenced(None, ShownPage(ITEM._replace(value=b"in the cluster"), 9, ReadOrigin.QUORUM), known)
     with pytest.raises(WouldBlock):
         rows.try_read(KEY)

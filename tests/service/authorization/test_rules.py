@@ -1,4 +1,4 @@
-"""Who may ask for what over HTTP, for every path of the API description (issue 4, N5)."""
+"""Which callers each path of the HTTP API admits (issue 4, N5)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPEN = {("GET", "/livez"), ("GET", "/readyz"), ("GET", "/openapi.json")}
 LOGINS = {("POST", "/v1/login"), ("POST", "/v3/auth/authenticate")}
 
 TABLE: dict[tuple[str, str], tuple[str, Any, set[str]]] = {
-    # (method, path): (url, body, who of root, alice, bob, node is let in). alice reads /a/ and writes /a/x/.
+    # (method, path): (url, body, admitted callers of root, alice, bob, node). alice reads /a/ and writes /a/x/.
     ("GET", "/metrics"): ("/metrics", None, {"root", "alice", "bob", "node"}),
     ("GET", "/v1/kv"): ("/v1/kv?prefix=/a/", None, {"root", "alice", "node"}),
     ("DELETE", "/v1/kv"): ("/v1/kv?prefix=/a/x/", None, {"root", "alice"}),
@@ -132,7 +132,7 @@ WHO = {"root": as_user("root"), "alice": as_user("alice"), "bob": as_user("bob")
 
 
 def test_every_operation_of_the_api_has_a_rule_and_a_line_here() -> None:
-    """A new route without an authorization rule fails here, and is refused to everybody."""
+    """A new route without an authorization rule fails here, and is refused to every caller."""
     assert set(OPERATIONS) <= set(RULES)
     assert set(OPERATIONS) == set(TABLE) | OPEN | LOGINS
 
@@ -159,7 +159,7 @@ def test_every_call_of_the_stream_has_a_rule(services: NodeServices) -> None:
 
 @pytest.fixture
 async def lease(users: Users) -> None:
-    """With a key of its own: who ends it deletes that key."""
+    """With a key of its own: a caller that ends the lease deletes that key."""
     from palisade.metastore.requests import LeaseGrant, Put
 
     await users.service.write(LeaseGrant(6000, 77))
@@ -215,7 +215,7 @@ async def test_unknown_path_reveals_nothing_to_unauthenticated_callers(http: Cli
 
 
 async def test_route_without_a_rule_is_refused_to_root(http: ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: somebody adds a route and forgets its rule."""
+    """Planted: a route without a rule."""
     monkeypatch.delitem(RULES, ("GET", "/v1/status"))
     async with http.get("/v1/status", headers=as_user("root")) as answer:
         assert answer.status == 403

@@ -1,4 +1,4 @@
-"""The stream asks who somebody is too, and looks for each thing that is asked for (issue 4)."""
+"""The stream authenticates its clients, and authorizes every frame (issue 4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def client_of(stream: StreamServer, shown: Credentials | None, timeout_s: 
 
 
 class Raw:
-    """A connection that says HELLO as it likes."""
+    """A connection with an arbitrary HELLO."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -91,7 +91,7 @@ async def test_user_executes_only_permitted_requests(stream: StreamServer) -> No
 
 @pytest.mark.parametrize("shown", [None, Password("alice", "wrong"), Token("pt1.x.y")])
 async def test_unauthenticated_client_is_refused_at_hello(stream: StreamServer, shown: Credentials | None) -> None:
-    """And not at the deadline, as if nobody was there."""
+    """And not only at the deadline, as if no node were reachable."""
     async with client_of(stream, shown, timeout_s=60) as client, asyncio.timeout(5):
         with pytest.raises(Unauthenticated):
             await client.get("/a/k")
@@ -199,7 +199,7 @@ async def test_frames_keep_their_order_while_rights_are_fetched(
 async def test_node_without_permissions_refuses_until_it_can_read_them(
     stream: StreamServer, rows: FenceableRows
 ) -> None:
-    """The client tries again until shortly before its deadline: a lease comes back by itself."""
+    """The client retries until shortly before its deadline, since a lease may come back."""
     async with client_of(stream, ALICE, timeout_s=0.4) as client:
         await client.put("/a/x/k", "v")
         rows.fenced = rows.cut_off = True
@@ -232,7 +232,7 @@ async def test_hello_with_bad_credentials_is_refused(stream: StreamServer, hello
 async def test_planted_connection_without_authorization_is_found(
     stream: StreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: writes are not looked at."""
+    """Planted: writes are not authorized."""
     from palisade.api.stream.session_auth import SessionAuth
 
     monkeypatch.setattr(SessionAuth, "caller", lambda self, action: EVERYBODY)
