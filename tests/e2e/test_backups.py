@@ -1,4 +1,4 @@
-"""Backup of a running cluster, restore, and a new cluster out of one survivor, with real processes (issue 3, R7)."""
+"""Backup of a running cluster, restore, and a new cluster from one survivor, with real processes (issue 3, R7)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUES = 400
 
 
 async def said(*arguments: str) -> dict[str, Any]:
-    """The JSON of a command that is to succeed."""
+    """The JSON output of a command that must succeed."""
     code, out, err = await palisade(*arguments, "--json")
     assert code == 0, err
     found: dict[str, Any] = json.loads(out)
@@ -47,14 +47,14 @@ def endpoints(cluster: Cluster) -> tuple[str, str]:
 
 
 async def content(cluster: Cluster, revision: int = 0) -> list[tuple[Any, ...]]:
-    """Everything, at a revision, with the numbers of each key."""
+    """All keys at a revision, with the revisions and versions of each."""
     async with Client(cluster.endpoints, timeout_s=30) as client:
         found = await client.range(b"\0", b"\0", revision=revision)
     return [(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease) for kv in found.kvs]
 
 
 def before(node: NodeProcess) -> Path:
-    """Where the data of a node are put aside."""
+    """Where the old data of a node are moved."""
     return node.data_dir.with_suffix(".before")
 
 
@@ -106,7 +106,7 @@ async def test_backup_under_load_becomes_a_cluster_of_that_revision_and_old_memb
 
 
 async def old_member_is_refused(cluster: Cluster) -> None:
-    """At the address of a member, under its name, with the data that the cluster had before."""
+    """At the address of a member, under its name, with the data of the old cluster."""
     member = cluster["n3"]
     member.kill()
     shutil.rmtree(member.data_dir)
@@ -158,7 +158,7 @@ def command(*arguments: str) -> subprocess.Popen[bytes]:
 
 
 def size_below(path: Path) -> int:
-    """On disk, of a file or of a folder in which things are moved meanwhile."""
+    """On disk, of a file, or of a folder whose files may be moved meanwhile."""
     total = 0
     for folder, _, files in os.walk(path) if path.is_dir() else [(path.parent, [], [path.name])]:
         for each in files:
@@ -251,7 +251,7 @@ async def test_survivor_continues_alone_and_others_return_only_empty(new_cluster
 
 
 async def new_vault(node: NodeProcess) -> bool:
-    """The vault of before was put aside, so its first recovery begins with nothing."""
+    """The old vault was moved aside, so the first recovery starts from nothing."""
     found = await node.get("/v1/recovery")
     first = found["recoveries"][0] if found is not None and found["recoveries"] else {}
     return first.get("outcome") == "done" and first["lv_before"] == 0

@@ -1,4 +1,4 @@
-"""Procedures in a cluster of real processes: begun at one node, carried out by the next leader, seen on all (F9)."""
+"""Procedures in a cluster of real processes: begun at one node, executed by the next leader, seen on all (F9)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 ROWS = 3_000
 ONE_WAIT_S = 1.4 * 3.31
-"""Tells one wait for a lease that runs out from two, on a busy machine, too."""
+"""Distinguishes one wait for an expiring lease from two, on a busy machine, too."""
 
 
 async def write_rows(node: NodeProcess, data: str) -> None:
@@ -32,7 +32,7 @@ async def write_rows(node: NodeProcess, data: str) -> None:
 
 
 async def serves(node: NodeProcess) -> bool:
-    """Whether readers of its vault are answered: then a change has to wait for it."""
+    """Whether readers of its vault are served: then a change has to wait for it."""
     view = await node.get("/v1/fencing")
     return view is not None and view["lease"] is not None and bool(view["lease"]["serves"])
 
@@ -107,7 +107,7 @@ async def test_concurrent_operations_at_all_nodes_are_executed_once(cluster: Clu
 
 
 async def test_command_skips_a_paused_node(cluster: Cluster) -> None:
-    """Issue 4, point 4: a node is stopped, and the operation goes through all the same."""
+    """Issue 4, point 4: a node is paused, and the operation completes nevertheless."""
     await cluster.running[0].ask("PUT", "/v1/catalog/databases/still?wait_s=30")
     leader = await cluster.leader()
     for still in (next(node for node in cluster.running if node is not leader), leader):
@@ -128,7 +128,8 @@ async def test_command_skips_a_paused_node(cluster: Cluster) -> None:
 
 @pytest.mark.alone
 async def test_drop_waits_for_a_paused_node_before_it_deletes(cluster: Cluster) -> None:
-    """scenarios.md: "DROP's physical delete only after PROCEED"; F10: it says for whom it waits; F5: the wait ends."""
+    """scenarios.md: "DROP's physical delete only after PROCEED"; F10: it names the nodes that it waits for; F5: the
+    wait ends."""
     leader = await cluster.leader()
     await leader.ask("PUT", "/v1/catalog/databases/slow?wait_s=30", timeout_s=60)
     await leader.ask("PUT", "/v1/catalog/tables/slow.t?wait_s=30", {"columns": [{"name": "a", "type": "text"}]}, 60)
@@ -161,7 +162,8 @@ async def test_drop_waits_for_a_paused_node_before_it_deletes(cluster: Cluster) 
 
 
 class Looks:
-    """What another process of a node's machine is shown of one key, all the time: there, absent, or nothing."""
+    """The results of continuous reads of one key by another process on a node's machine: present, absent, or
+    refused."""
 
     def __init__(self, reader: VaultReader, key: bytes) -> None:
         self._reader, self._key = reader, key

@@ -1,4 +1,4 @@
-"""A disk without room and too few file descriptors: a clear end or a wait, and nothing acknowledged is lost."""
+"""A full disk and too few file descriptors: a clear error or a wait, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOG_BYTES_MAX = 256 * 1024
 
 
 def little_room() -> None:
-    """No file of the process may become larger: a write beyond that fails as on a full disk, whoever runs this."""
+    """Limits the file size of the process: a write beyond it fails as on a full disk, also for root."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM_BYTES, ROOM_BYTES))
 
 
@@ -59,7 +59,7 @@ async def test_node_with_a_full_disk_stops_and_continues_once_there_is_room(
 
 
 async def fill(client: Client, victim: NodeProcess) -> None:
-    """Until the node has had enough."""
+    """Until the node refuses."""
     for number in range(10 * ROOM_BYTES // VALUE_BYTES):
         if not victim.running:
             return

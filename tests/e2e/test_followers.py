@@ -1,4 +1,4 @@
-"""Nodes beyond the voters: they join, follow the change feed and keep a vault (issue 3; seed 001, cases a, b and c)."""
+"""Followers: they join, follow the change feed and keep a vault (issue 3; seed 001, cases a, b and c)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def last_recovery(follower: NodeProcess) -> dict[str, Any]:
 
 
 async def write(cluster: Cluster, prefix: str, count: int) -> int:
-    """The last revision."""
+    """Returns the last revision."""
     async with Client(cluster.endpoints) as client:
         await client.put_many((f"{prefix}/{number}", f"value {number}") for number in range(count))
         return (await client.put(f"{prefix}/last", "x")).revision
@@ -117,7 +117,7 @@ async def test_command_line_works_with_a_follower(cluster: Cluster, follower: Fo
 
 
 async def said(*arguments: str) -> dict[str, Any]:
-    """The JSON of a command that is to succeed."""
+    """The JSON output of a command that must succeed."""
     code, out, err = await palisade(*arguments, "--json")
     assert code == 0, err
     found: dict[str, Any] = json.loads(out)
@@ -142,7 +142,7 @@ async def test_follower_switches_to_another_member(cluster: Cluster, follower: F
 
 
 async def test_vault_of_another_cluster_is_refused(cluster: Cluster, follower: FollowerProcess) -> None:
-    """R7. The follower's folder is left as it is."""
+    """R7. The follower's folder is unchanged."""
     follower.start()
     revision = await write(cluster, "mine", 5)
     await until(lambda: follows(follower, revision), f"f1 being at {revision}")

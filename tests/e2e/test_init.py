@@ -1,4 +1,4 @@
-"""A cluster made out of nodes that wait for it (R9; scenarios.md, "Recovery": init twice, init cancelled half-way)."""
+"""A cluster is initialized from waiting nodes (R9; scenarios.md, "Recovery": init twice, init cancelled half-way)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 of any and of all nodes under load: nothing acknowledged is lost (issue 2, "Shown by 3"; M9)."""
+"""kill -9 of any and of all nodes under load: no acknowledged write is lost (issue 2, "Shown by 3"; M9)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.support.processes import Cluster, NodeProcess
 pytestmark = pytest.mark.e2e
 
 WRITES_GO_ON_S = 5.0
-"""An election, and a second one where votes are split. The 2.5 s of issue 2 are measured by `scripts/bench kills`."""
+"""One election, and a second one after a split vote. `scripts/bench kills` measures the 2.5 s of issue 2."""
 HARDLY_S = 2.0
-"""Less than an election and what comes with it."""
+"""Less than an election takes."""
 
 
 async def whole_again(cluster: Cluster, load: Load) -> None:
-    """Start what does not run; then every acknowledged write is there, and the replicas are equal."""
+    """Start the stopped nodes; then every acknowledged write exists, and the replicas are equal."""
     cluster.start()
     await cluster.ready()
     await load.writes(50)
@@ -64,7 +64,7 @@ async def test_killing_all_nodes_at_once_loses_nothing(cluster: Cluster) -> None
 
 
 async def test_killing_one_node_after_the_other_loses_nothing(cluster: Cluster) -> None:
-    """Each time the others hold what the next one lost nothing of (etcd's robustness suite)."""
+    """Each time the remaining nodes hold the acknowledged writes of the next victim (etcd's robustness suite)."""
     async with Load(cluster.endpoints, "each") as load:
         for node in cluster.nodes:
             await load.writes(100)

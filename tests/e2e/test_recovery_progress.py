@@ -1,4 +1,4 @@
-"""A recovery that is under way, as people and programs see it: real processes and a terminal (issue 3, R4, R12)."""
+"""A running recovery as people and programs see it: real processes and a terminal (issue 3, R4, R12)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Standing:
         self.gate.touch()
 
     async def under_way(self) -> dict[str, Any] | None:
-        """Its progress, once it has come as far as it will: a batch is done when all of its revisions are."""
+        """Its progress at the point where it waits: a batch is done when all of its revisions are."""
         if not self.ledger.exists() or self.ledger.read_bytes().count(b"\n") < STANDS_AT - 1:
             return None
         found = await self.node.get("/v1/recovery")
@@ -63,7 +63,7 @@ async def standing(new_cluster: Any, tmp_path: Path) -> AsyncIterator[Standing]:
 
 
 class Terminal:
-    """A command whose stdout and stderr are a terminal. `shown`: all that it has written."""
+    """A command whose stdout and stderr are a terminal. `shown`: its output so far."""
 
     def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
         self.process, self._master = process, master
@@ -75,7 +75,7 @@ class Terminal:
             while data := os.read(self._master, 65536):
                 self.shown += data.decode(errors="replace")
         except (BlockingIOError, OSError):
-            """Nothing more now; EIO when the other side has closed."""
+            """No output now; EIO when the other side has closed."""
         return re.search(pattern, self.shown) is not None
 
     async def ended(self) -> int:
@@ -147,7 +147,7 @@ async def test_status_and_api_show_the_progress_of_a_recovery(standing: Standing
 
 
 async def followed(watching: asyncio.subprocess.Process, standing: Standing) -> None:
-    """To the end of the recovery, and then no further than Ctrl-C."""
+    """Until the end of the recovery, and then Ctrl-C."""
     assert watching.stdout is not None
     first = json.loads(await watching.stdout.readline())["under_way"]
     assert (first["phase"], first["total"]) == ("replay", REVISIONS + 1)
@@ -160,7 +160,7 @@ async def followed(watching: asyncio.subprocess.Process, standing: Standing) -> 
 
 
 async def test_changed_catch_up_difference_applies_to_a_running_recovery(standing: Standing) -> None:
-    """R4: the threshold that can be changed at run time, effective in the recovery that is under way."""
+    """R4: the threshold is changed at run time, effective in the running recovery."""
     at = ("--at", standing.node.http)
     code, out, err = await palisade("recovery", *at, "--catch-up-difference", "100000")
     assert (code, "is 100000 revisions now, it was 100" in out) == (0, True), err

@@ -53,7 +53,7 @@ async def test_scenario_holds_and_its_report_names_the_right_case(name: str, ent
 async def test_planted_fault_is_seen(
     name: str, fault: str, missed: set[str], entries: list[CatalogEntry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nodes run with the fault; the scenario says what does not hold."""
+    """The nodes run with the planted fault; the scenario reports what does not hold."""
 
     class Planted(Child):
         async def start(self) -> None:
@@ -94,7 +94,7 @@ async def test_scenario_that_is_interrupted_leaves_no_process_and_no_folder(numb
 
 
 def node_processes(folder: Path | str) -> list[str]:
-    """Those whose command line names the folder."""
+    """Processes whose command line names the folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -126,7 +126,7 @@ async def test_follower_runs_scenarios(new_cluster: Callable[..., Cluster], tmp_
 
 
 async def started_and_followed(node: NodeProcess) -> None:
-    """The node plays it in a process of its own, one at a time; what is under way when the node stops ends with it."""
+    """The node runs it in a process of its own, one at a time; a running scenario ends when the node stops."""
     started = await node.ask("POST", "/v1/scenarios/join")
     assert started is not None
     assert (started["http_status"], started["state"]) == (202, "running")

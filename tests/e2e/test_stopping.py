@@ -1,4 +1,4 @@
-"""Stopping politely, and what a start refuses: exit codes and one clear line each (issue 2, "Bad input")."""
+"""Orderly stops, and refusals at start: exit codes and one clear line each (issue 2, "Bad input")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 
 REFUSED = 2
 POLITE_GAP_S = 0.85
-"""A hand-over costs a few round trips, an election at least 0.9 s, also on a machine with time to spare."""
+"""A transfer of leadership costs a few round trips, an election at least 0.9 s, also on an idle machine."""
 
 
 @pytest.mark.alone
@@ -50,7 +50,7 @@ async def test_node_without_majority_stops_within_seconds(cluster: Cluster) -> N
 
 
 async def refusal_of(node: NodeProcess) -> str:
-    """The one line that it says when it refuses to start."""
+    """The one line of its output when it refuses to start."""
     node.start()
     assert await node.ended() == REFUSED
     (line,) = node.log().strip().splitlines()
@@ -104,7 +104,7 @@ async def test_folder_with_other_content_is_refused_and_unchanged(alone: NodePro
 
 @pytest.mark.parametrize("place", ["folder", "raft", "store"])
 async def test_unusable_data_folder_is_refused(alone: NodeProcess, place: str) -> None:
-    """A file where a folder has to be: root may write everywhere, so rights alone would show nothing."""
+    """A file in place of a folder: root may write everywhere, so permissions alone would not suffice."""
     path = alone.data_dir if place == "folder" else alone.data_dir / place
     if place != "folder":
         alone.start()

@@ -21,7 +21,7 @@ CRASHING = "print('out of luck', flush=True)\nraise SystemExit(1)"
 
 
 class Told:
-    """The events, and a way to wait for one."""
+    """The events of the supervisor, and a way to wait for one."""
 
     def __init__(self) -> None:
         self.events: list[SupervisorEvent] = []
@@ -103,7 +103,7 @@ async def test_second_signal_ends_the_supervisor_at_once(one_node: Callable[...,
 async def test_ctrl_c_in_the_terminal_does_not_reach_the_nodes(
     one_node: Callable[..., LocalCluster], told: Told
 ) -> None:
-    """The supervisor stops them in good order; a signal to its process group must not do it before."""
+    """The supervisor stops them in order; a signal to its process group must not do it before."""
     cluster = one_node(program=STUBBORN)
     cluster.start()
     await told.wait("node-started")

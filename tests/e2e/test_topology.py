@@ -31,7 +31,7 @@ async def all_active(cluster: Cluster, *names: str) -> None:
 
 
 async def test_lost_node_is_dropped_and_returns_with_a_new_incarnation(cluster: Cluster) -> None:
-    """Killed, and paused: to be there again is not enough, it joins again."""
+    """Killed, and paused: being reachable again is not enough, it joins again."""
     await all_active(cluster, "n1", "n2", "n3")
     watcher, victim = cluster["n1"], cluster["n3"]
     before = (await logical(watcher))["n3"]["incarnation"]
@@ -82,7 +82,8 @@ async def test_node_without_a_valid_token_or_tag_is_refused(
 async def test_node_joins_across_a_change_of_a_paused_leader(
     new_cluster: Callable[..., Cluster],
 ) -> None:
-    """scenarios.md, "Recovery": leader changes during join. It is let in once, and the old leader finds it there."""
+    """scenarios.md, "Recovery": leader changes during join. It is admitted once, and the old leader finds its
+    record."""
     cluster = new_cluster()
     cluster.start()
     await cluster.ready()

@@ -1,4 +1,4 @@
-"""`palisade up` as a newcomer types it: ready, demo catalog, Ctrl-C, the same data again, kill -9 (issue 2)."""
+"""`palisade up` as a new user runs it: ready, demo catalog, Ctrl-C, the same data again, kill -9 (issue 2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 pytestmark = pytest.mark.e2e
 
 WAIT_S = 120
-"""Longest life of one run."""
+"""Longest duration of one run."""
 
 
 class Up:
@@ -65,7 +65,7 @@ class Up:
 
 @pytest.fixture
 def base_port() -> int:
-    """One whose block of 210 ports is free at both ends; tests may run beside a cluster with the usual ports."""
+    """A block of 210 ports that is free at both ends; tests may run beside a cluster with the default ports."""
     for base in range(20_000, 30_000, 300):
         try:
             for offset in (1, 2, 3, 101, 102, 103, 201, 202, 203):

@@ -1,4 +1,4 @@
-"""Plays a scenario in a process of its own, and returns what it reports."""
+"""Runs a scenario in a process of its own, and returns its report."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LONGEST_S = 150.0
 
 
 async def played(scenario: str, *options: str, within_s: float = LONGEST_S, show: bool = False) -> dict[str, Any]:
-    """The report of `tests.faults.play`. One that does not end in time is killed, and everything of its with it.
-    `show`: what it does goes to stderr while it does it."""
+    """The report of `tests.faults.play`. A run that does not end in time is killed, with all its processes. `show`: its
+    progress goes to stderr."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.faults.play", scenario, *options, stdout=subprocess.PIPE,
         stderr=None if show else subprocess.PIPE,
@@ -41,6 +41,6 @@ async def played(scenario: str, *options: str, within_s: float = LONGEST_S, show
 
 
 def shown(report: dict[str, Any]) -> str:
-    """For people, where something did not hold."""
+    """As text, for a run that failed."""
     told = [f"{name}: {value}" for name, value in report.items() if name != "log"]
     return "\n".join([*told, *report["log"]])

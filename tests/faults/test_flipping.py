@@ -1,4 +1,4 @@
-"""A bit that is flipped in a value is one that a start has to meet; no process is needed."""
+"""A bit that is flipped in a value is found by a start; no process is needed."""
 
 from __future__ import annotations
 

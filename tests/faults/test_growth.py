@@ -1,4 +1,4 @@
-"""What counts as grown; the numbers of the vault are those that were seen (docs/bugs-found.md)."""
+"""What counts as growth; the numbers of the vault were observed (docs/bugs-found.md)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_each_growing_resource_is_reported() -> None:
 
 
 async def test_mark_of_a_running_verification_is_not_a_leftover(tmp_path: Path) -> None:
-    """Seen behind 1,000 restarts: stores of more than 64 MiB are served before they are verified."""
+    """Observed after 1,000 restarts: stores of more than 64 MiB are served before they are verified."""
     mark = tmp_path / "UNVERIFIED"
     mark.touch()
     asyncio.get_running_loop().call_later(2 * LOOK_S, mark.unlink)

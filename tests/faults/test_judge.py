@@ -1,5 +1,5 @@
-"""What judges the histories of real processes: it accepts what one store says, and nothing else; what it can't find out
-does not pass. No process is needed."""
+"""The judge of histories of real processes accepts results of one store and nothing else; an undecided history does not
+pass. No process is needed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLIENTS = 6
 
 
 def recorded(operations: int, lost: float, seed: int = 1) -> History:
-    """Clients of one store; so many of the answers of writes are lost, some before and some after they took effect."""
+    """Clients of one store; a share of the responses to writes is lost, some before and some after they took effect."""
     driver, chance, history = Driver(), Random(seed), History()
     asking = Asking("mixed", chance)
     watch = history.watch("w", "n1", WatchRequest(asking.prefixes[0], asking.prefixes[0][:-1] + b"0", 2, True))
@@ -72,7 +72,7 @@ def is_local(request: Any) -> bool:
 
 
 def test_many_operations_are_judged_though_a_fifth_of_the_answers_is_lost() -> None:
-    """One hot register of 1,500 operations is not: the keys that are asked for change soon enough."""
+    """One hot register with 1,500 operations would not be decided: the requested keys change soon enough."""
     history = recorded(3000, lost=0.2)
     assert sum(each.unknown for each in history.operations()) > 200
     assert judged(history) == []
@@ -84,11 +84,11 @@ def test_undecided_history_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> Non
     assert any("gave up" in each for each in judged(recorded(200, lost=0.2)))
 
 
-# Histories that break something
+# Invalid histories
 
 
 def changed(history: History, kind: type, change: Callable[[Any], Event | None]) -> History:
-    """Behind the middle, the first event of that kind that `change` can change: others stay as they are."""
+    """After the middle, the first event of that kind that `change` can change: the others stay as they are."""
     events = list(history.events)
     for place in range(len(events) // 2, len(events)):
         if isinstance(events[place], kind) and (after := change(events[place])) is not None:
@@ -136,7 +136,7 @@ def test_invalid_history_is_refused(checker: str, kind: type, change: Any) -> No
 
 
 def two_puts() -> tuple[History, list[RevisionEvents]]:
-    """Both are answered."""
+    """Both are acknowledged."""
     history, driver = History(), Driver()
     for value in (b"1", b"2"):
         number = history.begin("c", "n1", Way.HTTP, Put(KEY, value))
@@ -150,7 +150,7 @@ def read(history: History, value: bytes, revision: int, way: Way = Way.FENCED_AP
 
 
 def test_old_fenced_read_is_refused() -> None:
-    """The prefix that is strict here is another one than that of the simulator."""
+    """The strict prefix here differs from that of the simulator."""
     history, revisions = two_puts()
     read(history, b"2", 3)
     assert judged(woven(history, revisions)) == []
@@ -190,7 +190,7 @@ def test_history_in_a_file_is_judged_again(
     assert "durable: " in capsys.readouterr().out
 
 
-# Where it comes from
+# How it is recorded
 
 
 def test_each_round_uses_other_keys() -> None:
@@ -212,7 +212,7 @@ def test_silent_member_is_named_while_others_continue() -> None:
 
 
 async def test_silent_watch_is_named_with_its_last_revision(tmp_path: Path) -> None:
-    """Nobody listens at its members: it begins, and is told of nothing."""
+    """Its members send nothing: the watch begins, and receives no change."""
     history, nodes = History(), [NodeProcess(tmp_path, name) for name in ("n1", "n2")]
     watcher = Watcher("w", 0, KEY, nodes, history)
     running = asyncio.create_task(watcher.run(5))

@@ -1,4 +1,4 @@
-"""What of a node's log is a fault of it; no process is needed."""
+"""Which entries of a node's log are faults of the node; no process is needed."""
 
 from __future__ import annotations
 

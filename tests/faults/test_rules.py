@@ -1,4 +1,4 @@
-"""What a rule does to a packet, and how packets are read; nothing here sends one (issue 5, `tests/faults`)."""
+"""The effect of a rule on a packet, and the parsing of packets; no packet is sent (issue 5, `tests/faults`)."""
 
 from __future__ import annotations
 
