@@ -21,7 +21,7 @@ from tests.support.fake_group import FakeGroup, fake_group
 
 
 class CliNode:
-    """`endpoint` is the address of its stream, `http` that of HTTP; `do` runs something in its loop."""
+    """`endpoint` is the address of its stream, `http` that of HTTP; `do` runs a coroutine in its loop."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, services: NodeServices, group: FakeGroup, addresses: Any

@@ -1,9 +1,9 @@
-"""Processes that run `python -m palisade.cli` with the program imported already: forked from one that did so once.
+"""Processes that run `python -m palisade.cli` with the program already imported: forked from one that imported it once.
 
-Importing the program costs a second of CPU, more than most tests need for all that they look at. What runs is the same:
-the arguments, the environment, the folder, the log, and a process id and a session of its own. What differs: `/proc`
-shows the command line of the process that it was forked from, and its memory is that one's until it is written to (it
-counts as resident from the beginning, so what a test measures of its growth is the same).
+Importing the program costs a second of CPU, more than the rest of most tests. Equal to a new process: the arguments,
+the environment, the folder, the log, and a process id and a session of its own. Different: `/proc` shows the command
+line of the process that it was forked from, and it shares that one's memory until it writes to it (it counts as
+resident from the beginning, so measured growth is the same).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REQUEST_BYTES_MAX = 1 << 17
 
 
 class Preloaded:
-    """One process; what tests use of `subprocess.Popen`."""
+    """One process; the part of `subprocess.Popen` that tests use."""
 
     def __init__(
         self, arguments: Sequence[str], stdout: int, stderr: int, environment: Mapping[str, str] = os.environ,
@@ -77,7 +77,7 @@ class Preloaded:
 
 
 class _Server:
-    """The process from which they are forked, as those see it that ask it. It ends with this process."""
+    """The process from which they are forked, as its clients see it. It ends with this process."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -96,7 +96,7 @@ class _Server:
         return int(answer)
 
     def end(self) -> None:
-        """It has ended when this returns, so what it and its children took counts as taken by this process."""
+        """It has ended when this returns, so the resources of it and its children count for this process."""
         self._socket.close()
         self._process.wait()
 
@@ -109,8 +109,8 @@ def _server() -> _Server:
 
 
 def serve(requests: socket.socket) -> list[str] | None:
-    """Fork on request and say how what was forked has ended. Returns the arguments in each process that is forked, None
-    in the one that forks when there is nobody any more who could ask."""
+    """Fork on request and report how the children ended. Returns the arguments in each child, None in the parent when
+    no process is left that could ask."""
     own = os.getpid()
     while True:
         data, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
