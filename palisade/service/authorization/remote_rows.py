@@ -26,10 +26,10 @@ class RemoteRows:
     def state(self) -> object | None:
         return None
 
-    def now(self, key: bytes) -> PermissionRow | None:
+    def try_read(self, key: bytes) -> PermissionRow | None:
         raise WouldBlock
 
-    async def later(self, key: bytes) -> PermissionRow | None:
+    async def read(self, key: bytes) -> PermissionRow | None:
         try:
             return row_in(await self._ask("POST", "/v1/range", {"key_base64": in_base64(key)}), key)
         except (RaftError, TopologyError) as error:
