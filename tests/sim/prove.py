@@ -1,4 +1,5 @@
-"""Whether a planted fault is seen: the run with it is red for each checker that it is for, the same without it well."""
+"""Whether a planted fault is detected: the run with it fails for each checker that it is for, the same without it
+passes."""
 
 from __future__ import annotations
 
@@ -11,17 +12,17 @@ from tests.sim.plants import PLANTS, Stage
 from tests.sim.run import Outcome, run_seed
 
 SEEDS_MAX = 8
-"""How many are tried: which seed shows a fault changes with the code."""
+"""How many seeds are tried: which seed shows a fault changes with the code."""
 
 Place = tuple[Stage, int]
-"""A stage and a seed: where a run without any fault planted is well or not."""
+"""A stage and a seed: whether a run without any planted fault passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """`seed`: of the run; 0 if nothing was seen at all. `told`: the checkers that saw it, the first one first.
+    """`seed`: of the run; 0 if nothing was detected at all. `told`: the checkers that detected it, the first one first.
 
-    `well_without`: the same run without the fault is. `cpu_s`: of all runs that it took.
+    `well_without`: the same run without the fault passes. `cpu_s`: of all runs that it took.
     """
 
     plant: str
@@ -38,9 +39,9 @@ class Proof:
 
 
 def prove(name: str, first: int = 0, seeds: int = SEEDS_MAX, well: frozenset[Place] = frozenset()) -> Proof:
-    """By the first seed that proves it; if there is none, the first in which anything was seen.
+    """By the first seed that proves it; if there is none, the first with any violation.
 
-    `first` 0: the seed that is kept with the plant. `well`: what is known already of runs without a fault.
+    `first` 0: the seed in the plant. `well`: known results of runs without a fault.
     """
     stage = PLANTS[name].on
     first = first or stage.seed
@@ -65,7 +66,7 @@ def run_on(stage: Stage, seed: int, plant: str | None = None) -> Outcome:
 
 
 def prove_all(pool: ProcessPoolExecutor) -> Iterator[Proof]:
-    """Of each plant, as they come. What runs without a fault come to is found out once for all of them."""
+    """Of each plant, as they come. Runs without a fault are made once for all of them."""
     places = dict.fromkeys((plant.on, plant.on.seed) for plant in PLANTS.values())
     well = frozenset(place for place, good in zip(places, pool.map(_is_well, places), strict=True) if good)
     for proving in [pool.submit(prove, name, well=well) for name in PLANTS]:
@@ -98,7 +99,7 @@ def uncaught(proofs: Iterable[Proof]) -> list[str]:
 
 
 def matrix(proofs: Iterable[Proof]) -> Iterator[str]:
-    """A line for each planted fault, a column for each checker: # saw it and had to, + saw it as well."""
+    """A line for each planted fault, a column for each checker: # detected it as required, + detected it as well."""
     proofs = list(proofs)
     width = max(map(len, PLANTS))
     for number, name in enumerate(NAMES):

@@ -1,4 +1,4 @@
-"""What clients ask for is possible, and of every kind."""
+"""Generated requests are valid, and of every kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_generated_requests_are_valid_and_cover_every_part() -> None:
 
 
 def test_nested_transactions_do_not_mix_strict_and_other_keys() -> None:
-    """The checker of strict keys looks at a nested one as a whole, or not at all."""
+    """The checker of strict keys examines a nested one as a whole, or not at all."""
     clients = asking()
     for request in (clients.transaction() for _ in range(3000)):
         nested = [step for step in (*request.success, *request.failure) if isinstance(step, Txn)]

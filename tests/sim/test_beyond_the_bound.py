@@ -1,4 +1,4 @@
-"""Clocks that drift by more than the product allows: leases may break, and are seen to; nothing else may (F3)."""
+"""Clocks that drift by more than the product allows: leases may break, and that is detected; nothing else may (F3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sim.world import Settings, Violation, World
 
 
 def stale() -> History:
-    """A read behind a write, which does not show it."""
+    """A read after a write, which does not return it."""
     history = History()
     put = history.begin("c1", "n1", Path.MEMBER, Put(b"s/a", b"1"))
     history.end(put, Ok(PutResult(2, None)))

@@ -1,4 +1,4 @@
-"""Coverage: rows that come out of the product's types, counts that add up, runs that fail for what they never reach.
+"""Coverage: rows derived from the product's types, counts that add up, runs that fail for unreached rows.
 
 Issue 5: "how often each fault, state, transition and decision row was reached. A row that is never reached is a failure
 of the run."
@@ -55,7 +55,7 @@ class Extend:
 
 
 def test_names_of_types_are_the_names_of_their_answers() -> None:
-    """One rule for what is expected and for what is counted."""
+    """One rule for expected and for counted rows."""
     kinds = names_of(Refuse | TakeAll | Extend | None, Why)
     assert kinds == [
         "refuse too-old", "refuse lost", "take-all", "extend", "extend truncates", "none", "too-old", "lost",
@@ -69,7 +69,7 @@ def test_narrow_type_has_the_rows_that_it_can_have() -> None:
 
 
 def test_new_fault_or_reason_is_a_new_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is typed a second time: a member that is added to an enum is expected from then on."""
+    """Nothing is listed twice: a member that is added to an enum is expected from then on."""
     more = enum.Enum("Kind", {**{kind.name: kind.value for kind in tests.sim.faults.Kind}, "SUNSPOTS": "sunspots"})
     why = enum.Enum(
         "State", {**{each.name: each.value for each in palisade.fencing.messages.HolderPhase}, "HALF_OPEN": "half"}
@@ -91,7 +91,7 @@ def test_new_fault_or_reason_is_a_new_row(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_table_of_changes_knows_every_state(table: groups.Table, states: type[enum.Enum]) -> None:
-    """A state that is added, and is not in the table, is noticed here; a change that is not in it, by the first run."""
+    """A new state that is not in the table is detected here; a transition that is not in it, by the first run."""
     assert set(table()) == set(states)
 
 
@@ -131,7 +131,7 @@ def test_fewer_seeds_or_one_scenario_only_report_missing_rows(seeds: int, whole:
 
 
 def test_exempt_row_is_not_missed_and_must_not_be_reached() -> None:
-    """The list must not rot: whoever makes a row possible takes it off."""
+    """The list must stay current: a change that makes a row possible removes it from the list."""
     exempt = {"door: shut": "it has no hinges"}
     counts = {"door: open": 3, "door: ajar": 1}
     assert not table_of(counts, ENOUGH, whole=True, rows=ROWS, exempt=exempt, seldom={}).failed
@@ -155,7 +155,7 @@ def test_rare_row_is_neither_required_nor_wrong(times: int) -> None:
 
 
 def test_unknown_row_of_a_group_is_an_error_and_ungrouped_rows_are_shown() -> None:
-    """A change of state that nobody has written down, however few seeds come to it."""
+    """A transition that is not listed, however few seeds reach it."""
     table = table_of({"door: open -> gone": 1, "weather: rain": 2}, 1, whole=False, rows=ROWS, exempt={}, seldom={})
     assert list(table.wrong) == ["door: open -> gone"]
     assert dict(table.beside) == {"weather: rain": 2}
@@ -210,7 +210,7 @@ def test_run_of_one_scenario_need_not_reach_every_row(capsys: pytest.CaptureFixt
 
 
 def test_real_run_reaches_only_known_rows() -> None:
-    """And the same when it is run again: counting changes nothing, and is put away after it."""
+    """And the same when it is run again: counting changes nothing, and is removed after it."""
     first, again = run_seed(5, "strange"), run_seed(5, "strange")
     assert not first.violation, first.violation
     assert (first.digest, first.coverage) == (again.digest, again.coverage)
@@ -221,7 +221,7 @@ def test_real_run_reaches_only_known_rows() -> None:
 
 
 def test_foreign_vault_is_refused_with_its_reason() -> None:
-    """R7, R8, M6, on members and on a follower, which is turned away at the door already with another cluster's."""
+    """R7, R8, M6, on members and on a follower, which is refused when it joins with another cluster's."""
     places = zip([*WAYS, RefusalReason.FOREIGN_CLUSTER], itertools.cycle(("n2", "f1", "n3", "f1")), strict=False)
     plan = tuple(
         Fault(1.0 + 2.6 * number, Kind.FOREIGN_VAULT, name, "n1", 0.1, amount_of(reason, name))
@@ -235,7 +235,7 @@ def test_foreign_vault_is_refused_with_its_reason() -> None:
 
 
 def test_vault_diverged_from_a_compacted_past_takes_a_snapshot() -> None:
-    """Its digest is nobody's until the snapshot is done (strange 102053)."""
+    """Its digest matches no history until the snapshot is complete (strange 102053)."""
     plan = (
         Fault(4.0, Kind.FOREIGN_VAULT, "f1", "n1", 3.0, amount_of(RefusalReason.DIVERGED, "f1")),
         *(Fault(at_s, Kind.COMPACT, "n1", "n2") for at_s in (5.0, 6.0)),
@@ -251,7 +251,7 @@ def amount_of(reason: RefusalReason, name: str) -> float:
 
 
 def test_guided_faults_hit_their_moment() -> None:
-    """By chance, one run in a hundred comes to these rows."""
+    """By chance, one run in a hundred reaches these rows."""
     plan = (
         Fault(1.0, Kind.STOP_SUSPECTED, "n2", "n1", 0.5, 0.4),
         Fault(8.0, Kind.DROPPED_IN_RECOVERY, "n3", "n1", 0.5, 0.5),

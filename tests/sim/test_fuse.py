@@ -1,4 +1,4 @@
-"""A fuse ends or pauses a process between two callbacks of a turn (issue 5, "crash at any await point")."""
+"""A fuse kills or pauses a process between two callbacks of a turn (issue 5, "crash at any await point")."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_sync_during_a_kill_is_durable_or_not(lands: bool) -> None:
 
 
 def test_fired_fuse_cannot_be_disarmed() -> None:
-    """Storm 210149: it died of it when all was to be well, and nobody started it again."""
+    """Storm 210149: the process died of it when all faults were to be removed, and was not restarted."""
     simulation, seen = FastSimulation(1), list[int]()
     process = counting(simulation, seen, 1)
     light_fuse(process, 1, process.kill)

@@ -1,4 +1,5 @@
-"""The recording of a simulation (issue 5): one order, both ends of everything, the same again from a file."""
+"""The recording of a simulation (issue 5): one order, both ends of every operation, the same when loaded from a
+file."""
 
 from __future__ import annotations
 

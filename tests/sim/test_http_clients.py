@@ -1,4 +1,4 @@
-"""The simulated clients of HTTP and of the stream ask the product's own servers, and understand what they answer."""
+"""The simulated clients of HTTP and of the stream use the product's own servers, and parse their responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A snapshot on a simulated disk: what was committed is there after a crash, and it becomes the store whole, or not."""
+"""A snapshot on a simulated disk: committed pieces survive a crash, and it becomes the store completely, or not."""
 
 from __future__ import annotations
 

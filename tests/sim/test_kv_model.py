@@ -1,4 +1,5 @@
-"""The key-value model: transactions, deletes, revisions, leases; against the plain model of the store, by force."""
+"""The key-value model: transactions, deletes, revisions, leases; compared with the naive model of the store, by brute
+force."""
 
 from __future__ import annotations
 
@@ -158,7 +159,7 @@ def a_run(seed: int, many: int, keys: int, *, clients: int = 20, lost: float = 0
 
 @pytest.mark.parametrize(("keys", "clients", "lost"), [(2, 6, 0.0), (20, 20, 0.0), (20, 20, 0.01)])
 def test_ten_thousand_operations_of_keys(keys: int, clients: int, lost: float) -> None:
-    """Issue 5. Less than a second; one question to the model takes about 20 us."""
+    """Issue 5. Less than a second; one call of the model takes about 20 us."""
     ops = a_run(3, 10_000, keys, clients=clients, lost=lost)
     report = check(KeyValues(), ops)
     assert (report.verdict, len(ops)) == (GOOD, 10_000), report
@@ -183,7 +184,7 @@ def test_one_stale_read_among_ten_thousand_operations_of_keys(keys: int) -> None
     assert f"[{ops[number].began}, {ops[number].ended}]" in "\n".join(report.explanation)
 
 
-# Tiny histories, by force
+# Tiny histories, by brute force
 
 
 def plain(result: Any) -> Any:
@@ -245,7 +246,7 @@ REQUESTS = st.one_of(SIMPLE, SIMPLE, st.builds(Txn, st.lists(COMPARES, max_size=
 
 @st.composite
 def answered(draw: st.DrawFn) -> tuple[Any, Any]:
-    """A request, and an answer that it may have in some state."""
+    """A request, and a result that it may have in some state."""
     request, model = draw(REQUESTS), Model()
     for key in draw(st.sets(KEYS)):
         model.outcome(Put(key, draw(VALUES)))
@@ -256,14 +257,14 @@ def answered(draw: st.DrawFn) -> tuple[Any, Any]:
 
 
 def test_result_of_a_delete_is_about_its_key() -> None:
-    """Found by the test below: the key of a row that a delete tells of was not looked at, only what it was."""
+    """Found by the test below: the key of a row in the result of a delete was not checked, only its value."""
     gone = DeleteRangeResult(0, 1, (kv(A, b"0"),))
     ops = [Op(2, 4, DeleteRange(A, b"c", prev_kv=True), gone), Op(3, None, Put(B, b"0"))]
     assert check(KeyValues(), ops).verdict is by_force(ops) is BAD
 
 
 def test_nested_compare_is_of_the_state_before_the_whole() -> None:
-    """As the store has it (`metastore/txn.py`): the model had it behind what comes before it."""
+    """As the store does (`metastore/txn.py`): the model evaluated it after the preceding operations."""
     absent = Compare(B, CompareTarget.VERSION, CompareResult.EQUAL, 0)
     asked = Txn((), (Put(B, b"1"), Txn((absent,), (Range(A),), (Range(A), Range(B)))))
     nothing = RangeResult(2, (), False, 0)

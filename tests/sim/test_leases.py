@@ -1,4 +1,4 @@
-"""The checker of leases says what a history breaks, and nothing of what may have been."""
+"""The checker of leases reports violations, and nothing that may be valid."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def revoked_and_shown(story: Story) -> None:
 BROKEN_LEASES = (
     *(too_early, too_early_behind_a_keep_alive, one_of_two_keys, never, revoked_and_there, revoked_and_shown),
 )
-"""`test_history_checkers.py` has them seen."""
+"""`test_history_checkers.py` detects them."""
 
 
 def run_out(story: Story) -> None:

@@ -1,4 +1,4 @@
-"""The checker itself (issue 5): known good and bad histories, 10,000 operations, every tiny history by force."""
+"""The checker itself (issue 5): known good and bad histories, 10,000 operations, every tiny history by brute force."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_one_stale_read_among_ten_thousand_operations(clients: int) -> None:
 
 
 def by_force(model: Model[Any], ops: list[Op]) -> Verdict:
-    """The definition: some of the open operations take effect, and an order of all fits their times and answers."""
+    """The definition: some of the open operations take effect, and an order of all fits their times and results."""
     done, opened = [op for op in ops if op.ended is not None], [op for op in ops if op.ended is None]
     for some in chain.from_iterable(combinations(opened, many) for many in range(len(opened) + 1)):
         for order in permutations([*done, *some]):
@@ -155,7 +155,7 @@ def fits(model: Model[Any], order: tuple[Op, ...]) -> bool:
 
 
 def tiny_histories(asked: st.SearchStrategy[tuple[Any, Any]], many: int) -> st.SearchStrategy[list[Op]]:
-    """Operations whose ends are drawn like lots: any overlap."""
+    """Operations with random ends: any overlap."""
 
     @st.composite
     def made(draw: st.DrawFn) -> list[Op]:

@@ -1,4 +1,4 @@
-"""Leaving lost writes out changes no verdict, and keeps those of which an answer tells something."""
+"""Dropping lost writes changes no verdict, and keeps those on which a result depends."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_write_seen_by_a_compare_was_executed() -> None:
 
 
 def test_put_that_keeps_a_value_did_not_write_it() -> None:
-    """Storm 44: a lost put was taken to be of the revision in which another one kept its value."""
+    """Storm 44: a lost put was assumed to be of the revision in which another one kept its value."""
     keeps = Op(1, 2, Put(A, ignore_value=True), PutResult(4))
     shown = Op(3, 4, Range(A), rows(KeyValue(A, b"1", 2, 4, 2, 0)))
     assert without_unseen([LOST, keeps, shown])[0].answered == Resolved(0)

@@ -1,4 +1,4 @@
-"""Faults do what they say: whom an isolation cuts off, and for how long."""
+"""Faults have their documented effects: whom an isolation cuts off, and for how long."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.onlooker import Violation
 
 
 def isolated(amount: float) -> World:
-    """n2, half a second after it was cut off for a second; no node was started."""
+    """n2, half a second after it was isolated for a second; no node was restarted."""
     world = World(1, Settings())
     Client(world, "c1")
     Nemesis(world, (Fault(0.0, Kind.ISOLATE, "n2", "n1", 1.0, amount),)).start()
@@ -44,7 +44,7 @@ def test_node_that_is_isolated_is_cut_off_from_clients_where_the_fault_says_so()
 
 
 def test_fault_is_counted_when_it_strikes_and_not_when_it_is_tried() -> None:
-    """Else every row stays green where faults do nothing."""
+    """Otherwise every row stays green even if faults do nothing."""
     world = isolated(DEAF_FROM - 0.01)
     assert "fault: isolate" not in world.coverage
     assert not world.network.passes("n2", "f1")
@@ -95,7 +95,7 @@ def test_fault_that_does_not_kill_is_no_crash(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_isolated_node_may_still_serve_clients() -> None:
-    """The more dangerous one: what it answers then is what its lease and its barrier are for."""
+    """The more dangerous case: its lease and its barrier must prevent stale responses."""
     world = isolated(DEAF_FROM - 0.01)
     assert not world.network.passes("n2", "f1")
     assert world.network.passes("c1", "n2")
@@ -105,7 +105,7 @@ def test_isolated_node_may_still_serve_clients() -> None:
 
 @pytest.mark.parametrize("lose", [Host.wipe, lambda host: host.disk.put_vault_aside()], ids=["disk", "vault"])
 def test_foreign_vault_is_lost_with_its_disk(lose: Callable[[Host], None]) -> None:
-    """Or a new and empty one would have to be refused for what the old one was (strange 100293)."""
+    """Otherwise a new and empty one would have to be refused for the old one's reason (strange 100293)."""
     world = World(1, Settings(followers=0))
     with ambient(1, lambda: world.now):
         world.start()
@@ -121,7 +121,7 @@ def test_foreign_vault_is_lost_with_its_disk(lose: Callable[[Host], None]) -> No
 
 @pytest.mark.parametrize(("amount", "lost"), [(0.2, ("n2", "c1")), (0.8, ("c1", "n2"))])
 def test_link_to_clients_loses_responses_or_requests(amount: float, lost: tuple[str, str]) -> None:
-    """The request arrives, and nobody hears what has become of it; or it never arrives."""
+    """The request arrives, and its response is lost; or it never arrives."""
     world = World(1, Settings())
     Client(world, "c1")
     Nemesis(world, (Fault(0.0, Kind.ONE_WAY, "n2", CLIENTS, 1.0, amount),)).start()
@@ -145,7 +145,7 @@ def test_wall_clock_is_set_and_no_other_clock_jumps() -> None:
 
 
 def test_node_that_is_closed_while_it_starts_has_not_stopped_itself() -> None:
-    """Restores 32119: the run was over, and had been well."""
+    """Restores 32119: the run was over, and had passed."""
     world = World(1, Settings(followers=1))
     with ambient(1, lambda: world.now):
         world.start()
@@ -156,7 +156,7 @@ def test_node_that_is_closed_while_it_starts_has_not_stopped_itself() -> None:
 
 
 def test_last_turn_of_a_killed_node_is_checked() -> None:
-    """Many 162: a leader released a change, went on with the procedure behind it, and died before its turn was over."""
+    """Many 162: a leader released a change, continued the procedure after it, and died before its turn was over."""
     world = World(1, Settings(followers=0))
     with ambient(1, lambda: world.now):
         procedures = Procedures(world)
@@ -177,7 +177,7 @@ def test_last_turn_of_a_killed_node_is_checked() -> None:
 
 
 def test_clock_changes_its_speed_without_a_jump() -> None:
-    """Who sleeps by it wakes up when it shows the time, and nobody ever sees it go back."""
+    """A task that sleeps by it wakes up when it shows the time, and it never goes back."""
     world = World(1, Settings(drift=0.25))
     host, shown, woken_at = world.hosts["n2"], list[float](), list[float]()
     process, at = host.new_process("n2"), 40.0
@@ -207,7 +207,7 @@ def test_clock_changes_its_speed_without_a_jump() -> None:
 
 
 def test_wait_is_measured_by_the_clock_of_the_leader() -> None:
-    """Drift 34117: slow for 4 s, then fast, it was told by the last speed alone."""
+    """Drift 34117: slow for 4 s, then fast, it was judged by the last speed alone."""
     world = World(1, Settings(drift=0.25))
     host = world.hosts["n2"]
     host.process = host.new_process("n2")
@@ -235,7 +235,7 @@ def test_link_restored_before_any_send_is_no_fault() -> None:
 
 
 def test_disk_is_lost_only_once_all_members_are_voters_and_a_majority_has_that() -> None:
-    """A leader that has only appended the promotion of the one before may be alone with it (restores 200256)."""
+    """A leader that has only appended the promotion of the previous one may be alone with it (restores 200256)."""
     world = World(1, Settings(followers=0))
     nemesis = Nemesis(world, ())
 

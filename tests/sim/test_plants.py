@@ -1,4 +1,4 @@
-"""Every checker has a planted fault that it must see (issue 5); `scripts/sim --plants` shows that it does."""
+"""Every checker has a planted fault that it must detect (issue 5); `scripts/sim --plants` shows that it does."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ PLANT = "progress-ahead-of-events"
 def runs(
     monkeypatch: pytest.MonkeyPatch, told: dict[int, tuple[str, ...]], control: str = ""
 ) -> list[tuple[int, bool]]:
-    """Of (seed, with a fault planted), as they are asked for; `told`: by the seeds with one."""
+    """Of (seed, with a planted fault), on demand; `told`: by the seeds with one."""
     asked: list[tuple[int, bool]] = []
 
     def run_seed(

@@ -1,4 +1,4 @@
-"""When all is well again each path is gone at each node, and who does not answer is named (issue 5, liveness)."""
+"""Without faults each path is used at each node, and nodes that do not respond are named (issue 5, liveness)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_each_member_sends_later_changes_to_a_watch() -> None:
 
 
 def test_path_counts_as_gone_only_where_clients_were_answered() -> None:
-    """Probes count for nothing: all is well when they ask."""
+    """Probes do not count: they run without faults."""
     way = "way of a request: vault-reader"
     assert run_seed(3, "calm", settings=Settings()).coverage[way]
     silent = run_seed(3, "calm", settings=Settings(), plant="readers-that-are-fenced-for-ever", goes_on=True)

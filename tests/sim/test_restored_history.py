@@ -1,4 +1,4 @@
-"""A history that begins with a backup: the state of then is where it begins, and nothing of behind it is in it."""
+"""A history that begins with a backup: it begins with that state, and contains no later change of the old one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sim.stories import TOLD, A, B, Story
 from tests.sim.truth import Truth
 
 BASE = 4
-"""`A` is b"2" since 4, `B` is gone since 3; 5 and 6 are lost."""
+"""`A` is b"2" since 4, `B` is deleted since 3; 5 and 6 are lost."""
 
 
 def restored() -> Story:

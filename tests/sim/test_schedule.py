@@ -37,7 +37,7 @@ def test_time_passes_during_any_sleep() -> None:
 
 
 def test_process_killed_during_a_turn_runs_nothing_more() -> None:
-    """Scenario disks, seed 3: what a task that had died put on its loop ran in the same turn, beside the next start."""
+    """Scenario disks, seed 3: a callback that a dead task had scheduled ran in the same turn, beside the next start."""
     simulation = FastSimulation(1)
     process = simulation.process("node")
     told: list[str] = []
@@ -54,7 +54,7 @@ def test_process_killed_during_a_turn_runs_nothing_more() -> None:
 
 
 def standing(meanwhile: Callable[[FastSimulation, FastProcess], None]) -> tuple[list[str], FastSimulation]:
-    """What a process and another one, which ticks each second, do while the first stands still in a step of its own."""
+    """The actions of a process and of another one, which ticks each second, while the first is suspended in a step."""
     simulation, told = FastSimulation(1), list[str]()
     process, other = simulation.process("reader", loop=FastLoop), simulation.process("node", loop=FastLoop)
     assert isinstance(process, FastProcess)
@@ -86,7 +86,7 @@ def test_suspended_process_resumes_in_the_middle_of_its_step() -> None:
 
 
 def test_suspended_process_has_no_turn_until_its_time_is_over() -> None:
-    """Nor when it was paused and resumed, and somebody else has stood still for longer."""
+    """Nor when it was paused and resumed, and another process was suspended for longer."""
     simulation, told = FastSimulation(1), list[str]()
     one, other = (simulation.process(name, loop=FastLoop) for name in ("one", "other"))
     assert isinstance(one, FastProcess)

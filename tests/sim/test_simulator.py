@@ -1,4 +1,4 @@
-"""The simulator itself: the same seed is the same run, whatever the hash seed; seeds are well; plans shrink."""
+"""The simulator itself: the same seed is the same run, for any hash seed; seeds pass; plans shrink."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_run_over_restores_is_the_same_under_any_hash_seed() -> None:
 
 @pytest.mark.parametrize(("seed", "scenario"), [(53, "storm"), (123, "network"), (8, "restores"), (33, "drift")])
 def test_run_is_deterministic_for_any_seed(seed: int, scenario: str) -> None:
-    """HTTP, windows and queues that are small (53), five members (123), a lost majority (8), clocks that are wrong."""
+    """HTTP, small windows and queues (53), five members (123), a lost majority (8), wrong clocks."""
     outcome = run_seed(seed, scenario)
     assert run_apart(seed, "4242", scenario=scenario).split()[0] == outcome.digest
 
@@ -75,7 +75,7 @@ def test_plan_follows_from_its_seed_and_can_be_cut() -> None:
 
 
 def test_failure_is_the_same_if_the_same_checker_sees_it_first() -> None:
-    """Or a plan was shrunk to the faults of a failure that nobody asked about."""
+    """Otherwise a plan was shrunk to the faults of a different failure."""
 
     def outcome(violation: str, *told: str) -> Outcome:
         return Outcome(1, "calm", (), violation, told)

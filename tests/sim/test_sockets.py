@@ -1,4 +1,5 @@
-"""A stream holds what its window has room for: who writes more is told to pause, and goes on when it has been read."""
+"""A stream holds what its window has room for: a writer beyond it is paused, and continues when its data have been
+read."""
 
 from __future__ import annotations
 

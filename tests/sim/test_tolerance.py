@@ -1,4 +1,4 @@
-"""What a fault excuses: a full disk one way of dying, not every one."""
+"""What a fault excuses: a full disk one kind of end, not every one."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Ground:
         return self.vault
 
     def do(self, work: Callable[[], object]) -> float:
-        """In a turn of the process. How long it took. Raises what it raises."""
+        """In a turn of the process. Returns how long it took. Raises its error."""
         before = self.simulation.now
 
         async def ask() -> None:

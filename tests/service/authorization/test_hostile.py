@@ -48,7 +48,7 @@ ROOT = Password("root", "roots password")
         ("GET", "/v1/procedures/%ff", None),
     ],
 )
-async def test_http_requests_need_the_rights_of_their_operation(
+async def test_malformed_http_request_of_a_known_user_is_refused(
     http: ClientSession, method: str, path: str, body: bytes | None
 ) -> None:
     headers = as_user("root") | ({"Content-Type": "application/json"} if body is not None else {})
@@ -76,7 +76,7 @@ async def test_http_requests_need_the_rights_of_their_operation(
         (FrameKind.WRITES, [1, "text"]),
     ],
 )
-async def test_stream_calls_need_the_rights_of_their_operation(
+async def test_malformed_stream_call_of_a_known_user_is_refused(
     stream: StreamServer, kind: FrameKind, body: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with raw(stream, to_hello(ROOT)) as connection:
