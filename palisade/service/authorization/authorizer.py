@@ -157,7 +157,9 @@ class Authorizer:
             async with self._turn:
                 credential = credential_of(row) or self._dummy_credential
                 password = shown.password[: MOST + 1]
-                right = await asyncio.get_running_loop().run_in_executor(self._threads, self._fits, password, credential)
+                right = await asyncio.get_running_loop().run_in_executor(
+                    self._threads, self._fits, password, credential
+                )
         finally:
             self._waiting -= 1
         if row is None or not right:
