@@ -206,7 +206,7 @@ class Catalog:
             shape = collection.shape(found.kvs[0])
             if not is_hidden(shape, gone, collection):
                 return shape
-        raise NotThere(f"{collection.name}: {path[:200]!r} does not exist")
+        raise NotThere(f"there is no {path[:200]!r} among the {collection.name}")
 
     async def _gone(self, collection: Collection) -> frozenset[str]:
         """The databases that are being dropped. Read before their content, and released like it: an object in the

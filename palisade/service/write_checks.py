@@ -80,7 +80,7 @@ class WriteChecks:
                 puts += write.puts
                 if puts > puts_max:
                     raise TooManyPuts(
-                        f"a frame may have at most {puts_max} puts, including those in series: send several frames"
+                        f"a frame may have up to {puts_max} puts, including those in series: send several frames"
                     )
                 (accepted if write.refusal is None else refused).append(write)
         return accepted, refused

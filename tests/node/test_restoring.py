@@ -157,7 +157,7 @@ def test_restore_leaves_a_folder_with_content_unchanged(backup: bytes, tmp_path:
         run(parts_of(backup), RestoreRequest(tmp_path / "d", node="n1"))
     (tmp_path / "e.restoring").mkdir()
     (tmp_path / "e.restoring/precious").write_text("x")
-    with pytest.raises(FolderError, match="holds something else"):
+    with pytest.raises(FolderError, match="has other content"):
         run(parts_of(backup), RestoreRequest(tmp_path / "e", node="n1"))
     assert (tmp_path / "d/precious").exists()
     assert (tmp_path / "e.restoring/precious").exists()
