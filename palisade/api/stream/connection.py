@@ -137,6 +137,10 @@ class StreamConnection(asyncio.Protocol):
             raise ProtocolError(
                 f"protocol {spoken} is not supported, this node speaks {PROTOCOL}: use a client of this version"
             )
+        if body.get("identify") is True:
+            self._write(FrameKind.WELCOME, self._server.identity())
+            self.close()
+            return
         self._follows = body.get("follows") is True
         self._timeout_s = self._deadline(body.get("timeout_ms"))
         session_auth = self._server.session_auth(self._transport, self._tasks.spawn)

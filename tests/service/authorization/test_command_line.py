@@ -48,7 +48,7 @@ def test_credentials_are_taken_from_options_before_environment(
 
 @pytest.mark.parametrize(
     ("user", "token_file", "text"),
-    [("alice", None, "PALISADE_PASSWORD"), (None, "none", "can't be read"), ("alice", "token", "either")],
+    [("alice", None, "PALISADE_PASSWORD"), (None, "none", "cannot be read"), ("alice", "token", "either")],
 )
 def test_incomplete_credentials_are_wrong_usage(user: str | None, token_file: str | None, text: str) -> None:
     with pytest.raises(click.UsageError, match=text):
@@ -68,7 +68,7 @@ def test_login_without_authorization_is_refused() -> None:
     with cli_node() as node:
         found = CliRunner().invoke(main, ["login", "--user", "alice", "--at", node.http], env=SECRET)
     assert found.exit_code == 1
-    assert "no sign-in needed" in found.output
+    assert "without signing in" in found.output
 
 
 def test_credentials_are_ignored_without_authorization() -> None:
