@@ -195,7 +195,7 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
     group.NodeFailed: ErrorRow(503, "This node has stopped", _DOWN, "etcdserver: server stopped"),
 }
 REFUSALS: dict[type[Exception], Refusal] = {kind: Refusal(kind.code, *shown) for kind, shown in SHOWN.items()}
-INTERNAL = Refusal("internal", 500, "Internal error", Grpc.INTERNAL, "internal error; see the log of the node")
+INTERNAL = Refusal("internal", 500, "Internal error", Grpc.INTERNAL, "unexpected error; see the log of the node")
 
 
 def refusal_of(error: Exception) -> Refusal:
