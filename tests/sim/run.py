@@ -1,8 +1,8 @@
-"""One run from one seed: a safety phase, in which things go wrong, then a liveness phase, in which everything heals.
+"""One run from one seed: a safety phase with faults, then a liveness phase without them.
 
-When the faults have stopped everything has to make progress within bounds (`checkers/liveness.py`).
+When the faults have stopped everything must make progress within bounds (`checkers/liveness.py`).
 
-A run ends with what the first checker says. Where a fault is planted it may go on, so that it is seen who else sees it.
+A run ends at the first violation. With a planted fault it may continue until all expected checkers have reported.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from palisade.metastore.requests import Range
 from tests.sim.ambient import ambient
@@ -29,7 +30,7 @@ from tests.sim.network import WINDOW_BYTES
 from tests.sim.plants import planted
 from tests.sim.streaming import LastingWatcher
 from tests.sim.workload import Workload
-from tests.sim.world import Settings, World
+from tests.sim.world import Settings, TimeIsUp, World
 from tests.support.onlooker import Violation
 from tests.support.raft_network import QUEUED_BYTES_MAX
 from tests.support.simulation import Process, Stuck
@@ -40,19 +41,21 @@ SLICE_S = 0.5
 
 @dataclass(slots=True)
 class Outcome:
-    """`violation` empty: all is well. `cpu_s` is no part of what two runs of a seed have in common."""
+    """`violation` empty: the run passed. `cpu_s` is not compared between two runs of a seed."""
 
     seed: int
     scenario: str
     plan: Plan
     violation: str = ""
     told: tuple[str, ...] = ()
-    """The checkers that have seen something, the first one first."""
+    """The checkers with violations, the first one first."""
     digest: str = ""
     simulated_s: float = 0.0
     liveness_s: float = 0.0
     cpu_s: float = 0.0
     operations: int = 0
+    judged: bool = False
+    """A history has been judged: the run came to its end, or to a restore."""
     coverage: dict[str, int] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
 
@@ -61,8 +64,22 @@ class Outcome:
         return bool(self.violation)
 
     def fails_as(self, other: Outcome) -> bool:
-        """By what the same checker has seen first; or both break down by themselves."""
+        """By the first checker with a violation; or both break down by themselves."""
         return self.failed and other.failed and self.told[:1] == other.told[:1]
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """When a run ends before its own end: at the first violation, or, with `goes_on`, once all checkers in `reported`
+    have reported one (empty: never); and at `s` of simulated time."""
+
+    goes_on: bool = False
+    reported: frozenset[str] = frozenset()
+    s: float = inf
+
+
+FIRST_VIOLATION = Until()
+WHOLE = Until(goes_on=True)
 
 
 def run_seed(
@@ -71,13 +88,12 @@ def run_seed(
     plan: Plan | None = None,
     settings: Settings | None = None,
     plant: str | None = None,
-    goes_on: bool = False,
+    until: Until = FIRST_VIOLATION,
 ) -> Outcome:
-    """`plan`: instead of the one that the seed makes. `plant`: a fault of `plants` to be planted. `goes_on`: also when
-    something was seen."""
+    """`plan`: replaces the one drawn from the seed. `plant`: a fault of `plants` that is planted during the run."""
     with planted(plant):
         run = Run(seed, SCENARIOS[scenario], plan, settings)
-        run.world.goes_on = goes_on
+        run.world.goes_on, run.world.wanted, run.world.until_s = until.goes_on, until.reported, until.s
         outcome = run.run()
     del run
     gc.collect()
@@ -102,7 +118,7 @@ class Run:
         self.outcome = Outcome(seed, scenario.name, self.plan)
         self._looking = ExitStack()
         self._going = True
-        """Clients go on to ask."""
+        """Clients continue."""
         self._lasting: tuple[Process, asyncio.Task[None]] | None = None
         """A client that outlives restores."""
 
@@ -117,6 +133,8 @@ class Run:
         with ambient(world.seed, lambda: world.now, wall, small_windows=small_windows, small_queues=small_queues):
             try:
                 self._run()
+            except TimeIsUp:
+                pass
             except (Violation, Stuck) as error:
                 outcome.violation = str(error)
             except Exception as error:
@@ -146,10 +164,10 @@ class Run:
                     checker.settled()
             self._judge()
 
-    # Histories: one, or as many as backups are restored
+    # Histories: one, and one more for each restored backup
 
     def _look_on(self) -> None:
-        """With checkers that have seen nothing yet."""
+        """With new checkers."""
         beyond = BEYOND_THE_BOUND if self.scenario.drift else ()
         checkers = [make(self.world) for make in (*CHECKERS, *beyond, Coverage)]
         for checker in checkers:
@@ -157,12 +175,13 @@ class Run:
         self.world.checkers = checkers
 
     def _judge(self) -> None:
+        self.outcome.judged = True
         for checker in self.world.checkers:
             with self._unbroken():
                 checker.ended()
 
     def _restored(self, base: Base) -> None:
-        """What was seen so far is one history; another one begins with `base`, and who looks on begins anew."""
+        """The recorded history is complete; another one begins with `base`, and observers start anew."""
         self.workload.end()
         self._judge()
         self._looking.close()
@@ -180,7 +199,7 @@ class Run:
 
     @contextmanager
     def _unbroken(self) -> Iterator[None]:
-        """A world in which something is broken may break down; then what was seen before counts."""
+        """A world with a violation may break down; then the earlier violation counts."""
         try:
             yield
         except Exception:

@@ -1,18 +1,20 @@
-"""Whether a history of fenced reads of one key is linearizable: its value only ever grows, one writer at a time.
+"""Whether a history of fenced reads of one key is linearizable: its value only grows, with one writer at a time.
 
-A read must not be older than any write that was answered before it began (stale), nor older than what any reader
-was shown before it began (new-then-old), on whichever node (issue 4, "Shown by", 2). Pure.
+A read must not be older than any write that was acknowledged before it began (stale), nor older than any earlier read
+on any node (new-then-old; issue 4, "Shown by", 2).
 """
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 
 class Told(NamedTuple):
-    """`value` was told between `began` and `ended`. `by`: a reader, or the writer whose write was answered."""
+    """`value` was returned between `began` and `ended`. `by`: a reader, or the writer of the acknowledged write."""
 
     began: float
     ended: float
@@ -21,7 +23,7 @@ class Told(NamedTuple):
 
 
 def violations(reads: Sequence[Told], answered: Iterable[Told]) -> list[str]:
-    """Each read that tells less than what somebody had been told before it began."""
+    """Each read that returned less than an earlier result."""
     told = sorted([*reads, *answered], key=lambda each: each.ended)
     ends = [each.ended for each in told]
     newest: list[Told] = []
@@ -40,7 +42,8 @@ def violations(reads: Sequence[Told], answered: Iterable[Told]) -> list[str]:
 
 
 def reads_of(text: str, by: str) -> tuple[list[Told], list[tuple[float, str]]]:
-    """(the reads that told something, the others by time) of what `fence_reader` wrote, without a torn last line."""
+    """(the reads that returned a value, the others by time) in the output of `fence_reader`, without a torn last
+    line."""
     told, other = [], []
     for line in text.splitlines(keepends=True):
         fields = line.split()
@@ -51,3 +54,29 @@ def reads_of(text: str, by: str) -> tuple[list[Told], list[tuple[float, str]]]:
         else:
             other.append((float(fields[0]), fields[2]))
     return told, other
+
+
+class ReadSoFar:
+    """The output of one `fence_reader`, parsed as far as it is written; each line is parsed once."""
+
+    def __init__(self, file: Path, by: str) -> None:
+        self._file, self._by, self._offset = file, by, 0
+        self._found: tuple[list[Told], list[tuple[float, str]]] = ([], [])
+
+    def now(self) -> tuple[list[Told], list[tuple[float, str]]]:
+        """Empty before the reader has made its file."""
+        with contextlib.suppress(FileNotFoundError), self._file.open("rb") as file:
+            file.seek(self._offset)
+            text = file.read()
+            text = text[: text.rfind(b"\n") + 1]
+            self._offset += len(text)
+            told, other = reads_of(text.decode("ascii"), self._by)
+            self._found[0].extend(told)
+            self._found[1].extend(other)
+        return self._found
+
+    def forget(self, before: float) -> None:
+        """Drops what ended before that time and has been checked."""
+        told, other = self._found
+        del told[: sum(each.ended < before for each in told)]
+        del other[: sum(at < before for at, _ in other)]

@@ -4,7 +4,7 @@ name; and the rights to look at objects: READ on their rows. Pure.
 A property test compares these rights with the rows that the plans write (`test_operation_rights.py`). The data of a
 table or device need no right of their own: CATALOG on the row that describes them includes their removal.
 
-Below the permissions, CATALOG becomes ADMIN (`catalog.permissions.is_for_admins`). An operation without a line here
+Below the permission keys this means ADMIN (`catalog.permissions.is_for_admins`). An operation that is not listed here
 needs ADMIN on everything, and a test fails.
 """
 
@@ -59,7 +59,8 @@ PLACES: dict[str, tuple[tuple[bytes, str], ...]] = {
 
 
 def needs_of_operation(kind: object, fields: object) -> Needs:
-    """Unreadable fields need ADMIN on everything: a caller with less is refused before the fields are checked."""
+    """Malformed fields need everything: callers without ADMIN are refused, for others the operation itself reports the
+    error."""
     if not isinstance(fields, Mapping) or not isinstance(kind, str):
         return (EVERYTHING,)
     if kind in ("grant", "revoke"):
@@ -108,7 +109,7 @@ def _devices(path: Any) -> Needs:
 
 
 def _database(name: Any) -> Needs:
-    """The database with all its content. A TTL rule or a template may be set at the database itself."""
+    """It deletes everything in the database. A TTL rule or a template may be set at the database itself."""
     own = _at(keys.DATABASES, name)
     if own == EVERYTHING:
         return (own,)
@@ -117,7 +118,7 @@ def _database(name: Any) -> Needs:
 
 
 def _whole_grant(fields: Mapping[str, Any]) -> Need:
-    """A grant requires ADMIN on the whole prefix that it grants."""
+    """Callers can grant only on prefixes on which they have ADMIN themselves."""
     prefix = fields.get("prefix")
     if type(prefix) is not str:
         return EVERYTHING
@@ -126,13 +127,13 @@ def _whole_grant(fields: Mapping[str, Any]) -> Need:
 
 
 def needs_of_object(collection: object, name: object) -> Needs:
-    """Raises NotThere for a collection that is none."""
+    """Raises NotThere for an unknown collection."""
     place = collection_named(collection).place
     return (reading(keys.at(place, name)),) if type(name) is str else (EVERYTHING,)
 
 
 def needs_of_objects(collection: object, below: object) -> Needs:
-    """Raises NotThere for a collection that is none."""
+    """Raises NotThere for an unknown collection."""
     place = collection_named(collection).place
     if type(below) is not str:
         return (EVERYTHING,)
