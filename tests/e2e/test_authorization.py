@@ -152,7 +152,7 @@ async def test_the_command_line_signs_in_and_nodes_know_each_other(guarded: Clus
     assert file.stat().st_mode & 0o077 == 0
     code, out, said = await palisade(guarded, None, "status", "--token-file", str(file))
     assert code == 0, said
-    assert out.count("\n") == 3
+    assert out.count("\n") == 4
     code, _, said = await palisade(guarded, ROOT, "backup", str(guarded.folder / "backup"))
     assert code == 0, said
 
