@@ -142,7 +142,7 @@ def test_port_in_use_has_a_remedy_that_works_for_the_folder(formatted: bool) -> 
 
 
 def test_base_port_of_an_existing_cluster_is_refused_with_the_way_to_move_a_backup() -> None:
-    with pytest.raises(ConfigError, match="Omit --base-port, .* restore it with 'palisade restore --base-port 8400'"):
+    with pytest.raises(ConfigError, match=r"Omit --base-port, .* restore it with 'palisade restore --base-port 8400'"):
         check_same(Layout("c"), None, 8400)
 
 
