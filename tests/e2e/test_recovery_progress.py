@@ -163,7 +163,7 @@ async def test_a_difference_that_is_changed_meanwhile_counts(standing: Standing)
     """R4: the threshold that can be changed at run time, effective in the recovery that is under way."""
     at = ("--at", standing.node.http)
     code, out, err = await palisade("recovery", *at, "--catch-up-difference", "100000")
-    assert (code, "is 100000 revisions now, it was 100" in out) == (0, True), err
+    assert (code, "is 100000 revisions until the next start; it was 100" in out) == (0, True), err
     standing.go_on()
     await until(standing.node.ready, "f1 being ready")
     code, out, _ = await palisade("recovery", *at, "--json")
