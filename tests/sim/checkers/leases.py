@@ -186,7 +186,7 @@ class _Leases:
                 continue
             left = self._on(request.id, answer.result.revision)
             if left:
-                yield f"lease {request.id} was revoked by revision {answer.result.revision}, and {left} are attached to it"
+                yield f"lease {request.id} was revoked by revision {answer.result.revision}, {left} are still attached"
             yield from self._shown_behind(request.id, answer.ended.order)
 
     def _shown_behind(self, lease: int, order: int) -> Iterator[str]:
