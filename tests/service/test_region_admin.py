@@ -79,5 +79,5 @@ async def test_change_of_a_region_is_answered_once_every_change_so_far_is_releas
 async def test_region_with_the_prefix_of_another_one_is_refused() -> None:
     admin = RegionAdmin(StrictService().key_values)
     await admin.put(EVENTUAL)
-    with pytest.raises(InvalidRequest, match="config.*prefix"):
+    with pytest.raises(InvalidRequest, match=r"config.*prefix"):
         await admin.put(Region("again", b"/config/", Mode.STRICT, Policy.FAIL_CLOSED))

@@ -1,8 +1,9 @@
 """The rights that operations of the catalog need: CATALOG on every row that they write and on the objects that they
 name; and the rights to look at objects: READ on their rows. Pure.
 
-A property test compares these rights with the rows that the plans write (`tests/service/authorization/test_operation_rights.py`). The data of a
-table or device need no right of their own: CATALOG on the row that describes them includes their removal.
+The data of a table or device need no right of their own: CATALOG on the row that describes them includes their removal.
+A property test compares the rights with the rows that plans write
+(`tests/service/authorization/test_operation_rights.py`).
 
 Below the permission keys this means ADMIN (`catalog.permissions.is_for_admins`). An operation that is not listed here
 needs ADMIN on everything, and a test fails.
