@@ -5,16 +5,18 @@ That one process at a time uses it is the journal's business (`palisade/base/dir
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from pathlib import Path
 
 from palisade.node.data_dir_marker import FolderError, Marker
 from palisade.topology.initialization import Participant
 
-MARKER = "node.json"
+MARKER, LOCK, VAULT = "node.json", "LOCK", "vault"
 
 
-def claim_data_dir(path: Path, *, cluster: str, node: str) -> None:
-    """Make the folder and mark it with cluster and node; nothing is to be done in one that is marked so already.
+def claim_data_dir(path: Path, *, cluster: str, node: str) -> bool:
+    """Make the folder and mark it with cluster and node. Returns False if it is marked so already.
 
     Raises FolderError when it can't be written, holds something else, or belongs to another cluster or node.
     """
@@ -22,7 +24,7 @@ def claim_data_dir(path: Path, *, cluster: str, node: str) -> None:
     content = marker.read()
     if content is None:
         marker.write({"cluster": cluster, "node": node})
-        return
+        return True
     its_cluster, its_node = content.get("cluster"), content.get("node")
     if its_cluster != cluster:
         raise FolderError(
@@ -30,6 +32,16 @@ def claim_data_dir(path: Path, *, cluster: str, node: str) -> None:
         )
     if its_node != node:
         raise FolderError(f"{path} belongs to node {its_node!r}, not to {node!r}; correct --id, or give another folder")
+    return False
+
+
+def release_data_dir(path: Path) -> None:
+    """Undo a claim of this start, after no cluster has admitted the node: the folder is as free as before."""
+    with contextlib.suppress(OSError):
+        shutil.rmtree(path / VAULT, ignore_errors=True)
+        for name in (MARKER, LOCK):
+            (path / name).unlink(missing_ok=True)
+        path.rmdir()
 
 
 def kept_participant(path: Path) -> Participant:

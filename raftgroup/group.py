@@ -15,7 +15,7 @@ from typing import Any
 
 from palisade.base.snapshots import SnapshotMeta
 from palisade.raftgroup.admission import Admission, own_introduction
-from palisade.raftgroup.errors import MembershipRefused, NodeFailed, RaftError, Unavailable
+from palisade.raftgroup.errors import MemberRemoved, MembershipRefused, NodeFailed, RaftError, Unavailable
 from palisade.raftgroup.forwarding import Forwarding
 from palisade.raftgroup.founding import Introductions
 from palisade.raftgroup.group_config import GroupConfig
@@ -29,6 +29,7 @@ from palisade.raftgroup.messages import MessageKind, is_well_formed
 from palisade.raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
 from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal, Proposals
 from palisade.raftgroup.read_barrier import ReadBarrier
+from palisade.raftgroup.removal import FAREWELL_S, Removal
 from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.snapshots import Snapshots
@@ -104,6 +105,7 @@ class Group:
         self.on_synced: Callable[[float], object] = lambda _seconds: None
         """Called with the seconds that each sync of the journal took."""
         self.leadership = Leadership(self._replica)
+        self.removal = Removal(config.cluster, self._replica, founds=bool(config.founders))
 
     # Life.
 
@@ -151,6 +153,12 @@ class Group:
         self._stop(failure)
         self.spawn(self._peers.close())
 
+    def _end_removed(self, error: MemberRemoved) -> None:
+        """New requests are refused at once. The node ends a moment later, so that answers under way leave."""
+        log.warning("%s", error)
+        self._barrier.fail(error)
+        self._loop.call_later(FAREWELL_S, self.fail, error)
+
     def spawn(self, coroutine: Any) -> None:
         """A task that ends with the group at the latest."""
         task = self._loop.create_task(coroutine)
@@ -161,7 +169,7 @@ class Group:
 
     def submit(self, proposal: Proposal) -> None:
         """Propose its commands, in this order and as one: they come to one end. Raises where nothing began."""
-        self._check_alive()
+        self.check_alive()
         self._proposals.add(proposal, self._clock.now())
         self._wake()
 
@@ -175,14 +183,14 @@ class Group:
 
     def try_read_barrier(self) -> bool:
         """Whether a read of the local state is linearizable right now, with nothing to wait for."""
-        return self._barrier.passes()
+        return self.removal.error is None and self._barrier.passes()
 
     async def read_barrier(self, *, timeout_s: float = 5.0) -> int:
         """Wait until a read of the local state is linearizable; returns the index that it is at, at least.
 
         Raises Unavailable when no majority confirms a leader in time.
         """
-        self._check_alive()
+        self.check_alive()
         return await self._barrier.wait(timeout_s)
 
     async def _read_index(self) -> int:
@@ -212,7 +220,7 @@ class Group:
         return leader
 
     async def _at_leader(self, name: str, arguments: list[Any]) -> Any:
-        self._check_alive()
+        self.check_alive()
         return await self._administration.at_leader(name, arguments)
 
     # What can be seen.
@@ -247,7 +255,10 @@ class Group:
         connected, sends_to = self._peers.connected(), self._snapshots.sends_to
         return group_status(self._replica, self._journal, self._admission, connected, sends_to)
 
-    def _check_alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raises Unavailable before the start, NodeFailed once it has failed or was removed."""
+        if self.removal.error is not None:
+            raise self.removal.error
         if self.failed is None:
             raise Unavailable("this node has not started yet; try again")
         if self.failed.done():
@@ -297,6 +308,8 @@ class Group:
 
     def _after_tick(self) -> None:
         self.leadership.turned()
+        if (removed := self.removal.in_log()) is not None:
+            self._end_removed(removed)
         self._forwarding.send_answers()
         self._barrier.turned()
         self._administration.turned()
@@ -356,6 +369,9 @@ class Group:
                 self._admission.dial(self._clock.now())
                 self._administration.promote_learners()
                 self._snapshots.tick()
+                refusals, connected = self._admission.refusals, self._peers.connected()
+                if (removed := self.removal.in_refusals(refusals, connected, self._clock.now())) is not None:
+                    self._end_removed(removed)
                 await self._compact_log()
             except MembershipRefused:
                 continue

@@ -153,7 +153,7 @@ class Dialler:
     def _tell(self, reason: str) -> None:
         if reason != self._told:
             self._told = reason
-            self._hub.warn(f"no connection to {self.member} at {self.address}, trying again: {reason}")
+            self._hub.warn(f"no connection to {self.member} at {self.address}, trying again: {reason}", self.member)
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from palisade.vault.change import Item
 from palisade.vault.errors import Denied, Fenced, NotReached, Pending, ReadRefused
 from palisade.vault.regions import Policy, Region
-from palisade.vault.snapshot_reads import ReadOrigin, Rows, ShownPage, Unreleased
+from palisade.vault.snapshot_reads import ReadOrigin, Rows, ShownPage, Unapplied, Unreleased
 
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.0002, 0.002
 """Between two looks at the fence page: a release takes a round trip or so."""
@@ -55,7 +55,8 @@ class Unreachable:
 
 
 Course = Generator[PolicyWait | Fetch, Any, T]
-Look = Callable[[], T | Unreleased | Unreachable]
+Look = Callable[[int], T | Unreleased | Unapplied | Unreachable]
+"""Called with the revision that an earlier look of the same read has waited for (`Unapplied`); 0: the first look."""
 
 
 class Reading(Protocol):
@@ -69,6 +70,10 @@ class Reading(Protocol):
         """RR, as the fence page says."""
         ...
 
+    def applied(self) -> int:
+        """LV, as the fence page says."""
+        ...
+
     def covering(self, start: bytes, end: bytes | None) -> Region | None:
         """The region that all keys of the range are in; None: they may be in several."""
         ...
@@ -77,7 +82,7 @@ class Reading(Protocol):
 def read_one(reading: Reading, key: bytes, look: Look[ShownPage], now: float, wait_s: float) -> Course[ShownPage]:
     """Of one key. Raises Fenced, Pending, Denied."""
     outcome = yield from _settled(reading, look, now, wait_s)
-    if not isinstance(outcome, Unreleased | Unreachable):
+    if not isinstance(outcome, Unreleased | Unapplied | Unreachable):
         return outcome
     rule = reading.covering(key, key + b"\0")
     if rule is not None and rule.policy is Policy.SAFE_DEFAULT:
@@ -94,7 +99,7 @@ def read_range(
 ) -> Course[T | Rows]:
     """Of a range. A default is of one key: a range of SAFE_DEFAULT fails closed. Raises Fenced, Pending, Denied."""
     outcome = yield from _settled(reading, look, now, wait_s)
-    if not isinstance(outcome, Unreleased | Unreachable):
+    if not isinstance(outcome, Unreleased | Unapplied | Unreachable):
         return outcome
     refused = partial(_refusal, f"the range from {start[:64]!r}", outcome, wait_s)
     found: Rows = yield from _fetched(start, reading.covering(start, end), refused)
@@ -115,17 +120,21 @@ def reach(revision: int, lv: Callable[[], int], now: float, timeout_s: float) ->
     return there
 
 
-def _settled(reading: Reading, look: Look[T], now: float, wait_s: float) -> Course[T | Unreleased | Unreachable]:
-    """What is found, once it is released; or what it would have been, when the wait is over."""
+def _settled(
+    reading: Reading, look: Look[T], now: float, wait_s: float
+) -> Course[T | Unreleased | Unapplied | Unreachable]:
+    """What is found, once it is released; or what prevented that when the wait ended."""
     until, pause = now + wait_s, PAUSE_S_FIRST
-    vault, outcome = reading.which(), look()
-    while isinstance(outcome, Unreleased):
-        released = reading.released()
+    vault, outcome = reading.which(), look(0)
+    while isinstance(outcome, Unreleased | Unapplied):
+        reached = (reading.released() if isinstance(outcome, Unreleased) else reading.applied()) >= outcome.revision
         if reading.which() != vault:
-            vault, outcome = reading.which(), look()
-        elif released >= outcome.revision:
+            vault, outcome = reading.which(), look(0)
+        elif reached and isinstance(outcome, Unreleased):
             found: T = outcome.found
             return found
+        elif reached:
+            outcome = look(outcome.revision)
         elif now >= until:
             break
         else:
@@ -134,9 +143,12 @@ def _settled(reading: Reading, look: Look[T], now: float, wait_s: float) -> Cour
     return outcome
 
 
-def _refusal(what: str, outcome: Unreleased | Unreachable, wait_s: float, more: str = "") -> ReadRefused:
+def _refusal(what: str, outcome: Unreleased | Unapplied | Unreachable, wait_s: float, more: str = "") -> ReadRefused:
     if isinstance(outcome, Unreachable):
         return Fenced(f"{what} can't be read from the vault now: {outcome.reason}. Try again{more}")
+    if isinstance(outcome, Unapplied):
+        change = f"a change at revision {outcome.revision}, which the vault has not applied within {wait_s} s"
+        return Pending(f"{what} has {change}, so it can't be read as of one revision: try again{more}")
     change = f"a change at revision {outcome.revision} that is not released yet"
     return Pending(f"{what} has {change}, {wait_s} s later: try again{more}")
 

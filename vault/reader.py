@@ -42,6 +42,7 @@ from palisade.vault.snapshot_reads import (
     Opened,
     Rows,
     ShownPage,
+    Unapplied,
     Unreleased,
     VaultSnapshot,
     collect,
@@ -166,7 +167,7 @@ class VaultReader:
         return self.read(key).item
 
     def read(self, key: bytes) -> ShownPage:
-        """As `get_item`; says also as of which revision that is, and whose word it is. Raises as `get`."""
+        """As `get_item`; also up to which revision every strict change is shown, and the origin. Raises as `get`."""
         return run(self._one(key), self._ask_one(key), self._now_s, self._sleep)
 
     def at_once(self, key: bytes) -> ShownPage | None:
@@ -196,15 +197,16 @@ class VaultReader:
         return hot if hot[1] and hot[2][SEQUENCE_WORD] == hot[0] and hot[6]() < hot[1] else None
 
     def range(self, start: bytes, end: bytes | None = None, limit: int = 0) -> Rows:
-        """Every key with start <= key < end (None: to the last), in order, all of one revision; `limit` 0: all.
+        """Every key with start <= key < end (None: to the last), in order; `limit` 0: all.
 
-        `Rows.revision`: for strict keys all up to it is shown and nothing behind it. Raises as `get`; a range in
-        several regions, or in one whose policy is a default, fails closed.
+        The rows are the state as of `Rows.revision`, strict keys and others together. A range that has keys of
+        eventual regions waits until the vault has applied the strict changes that it has received. Raises as `get`; a
+        range in several regions, or in one whose policy is a default, fails closed.
         """
         return run(self._many(start, end, limit), self._ask_many(start, end, limit), self._now_s, self._sleep)
 
     def prefix(self, prefix: bytes, limit: int = 0) -> Rows:
-        """Every key that begins so. As `range`."""
+        """As `range`."""
         return self.range(prefix, prefix_end(prefix), limit)
 
     def iterate(self, start: bytes, end: bytes | None = None) -> Iterator[Item]:
@@ -212,7 +214,6 @@ class VaultReader:
 
         Meanwhile the vault grows with every change: come to the end, or close it.
         """
-
         opened = run(self._opening(start, end), None, self._now_s, self._sleep)
         return self._going_on(opened.items)
 
@@ -227,9 +228,7 @@ class VaultReader:
 
         A strict change needs no waiting: no read behind its answer misses it. Raises NotReached.
         """
-        return run(reach(revision, self._lv, self._now_s(), timeout_s), None, self._now_s, self._sleep)
-
-    # The same in a task
+        return run(reach(revision, self.applied, self._now_s(), timeout_s), None, self._now_s, self._sleep)
 
     async def get_async(self, key: bytes) -> bytes | None:
         """As `get`: the task waits where that would sleep."""
@@ -264,7 +263,7 @@ class VaultReader:
 
     async def wait_for_async(self, revision: int, timeout_s: float) -> int:
         """As `wait_for`."""
-        course = reach(revision, self._lv, self._now_s(), timeout_s)
+        course = reach(revision, self.applied, self._now_s(), timeout_s)
         return await run_async(course, None, self._now_s, self._changed)
 
     # About it
@@ -303,7 +302,7 @@ class VaultReader:
             raise TypeError(f"a key is bytes, not {type(key).__name__}: encode it")
         if not key:
             raise ValueError("a key has at least one byte")
-        return read_one(self, key, partial(self._look_one, key), self._now_s(), self._wait_s)
+        return read_one(self, key, lambda _: self._look_one(key), self._now_s(), self._wait_s)
 
     def _look_one(self, key: bytes) -> ShownPage | Unreleased | Unreachable:
         def read(snapshot: VaultSnapshot, released: int) -> ShownPage | Unreleased:
@@ -315,9 +314,9 @@ class VaultReader:
         return self._look(read)
 
     def _many(self, start: bytes, end: bytes | None, limit: int) -> Course[Rows]:
-        def look() -> Rows | Unreleased | Unreachable:
-            opened = self._look_range(start, end)
-            if isinstance(opened, Unreachable):
+        def look(applied: int) -> Rows | Unreleased | Unapplied | Unreachable:
+            opened = self._look_range(start, end, applied)
+            if not isinstance(opened, Opened):
                 return opened
             try:
                 return self._told(opened, collect(opened, limit))
@@ -328,26 +327,29 @@ class VaultReader:
         return read_range(self, start, end, look, self._now_s(), self._wait_s)
 
     def _opening(self, start: bytes, end: bytes | None) -> Course[Opened | Rows]:
-        def look() -> Opened | Unreleased | Unreachable:
-            opened = self._look_range(start, end)
-            return opened if isinstance(opened, Unreachable) else self._told(opened, opened)
+        def look(applied: int) -> Opened | Unreleased | Unapplied | Unreachable:
+            opened = self._look_range(start, end, applied)
+            return self._told(opened, opened) if isinstance(opened, Opened) else opened
 
         return read_range(self, start, end, look, self._now_s(), self._wait_s)
 
-    def _look_range(self, start: bytes, end: bytes | None) -> Opened | Unreachable:
-        return self._look(lambda snapshot, released: open_range(snapshot, start, end, released))
+    def _look_range(self, start: bytes, end: bytes | None, applied: int) -> Opened | Unapplied | Unreachable:
+        return self._look(lambda snapshot, released: open_range(snapshot, start, end, released, applied))
 
     def _told(self, opened: Opened, found: T) -> T | Unreleased:
         return Unreleased(opened.needs, found) if opened.needs else found
 
     def which(self) -> int:
         """Another number for another vault in the same place."""
-        with self._turn:
-            return self._require_source().opened
+        return self._require_source().opened
 
     def released(self) -> int:
         """RR, as the fence page says."""
         return self.fence.released
+
+    def applied(self) -> int:
+        """LV, as the fence page says."""
+        return self.fence.lv
 
     def covering(self, start: bytes, end: bytes | None) -> Region | None:
         """The region that all keys of a range are in, as the vault knows it; None: they may be in several."""
@@ -404,9 +406,6 @@ class VaultReader:
                 return regions_of(VaultSnapshot(source.begin(), source.tables))
             except source.errors:
                 return Regions.of(())
-
-    def _lv(self) -> int:
-        return self.fence.lv
 
     def _require_source(self) -> ReaderSource:
         if self._source is None:

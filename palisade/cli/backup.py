@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,15 @@ from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import headers
 from palisade.cli.options import client_options
 from palisade.cli.progress_bar import byte_bar
-from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, CliSession, Failure
+from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, CliSession, Failure, waiting
 
 if TYPE_CHECKING:
     from palisade.metastore.backup import BackupEnd, BackupHeader
     from palisade.node.backup_file import BackupFile
 
 STDOUT = "-"
-SILENT_S = 60.0
-"""A node that sends nothing for so long is given up."""
-ASK_S = 2.0
+ASK_PART = 0.25
+"""The part of the deadline in which the nodes say where the members are."""
 
 
 class BrokenOff(Exception):
@@ -78,12 +78,37 @@ def tell(session: CliSession, file: str, header: BackupHeader, end: BackupEnd) -
 
 
 async def take(session: CliSession, target: BackupFile | None, serializable: bool) -> tuple[BackupHeader, BackupEnd]:
-    """From the first node that gives one. Raises BrokenOff, BackupInvalid, BackupFileError."""
-    reasons = []
+    """From the first node that gives one. A node has to begin to send within the deadline, and may not be silent for
+    longer than that later. Raises BrokenOff, BackupInvalid, BackupFileError."""
+    state = WaitingFor(", ".join(session.endpoints))
+    if session.as_json:
+        return await from_one_of(session, target, serializable, state)
+    async with waiting(lambda: state.what):
+        return await from_one_of(session, target, serializable, state)
+
+
+@dataclass(slots=True)
+class WaitingFor:
+    """What the command waits for, in words."""
+
+    what: str
+
+
+async def from_one_of(
+    session: CliSession, target: BackupFile | None, serializable: bool, state: WaitingFor
+) -> tuple[BackupHeader, BackupEnd]:
+    reasons, until = [], time.monotonic() + session.deadline_s
+    state.what = f"no answer yet from {state.what}"
     for url in await urls_of(session):
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            reasons.append(f"{url}: not asked, the deadline of {session.deadline_s:g} s was over")
+            continue
+        state.what = f"no backup yet from {url}"
         try:
             with byte_bar("backup") as show:
-                found = await download(f"{url}/v1/backup{'?serializable=true' if serializable else ''}", target, show)
+                path = f"/v1/backup{'?serializable=true' if serializable else ''}"
+                found = await download(url + path, target, show, begin_s=left_s, silent_s=session.deadline_s)
             if target is None:
                 return found
             with byte_bar("verifying") as show:
@@ -101,7 +126,7 @@ async def urls_of(session: CliSession) -> list[str]:
     from palisade.cli.status import ask
     from palisade.wire.auth_errors import AuthorizationError
 
-    timeout_s = min(ASK_S, session.deadline_s)
+    timeout_s = ASK_PART * session.deadline_s
     try:
         said = await asyncio.gather(*(ask(each, timeout_s) for each in session.endpoints))
     except AuthorizationError as error:
@@ -117,9 +142,14 @@ HALF_SENT = "it broke off"
 
 
 async def download(
-    url: str, target: BackupFile | None, show: Callable[[int, int | None], None]
+    url: str,
+    target: BackupFile | None,
+    show: Callable[[int, int | None], None],
+    *,
+    begin_s: float,
+    silent_s: float,
 ) -> tuple[BackupHeader, BackupEnd]:
-    """Every byte is checked before it is kept."""
+    """Every byte is checked before it is kept. `begin_s`: how long the node may take for the first byte."""
     from palisade.metastore.backup import BackupCheck
     from palisade.metastore.store_errors import BackupInvalid
 
@@ -127,17 +157,20 @@ async def download(
     if target is not None:
         target.begin()
     at, _, path = url.removeprefix("http://").partition("/")
-    requests = HttpRequests(headers(), timeout_s=None, connect_s=5.0, silent_s=SILENT_S)
+    requests = HttpRequests(headers(), timeout_s=None, connect_s=begin_s, silent_s=silent_s)
     try:
-        async with requests, requests.open(at, f"/{path}") as response:
+        async with asyncio.timeout(begin_s) as beginning, requests, requests.open(at, f"/{path}") as response:
             if response.status != 200:
                 raise BrokenOff(await problem_text(response))
             async for data in response.content.iter_any():
+                beginning.reschedule(None)
                 check.feed(data)
                 keep(target, data)
                 done += len(data)
                 show(done, check.header.size_bytes if check.header else None)
         return check.finish()
+    except TimeoutError:
+        raise BrokenOff(f"no backup began within {begin_s:.1f} s") from None
     except NoAnswer as error:
         raise BrokenOff(f"{HALF_SENT} after {done} bytes ({error.reason})") from None
     except BackupInvalid as error:

@@ -105,7 +105,7 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
         with progress_bar(f"bench {plan.what}") as show:
             return await run_plan(session, plan, client, show)
 
-    found = session.call(run)
+    found = session.call(run, notice=False)
     if session.as_json:
         print_json(shape_of(plan, found))
         return

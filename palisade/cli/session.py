@@ -7,13 +7,16 @@ unknown (it may have been done).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from palisade.base.recurring_line import RecurringLine
 from palisade.cli.printing import print_json
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
+NOTICE_S = 1.0
+"""How long a command waits in silence."""
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
 NO_STREAM = "A node that is no member has no stream: palisade status, topology and recovery ask it with --at"
 
@@ -69,6 +74,26 @@ def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
     return None
 
 
+@contextlib.asynccontextmanager
+async def waiting(why: Callable[[], str]) -> AsyncIterator[None]:
+    """Inside of it, stderr shows after a second what the command waits for, and again at growing intervals."""
+
+    async def show() -> None:
+        line, began = RecurringLine(first_s=2.0), time.monotonic()
+        await asyncio.sleep(NOTICE_S)
+        while True:
+            text = line.holds(f"waiting: {why()}", time.monotonic() - began)
+            if text is not None:
+                print(f"palisade: {' '.join(text.split())}", file=sys.stderr, flush=True)
+            await asyncio.sleep(NOTICE_S)
+
+    showing = asyncio.ensure_future(show())
+    try:
+        yield
+    finally:
+        showing.cancel()
+
+
 @dataclass(frozen=True, slots=True)
 class CliSession:
     """How one command reaches the cluster and how it answers. `endpoints` are 'host:port' of streams."""
@@ -79,14 +104,19 @@ class CliSession:
     shown: Credentials | None = None
     """Who asks."""
 
-    def call(self, action: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """What `action` returns. Every error that is not a bug of ours ends the process with its exit code."""
+    def call(self, action: Callable[[Client], Coroutine[Any, Any, T]], *, notice: bool = True) -> T:
+        """What `action` returns. Every error that is not a bug of ours ends the process with its exit code. `notice`:
+        stderr shows what the command waits for."""
 
         async def run() -> T:
             from palisade.client import Client
 
             async with Client(self.endpoints, timeout_s=self.deadline_s, credentials=self.shown) as client:
-                return await action(client)
+                if not notice or self.as_json:
+                    return await action(client)
+                at = ", ".join(self.endpoints)
+                async with waiting(lambda: client.trouble or f"no answer yet from the nodes at {at}"):
+                    return await action(client)
 
         try:
             return asyncio.run(run())
