@@ -1,6 +1,7 @@
 """Segments: their names, keys and the coordinator's records of them. Pure (S1, S2, seed 003, issue 17).
 
     palisade/segments/records/<data source>/<start>/<end>/<version>/<partition>      the coordinator's record
+    palisade/segments/manifests/<data source>                                        what is visible (`publication.py`)
     palisade/segments/announced/<node>/<data source>/<start>/...                     leased: the node serves it
 
 Times are UTC with milliseconds, such as 2013-03-01T00:00:00.000Z, so keys are in the order of time. Versions and
@@ -101,7 +102,8 @@ def _segment_in(key: bytes, text: bytes) -> Segment:
 class SegmentRecord:
     """`loaded`: a data node has announced it, so queries count on it. Durable, and cleared with replication factor 0.
 
-    `digest` is over the rows, so files of different writers count as equal.
+    `digest` is over the rows, so files of different writers count as equal. `generation`: of its publication
+    (`publication.py`).
     """
 
     segment: Segment
@@ -112,6 +114,7 @@ class SegmentRecord:
     replicas: int
     used: bool = True
     loaded: bool = False
+    generation: int = 1
 
     def __post_init__(self) -> None:
         """Raises BadField, NotAllowed."""
@@ -146,7 +149,7 @@ class SegmentRecord:
     def to_bytes(self) -> bytes:
         fields = {"core_partitions": self.core_partitions, "rows": self.rows, "size_bytes": self.size_bytes}
         states = {"replicas": self.replicas, "used": self.used, "loaded": self.loaded}
-        return to_bytes({**fields, "digest": self.digest, **states})
+        return to_bytes({**fields, "digest": self.digest, **states, "generation": self.generation})
 
     @staticmethod
     def from_bytes(key: bytes, packed: bytes) -> SegmentRecord:
@@ -165,6 +168,7 @@ class SegmentRecord:
                 _from_0(value["replicas"], "replicas"),
                 a_flag(value["used"], "used"),
                 a_flag(value["loaded"], "loaded"),
+                a_count(value["generation"], "generation"),
             )
 
         return from_bytes(key, packed, read)

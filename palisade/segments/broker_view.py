@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId, ServingState, Timeline, TimelineSegment
 from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource, SegmentsUnavailable
@@ -63,10 +64,14 @@ class _Entry:
 
 @dataclass(slots=True)
 class _DataSource:
+    manifest: Manifest
+    manifest_revision: int = 0
     timeline: Timeline = field(default_factory=Timeline)
     entries: dict[SegmentId, _Entry] = field(default_factory=dict)
     waiting: set[SegmentId] = field(default_factory=set)
     """Loaded by their records, without a known announcement, at a revision that has not settled."""
+    hidden: set[SegmentId] = field(default_factory=set)
+    """Their generations are not visible yet. A visible generation stays so."""
     retired: set[SegmentId] = field(default_factory=set)
     """Without a record or with announcements that ended: forgotten once no earlier change can arrive."""
 
@@ -84,6 +89,15 @@ class BrokerView:
 
     def remove_record(self, revision: int, segment: Segment) -> None:
         self._change_record(revision, segment, None)
+
+    def put_manifest(self, revision: int, manifest: Manifest) -> None:
+        """Records of pending generations are invisible; those that are no longer pending become visible together."""
+        source = self._source(manifest.data_source)
+        if revision <= max(source.manifest_revision, self.settled):
+            return
+        source.manifest, source.manifest_revision = manifest, revision
+        for found in list(source.hidden):
+            self._update(source, found)
 
     def announce(self, revision: int, node: str, segment: Segment) -> None:
         self._change_announcement(revision, node, segment, announced=True)
@@ -106,7 +120,7 @@ class BrokerView:
         if not self.settled:
             raise BrokerNotSynced("this node has not read the segments' records yet: ask again, or ask another node")
         source = self._sources.get(data_source)
-        if source is None or all(entry.record is None for entry in source.entries.values()):
+        if source is None or not source.manifest.last:
             raise NoSuchDataSource(f"no segment of data source {data_source} was ever published: check the name")
         parts, missing, unserved = [], [], []
         for start_ms, end_ms, chunk in source.timeline.lookup(interval):
@@ -147,17 +161,26 @@ class BrokerView:
         self._update(source, segment.id)
 
     def _entry(self, segment: Segment) -> tuple[_DataSource, _Entry]:
-        source = self._sources.setdefault(segment.data_source, _DataSource())
+        source = self._source(segment.data_source)
         return source, source.entries.setdefault(segment.id, _Entry())
+
+    def _source(self, data_source: str) -> _DataSource:
+        source = self._sources.get(data_source)
+        if source is None:
+            source = self._sources[data_source] = _DataSource(Manifest(data_source))
+        return source
 
     def _update(self, source: _DataSource, found: SegmentId) -> None:
         """Bring the timeline in line with the entry. Raises NotAllowed."""
         entry = source.entries[found]
         record = entry.record
         source.waiting.discard(found)
+        source.hidden.discard(found)
         if record is None:
             source.retired.add(found)
-        if record is None or not record.used:
+        elif not source.manifest.is_visible(record):
+            source.hidden.add(found)
+        if record is None or not record.used or found in source.hidden:
             source.timeline.remove(found)
             return
         state = record.state()

@@ -115,6 +115,7 @@ def test_record_without_use_or_replicas_is_not_marked_loaded(record: SegmentReco
         ("replicas", 65),
         ("used", 1),
         ("loaded", "yes"),
+        ("generation", 0),
     ],
 )
 def test_record_with_an_impossible_field_is_damaged(field: str, value: object) -> None:

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
+from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
-from palisade.segments import broker_view
 from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer
 from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource, SegmentsUnavailable
 
@@ -36,6 +36,10 @@ def record(value: SegmentRecord) -> Change:
     return lambda view, revision: view.put_record(revision, value)
 
 
+def manifest(last: int = 1, *pending: int) -> Change:
+    return lambda view, revision: view.put_manifest(revision, Manifest("flights", last, pending))
+
+
 def announced(node: str, which: Segment = S) -> Change:
     return lambda view, revision: view.announce(revision, node, which)
 
@@ -45,11 +49,11 @@ def withdrawn(node: str, which: Segment = S) -> Change:
 
 
 def view_after(*changes: Change, settled: int | None = None) -> BrokerView:
-    """In order of revisions, from 1 on."""
+    """In order of revisions, from 1 on; the manifest is the last one."""
     view = BrokerView()
-    for revision, change in enumerate(changes, 1):
+    for revision, change in enumerate((*changes, manifest()), 1):
         change(view, revision)
-    view.settle(len(changes) if settled is None else settled)
+    view.settle(len(changes) + 1 if settled is None else settled)
     return view
 
 
@@ -62,6 +66,7 @@ def outcome(view: BrokerView) -> object:
     return [(str(part.segment), part.nodes) for part in answer.parts], answer.unserved
 
 
+NEVER_PUBLISHED = "announced, but never published"
 HISTORIES: dict[str, tuple[list[Change], object]] = {
     "created": ([record(LOADING), announced("a"), record(LOADED)], ([(str(S), ("a",))], ())),
     "announced before its record": ([announced("a"), record(LOADING), record(LOADED)], ([(str(S), ("a",))], ())),
@@ -94,13 +99,14 @@ HISTORIES: dict[str, tuple[list[Change], object]] = {
         ([(str(S), ("a",))], ()),
     ),
     "died before it was loaded": ([record(LOADING), announced("a"), withdrawn("a")], ([], ())),
-    "announced by an unknown publisher": ([announced("a")], ("NoSuchDataSource", None)),
+    NEVER_PUBLISHED: ([announced("a")], ("NoSuchDataSource", None)),
 }
 
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_view_is_the_same_for_every_order_of_callbacks(name: str) -> None:
     changes, expected = HISTORIES[name]
+    changes = [*changes, manifest()] if name != NEVER_PUBLISHED else changes
     for order in permutations(enumerate(changes, 1)):
         view = BrokerView()
         for revision, change in (*order, order[0]):
@@ -114,6 +120,7 @@ def test_segment_is_queryable_after_both_callbacks_only() -> None:
     view = view_after(record(LOADED), settled=0)
     view.settled = 0
     view.put_record(5, replace(LOADED, rows=11))
+    view.put_manifest(6, Manifest("flights", 1))
     view.settle(2)
     assert outcome(view) == ([], ())
     view.announce(3, "a", S)
@@ -146,7 +153,7 @@ def test_policies_return_what_is_left_and_the_exact_list_of_what_is_missing() ->
         assert [(part.segment, part.start_ms, part.end_ms, part.nodes) for part in answer.parts] == [
             (other, 4, 8, ("b",))
         ]
-        assert (answer.revision, answer.missing, answer.unserved) == (3, (S,), ())
+        assert (answer.revision, answer.missing, answer.unserved) == (4, (S,), ())
     assert view.lookup("flights", Interval(4, 6)).missing == ()
 
 
@@ -180,6 +187,7 @@ class RandomHistory:
         draw = self._draw = Random(seed)
         self._records: dict[Segment, SegmentRecord] = {}
         self._serving: set[tuple[str, Segment]] = set()
+        self._manifest = Manifest("flights")
         self.truth: list[tuple[dict[Segment, SegmentRecord], frozenset[tuple[str, Segment]]]] = [({}, frozenset())]
         self.changes: list[Change] = []
         while len(self.changes) < 30:
@@ -193,14 +201,30 @@ class RandomHistory:
             serves = (node, which) in self._serving
             self._serving ^= {(node, which)}
             self._add((withdrawn if serves else announced)(node, which))
-        elif found is None or not found.used:
-            self._put(replace(LOADING, segment=which))
-        elif draw < 0.5:
+        elif self._manifest.pending and draw < 0.5:
+            self._publish(self._manifest.without_pending(self._draw.choice(self._manifest.pending)))
+        elif found is None:
+            self._begin(which)
+        elif draw < 0.55:
             self._put(found.marked_unused())
-        elif draw < 0.6:
+        elif draw < 0.65 and found.used:
             self._put(found.with_replicas(0 if found.replicas else 1))
-        elif found.replicas and not found.loaded and any(each == which for _, each in self._serving):
+        elif found.used and found.replicas and not found.loaded and any(each == which for _, each in self._serving):
             self._put(found.marked_loaded())
+
+    def _begin(self, which: Segment) -> None:
+        """Either pending until a later step, or visible with the next change."""
+        staged = self._draw.random() < 0.5 and len(self._manifest.pending) < 2
+        then = self._manifest.with_pending() if staged else self._manifest.with_visible()
+        if staged:
+            self._publish(then)
+        self._put(replace(LOADING, segment=which, generation=then.last))
+        if not staged:
+            self._publish(then)
+
+    def _publish(self, then: Manifest) -> None:
+        self._manifest = then
+        self._add(lambda view, revision: view.put_manifest(revision, then))
 
     def _put(self, value: SegmentRecord) -> None:
         self._records[value.segment] = value
@@ -208,7 +232,10 @@ class RandomHistory:
 
     def _add(self, change: Change) -> None:
         self.changes.append(change)
-        self.truth.append((dict(self._records), frozenset(self._serving)))
+        last, pending = self._manifest.last, self._manifest.pending
+        records = self._records.items()
+        visible = {each: one for each, one in records if one.generation <= last and one.generation not in pending}
+        self.truth.append((visible, frozenset(self._serving)))
 
     def play(self) -> None:
         """Deliver; after each delivery, what is settled is a prefix, and the view must be right about it."""
@@ -285,23 +312,31 @@ def unqueryable_without_server(self: BrokerView, source: object, found: SegmentI
 
 
 lookup, update, change_announcement = BrokerView.lookup, BrokerView._update, BrokerView._change_announcement
+
+
+def visible_at_once(self: Manifest, record: SegmentRecord) -> bool:
+    return record.generation <= self.last
+
+
 FAULTS: dict[str, tuple[str, Callable[..., object]]] = {
     "missing segments are not reported": ("lookup", partial),
     "a drop removes the segment": ("_update", unqueryable_without_server),
     "late callbacks count": ("_change_announcement", without_sequence),
+    "pending generations are visible": ("is_visible", visible_at_once),
     "tombstones are dropped too early": ("_forget", forgetful),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_random_histories_see_the_planted_fault(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_view.BrokerView, *FAULTS[fault])
+    name, planted = FAULTS[fault]
+    monkeypatch.setattr(Manifest if name == "is_visible" else BrokerView, name, planted)
     with pytest.raises((AssertionError, KeyError)):
         check_all()
 
 
 def test_view_forgets_segments_without_record_and_server() -> None:
     view = view_after(record(LOADED), announced("a"), withdrawn("a"))
-    view.remove_record(4, S)
-    view.settle(4)
+    view.remove_record(5, S)
+    view.settle(5)
     assert not view._sources["flights"].entries
