@@ -1,8 +1,8 @@
 """Every read is of one revision: the requested one, or the one that the response names (M1).
 
 Of the latest state, of the past, local or not, fenced, ranges in pages: all rows are the versions of that revision,
-none is missing. A fenced read of one key names no revision here. And every row in any result, on any path, was committed
-exactly like that before.
+none is missing. A fenced read of one key names no revision here. And every row in any result, on any path, was
+committed exactly like that before.
 """
 
 from __future__ import annotations
