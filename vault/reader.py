@@ -28,14 +28,15 @@ from zlib import crc32
 from xxhash import xxh3_64_digest
 
 from palisade.base.checksums import CHECKSUM_BYTES
+from palisade.base.content import Content, as_bytes, bounds
 from palisade.base.long_keys import PREFIX_BYTES
 from palisade.vault.change import HEADER_BYTES, Item, item_of
 from palisade.vault.errors import VaultUnusable
 from palisade.vault.fence_file import CLOCK
-from palisade.vault.fence_page import COPY_BYTES, NO_FENCE, SEQUENCE_WORD, Fence, TornPage, unpack_fence
+from palisade.vault.fence_page import NO_FENCE, SEQUENCE_WORD, Fence
 from palisade.vault.read_drivers import Changed, run, run_async
 from palisade.vault.read_policies import Course, Unreachable, reach, read_one, read_range
-from palisade.vault.reader_source import MAP_BYTES, FileSource, OwnSource, ReaderSource, at_fork
+from palisade.vault.reader_source import MAP_BYTES, FileSource, OwnSource, ReaderSource, at_fork, copy_of_fence
 from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.regions import Region, Regions, prefix_end
 from palisade.vault.snapshot_reads import (
@@ -55,7 +56,7 @@ from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
 
 T = TypeVar("T")
-COPIES, LOOKS = 1000, 100
+LOOKS = 100
 """How often the page is copied while it is written, and how often it may change while a key is looked up."""
 WAIT_S = 1.0
 SLICE_ROWS = 500
@@ -137,8 +138,8 @@ class VaultReader:
 
     # Reads
 
-    def get(self, key: bytes) -> bytes | None:
-        """The value of a key; None: there is no such key.
+    def get(self, key: Content) -> bytes | None:
+        """The value of a key (bytes or text); None if it does not exist.
 
         Linearizable in a strict region; in an eventual one of a moment at which the vault was trusted. Raises Fenced
         and Pending (try again), Denied (take it for a no), each as the policy of the region says; VaultDamaged.
@@ -154,21 +155,29 @@ class VaultReader:
                     if sealed is None:
                         return None
                     entry: bytes = sealed[_CONTENT]
-                    if xxh3_64_digest(entry, crc32(key, _SEED)) == sealed[_CHECKSUM]:
+                    if xxh3_64_digest(entry, crc32(key, _SEED)) == sealed[_CHECKSUM]:  # type: ignore[arg-type]
                         return entry[HEADER_BYTES + key_bytes :]
             except self._errors:
                 pass
-            snapshot = None  # Whatever comes next may take long, or be an error that somebody keeps with this frame.
+            except TypeError:
+                key = as_bytes(key)
+            snapshot = None  # The next call may take long, or raise an error that keeps this frame.
         item = self.get_item(key)
         return None if item is None else item.value
 
-    def get_item(self, key: bytes) -> Item | None:
+    def get_item(self, key: Content) -> Item | None:
         """As `get`, with the revisions of the key. A safe default has revisions of 0. Raises as `get`."""
         return self.read(key).item
 
+<<<<<<< HEAD
     def read(self, key: bytes) -> ShownPage:
         """As `get_item`; also up to which revision every strict change is shown, and the origin. Raises as `get`."""
         return run(self._one(key), self._ask_one(key), self._now_s, self._sleep)
+=======
+    def read(self, key: Content) -> ShownPage:
+        """As `get_item`; says also as of which revision that is, and whose word it is. Raises as `get`."""
+        return run(self._one(key), self._ask_one(as_bytes(key)), self._now_s, self._sleep)
+>>>>>>> main
 
     def at_once(self, key: bytes) -> ShownPage | None:
         """As `read` where that takes no waiting and no policy, else None: then `read`. Raises VaultDamaged."""
@@ -196,25 +205,42 @@ class VaultReader:
         hot = self._hot
         return hot if hot[1] and hot[2][SEQUENCE_WORD] == hot[0] and hot[6]() < hot[1] else None
 
+<<<<<<< HEAD
     def range(self, start: bytes, end: bytes | None = None, limit: int = 0) -> Rows:
         """Every key with start <= key < end (None: to the last), in order; `limit` 0: all.
+=======
+    def range(self, start: Content, end: Content | None = None, limit: int = 0) -> Rows:
+        """Every key with start <= key < end (None: to the last), in order, all of one revision; `limit` 0: all.
+>>>>>>> main
 
         The rows are the state as of `Rows.revision`, strict keys and others together. A range that has keys of
         eventual regions waits until the vault has applied the strict changes that it has received. Raises as `get`; a
         range in several regions, or in one whose policy is a default, fails closed.
         """
-        return run(self._many(start, end, limit), self._ask_many(start, end, limit), self._now_s, self._sleep)
+        low, high = bounds(start, end)
+        return run(self._many(low, high, limit), self._ask_many(low, high, limit), self._now_s, self._sleep)
 
+<<<<<<< HEAD
     def prefix(self, prefix: bytes, limit: int = 0) -> Rows:
         """As `range`."""
+=======
+    def prefix(self, prefix: Content, limit: int = 0) -> Rows:
+        """Every key with the prefix. As `range`."""
+        prefix = as_bytes(prefix)
+>>>>>>> main
         return self.range(prefix, prefix_end(prefix), limit)
 
-    def iterate(self, start: bytes, end: bytes | None = None) -> Iterator[Item]:
+    def iterate(self, start: Content, end: Content | None = None) -> Iterator[Item]:
         """As `range`, for more than fits into memory: one snapshot is held until the iterator ends or is closed.
 
         Meanwhile the vault grows with every change: come to the end, or close it.
         """
+<<<<<<< HEAD
         opened = run(self._opening(start, end), None, self._now_s, self._sleep)
+=======
+
+        opened = run(self._opening(*bounds(start, end)), None, self._now_s, self._sleep)
+>>>>>>> main
         return self._going_on(opened.items)
 
     def _going_on(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -230,22 +256,23 @@ class VaultReader:
         """
         return run(reach(revision, self.applied, self._now_s(), timeout_s), None, self._now_s, self._sleep)
 
-    async def get_async(self, key: bytes) -> bytes | None:
+    async def get_async(self, key: Content) -> bytes | None:
         """As `get`: the task waits where that would sleep."""
         item = await self.get_item_async(key)
         return None if item is None else item.value
 
-    async def get_item_async(self, key: bytes) -> Item | None:
+    async def get_item_async(self, key: Content) -> Item | None:
         """As `get_item`."""
         return (await self.read_async(key)).item
 
-    async def read_async(self, key: bytes) -> ShownPage:
+    async def read_async(self, key: Content) -> ShownPage:
         """As `read`."""
-        return await run_async(self._one(key), self._ask_one(key), self._now_s, self._changed)
+        return await run_async(self._one(key), self._ask_one(as_bytes(key)), self._now_s, self._changed)
 
-    async def range_async(self, start: bytes, end: bytes | None = None, limit: int = 0) -> Rows:
+    async def range_async(self, start: Content, end: Content | None = None, limit: int = 0) -> Rows:
         """As `range`; others have a turn while it goes on, and it is of one revision all the same."""
-        course, ask = self._opening(start, end), self._ask_many(start, end, limit)
+        low, high = bounds(start, end)
+        course, ask = self._opening(low, high), self._ask_many(low, high, limit)
         opened = await run_async(course, ask, self._now_s, self._changed)
         if isinstance(opened, Rows):
             return opened
@@ -257,8 +284,9 @@ class VaultReader:
             await asyncio.sleep(0)
         return limited(opened, found, limit)
 
-    async def prefix_async(self, prefix: bytes, limit: int = 0) -> Rows:
+    async def prefix_async(self, prefix: Content, limit: int = 0) -> Rows:
         """As `prefix`."""
+        prefix = as_bytes(prefix)
         return await self.range_async(prefix, prefix_end(prefix), limit)
 
     async def wait_for_async(self, revision: int, timeout_s: float) -> int:
@@ -295,14 +323,16 @@ class VaultReader:
 
     # How
 
-    def _one(self, key: Any) -> Course[ShownPage]:
-        if isinstance(key, bytearray | memoryview):
-            key = bytes(key)
-        if not isinstance(key, bytes):
-            raise TypeError(f"a key is bytes, not {type(key).__name__}: encode it")
+    def _one(self, given: Content) -> Course[ShownPage]:
+        key = as_bytes(given)
         if not key:
+<<<<<<< HEAD
             raise ValueError("a key has at least one byte")
         return read_one(self, key, lambda _: self._look_one(key), self._now_s(), self._wait_s)
+=======
+            raise ValueError("a key must have at least one byte")
+        return read_one(self, key, partial(self._look_one, key), self._now_s(), self._wait_s)
+>>>>>>> main
 
     def _look_one(self, key: bytes) -> ShownPage | Unreleased | Unreachable:
         def read(snapshot: VaultSnapshot, released: int) -> ShownPage | Unreleased:
@@ -377,7 +407,7 @@ class VaultReader:
         source = self._require_source()
         fence = self._fence
         if source.words[SEQUENCE_WORD] != fence.sequence:
-            copied = _copy(source)
+            copied = copy_of_fence(source)
             if copied is None:
                 return Unreachable("its fence page is torn: the node died while it wrote it")
             fence = self._fence = copied
@@ -426,16 +456,6 @@ class VaultReader:
         self._gone = "this reader was made before the process was forked: make it behind that, or spawn the process"
         self._turn = threading.RLock()
         self._hot = (self._hot[0], 0, *self._hot[2:])
-
-
-def _copy(source: ReaderSource) -> Fence | None:
-    """None: no copy is whole. Raises VaultForeign, VaultNewer."""
-    for _ in range(COPIES):
-        try:
-            return unpack_fence(bytes(source.page[:COPY_BYTES]))
-        except TornPage:
-            continue
-    return None
 
 
 _readers: WeakSet[VaultReader] = WeakSet()

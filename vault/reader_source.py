@@ -18,6 +18,7 @@ import lmdb
 from palisade.vault.directory import DATA
 from palisade.vault.errors import VaultDamaged, VaultError, VaultUnusable
 from palisade.vault.fence_file import FENCE_FILE, boot_mark, map_fence, which_file
+from palisade.vault.fence_page import COPY_BYTES, Fence, TornPage, unpack_fence
 from palisade.vault.lmdb_tables import READERS_MAX, LmdbBackend
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.snapshot_reads import Transaction
@@ -28,6 +29,8 @@ MAP_BYTES = 1 << 40
 """Address space of a reader: so large that the vault does not grow out of it."""
 OPENINGS = 10
 """The heads of a file that is being written may be looked at in the middle of two commits."""
+COPIES = 1000
+"""How often a torn fence page is read again."""
 
 
 class ReaderSource(Protocol):
@@ -209,3 +212,13 @@ def _let_go(shared: _Shared, words: memoryview, page: mmap) -> None:
 def at_fork(call: Callable[[], None]) -> None:
     """Called in each child that this process forks."""
     os.register_at_fork(after_in_child=call)
+
+
+def copy_of_fence(source: ReaderSource) -> Fence | None:
+    """The fence page; None if every copy was torn. Raises VaultForeign, VaultNewer."""
+    for _ in range(COPIES):
+        try:
+            return unpack_fence(bytes(source.page[:COPY_BYTES]))
+        except TornPage:
+            continue
+    return None

@@ -288,9 +288,21 @@ async def test_the_same_in_a_task(node: Node) -> None:
     reader.close()
 
 
+async def test_reader_takes_text_for_keys(node: Node) -> None:
+    """As `put` does; `prefix` raised an error of `bytes.rstrip` (issue 16, 5)."""
+    reader = node.reader()
+    assert reader.get("/s/a") == reader.get(b"/s/a") is not None
+    assert reader.get_item("/s/a") == await reader.get_item_async("/s/a") == reader.get_item(b"/s/a")
+    assert reader.prefix("/s/").items == (await reader.prefix_async("/s/")).items == reader.prefix(b"/s/").items
+    assert len(reader.range("/s/a", "/s/b")) == 1
+    assert [item.key for item in reader.iterate("/s/a", "/s/b")] == [b"/s/a"]
+    assert reader.get("é" * 1000) is None
+    reader.close()
+
+
 def test_what_is_no_key(node: Node) -> None:
     reader = node.reader()
-    for wrong in ("/s/a", None, 7):
+    for wrong in (None, 7):
         with pytest.raises(TypeError):
             reader.get(wrong)  # type: ignore[arg-type]
         with pytest.raises(TypeError):
