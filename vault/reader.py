@@ -169,15 +169,9 @@ class VaultReader:
         """As `get`, with the revisions of the key. A safe default has revisions of 0. Raises as `get`."""
         return self.read(key).item
 
-<<<<<<< HEAD
-    def read(self, key: bytes) -> ShownPage:
-        """As `get_item`; also up to which revision every strict change is shown, and the origin. Raises as `get`."""
-        return run(self._one(key), self._ask_one(key), self._now_s, self._sleep)
-=======
     def read(self, key: Content) -> ShownPage:
-        """As `get_item`; says also as of which revision that is, and whose word it is. Raises as `get`."""
+        """As `get_item`; also up to which revision every strict change is shown, and the origin. Raises as `get`."""
         return run(self._one(key), self._ask_one(as_bytes(key)), self._now_s, self._sleep)
->>>>>>> main
 
     def at_once(self, key: bytes) -> ShownPage | None:
         """As `read` where that takes no waiting and no policy, else None: then `read`. Raises VaultDamaged."""
@@ -205,13 +199,8 @@ class VaultReader:
         hot = self._hot
         return hot if hot[1] and hot[2][SEQUENCE_WORD] == hot[0] and hot[6]() < hot[1] else None
 
-<<<<<<< HEAD
-    def range(self, start: bytes, end: bytes | None = None, limit: int = 0) -> Rows:
-        """Every key with start <= key < end (None: to the last), in order; `limit` 0: all.
-=======
     def range(self, start: Content, end: Content | None = None, limit: int = 0) -> Rows:
-        """Every key with start <= key < end (None: to the last), in order, all of one revision; `limit` 0: all.
->>>>>>> main
+        """Every key with start <= key < end (None: to the last), in order; `limit` 0: all.
 
         The rows are the state as of `Rows.revision`, strict keys and others together. A range that has keys of
         eventual regions waits until the vault has applied the strict changes that it has received. Raises as `get`; a
@@ -220,14 +209,9 @@ class VaultReader:
         low, high = bounds(start, end)
         return run(self._many(low, high, limit), self._ask_many(low, high, limit), self._now_s, self._sleep)
 
-<<<<<<< HEAD
-    def prefix(self, prefix: bytes, limit: int = 0) -> Rows:
-        """As `range`."""
-=======
     def prefix(self, prefix: Content, limit: int = 0) -> Rows:
-        """Every key with the prefix. As `range`."""
+        """As `range`."""
         prefix = as_bytes(prefix)
->>>>>>> main
         return self.range(prefix, prefix_end(prefix), limit)
 
     def iterate(self, start: Content, end: Content | None = None) -> Iterator[Item]:
@@ -235,12 +219,7 @@ class VaultReader:
 
         Meanwhile the vault grows with every change: come to the end, or close it.
         """
-<<<<<<< HEAD
-        opened = run(self._opening(start, end), None, self._now_s, self._sleep)
-=======
-
         opened = run(self._opening(*bounds(start, end)), None, self._now_s, self._sleep)
->>>>>>> main
         return self._going_on(opened.items)
 
     def _going_on(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -326,13 +305,8 @@ class VaultReader:
     def _one(self, given: Content) -> Course[ShownPage]:
         key = as_bytes(given)
         if not key:
-<<<<<<< HEAD
-            raise ValueError("a key has at least one byte")
-        return read_one(self, key, lambda _: self._look_one(key), self._now_s(), self._wait_s)
-=======
             raise ValueError("a key must have at least one byte")
-        return read_one(self, key, partial(self._look_one, key), self._now_s(), self._wait_s)
->>>>>>> main
+        return read_one(self, key, lambda _: self._look_one(key), self._now_s(), self._wait_s)
 
     def _look_one(self, key: bytes) -> ShownPage | Unreleased | Unreachable:
         def read(snapshot: VaultSnapshot, released: int) -> ShownPage | Unreleased:
