@@ -106,7 +106,7 @@ class Group:
         self.on_synced: Callable[[float], object] = lambda _seconds: None
         """Called with the duration in seconds of each sync of the journal."""
         self.leadership = Leadership(self._replica)
-        self.removal = Removal(config.cluster, self._replica, founds=bool(config.founders))
+        self.removal = Removal(config.cluster, self._replica, self._end_removed, founds=bool(config.founders))
 
     # Lifecycle.
 
@@ -309,8 +309,7 @@ class Group:
 
     def _after_tick(self) -> None:
         self.leadership.turned()
-        if (removed := self.removal.in_log()) is not None:
-            self._end_removed(removed)
+        self.removal.look_at_log()
         self._forwarding.send_answers()
         self._barrier.turned()
         self._administration.turned()
@@ -371,8 +370,7 @@ class Group:
                 self._administration.promote_learners()
                 self._snapshots.tick()
                 refusals, connected = self._admission.refusals, self._peers.connected()
-                if (removed := self.removal.in_refusals(refusals, connected, self._clock.now())) is not None:
-                    self._end_removed(removed)
+                self.removal.look_at_refusals(refusals, connected, self._clock.now())
                 await self._compact_log()
             except MembershipRefused:
                 continue
