@@ -60,7 +60,7 @@ def _of_one_revision(operation: Operation, request: Range, result: RangeResult, 
             yield f"{_named(operation)} counted {result.count} at revision {revision}, there were {len(there)}"
         return
     if result.count != len(there):
-        yield f"{_named(operation)} was told that {result.count} are there at revision {revision}, of {len(there)}"
+        yield f"{_named(operation)} got a count of {result.count} at revision {revision}, committed were {len(there)}"
     if [kv.key for kv in result.kvs] != [kv.key for kv in shown] or result.more != (len(there) > len(shown)):
         keys = [kv.key for kv in result.kvs]
         yield f"{_named(operation)} was shown {keys} at revision {revision}, there were {[kv.key for kv in there]}"
