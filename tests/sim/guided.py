@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from palisade.raftgroup.messages import MessageKind
 from palisade.topology.join_state import JoinPhase
 from tests.sim.faults import Fault
 from tests.sim.node import Host
@@ -25,6 +26,8 @@ DEAD_S = 4.0
 ASKED_LOOK_S = 0.0002
 """More often than a message takes to the leader and back."""
 ASKED_LOOKS = 200
+DEAF_S = 0.5
+"""By then another node leads, and a lease that was computed before may still seem to hold."""
 DROPPED_S = 8.0
 """Time after which the leader has dropped a node that it does not see."""
 
@@ -93,6 +96,23 @@ def paused_before_its_grant(nemesis: Nemesis, host: Host, longer_s: float, struc
             nemesis.later(ASKED_LOOK_S, lambda: look(looks - 1))
 
     nemesis.later(0.97 * before_s, lambda: look(ASKED_LOOKS))
+
+
+def deaf_when_it_hands_over(nemesis: Nemesis, host: Host, deaf_s: float) -> None:
+    """From the moment on when it orders another member to campaign it receives nothing from other nodes, only from
+    clients: it has to know by itself that it must not serve by its lease any more."""
+    network, before = nemesis.world.network, nemesis.world.network.overhear
+    process, waits = host.process, True
+
+    def overhear(sender: str, to: str, kind: int, body: Any) -> None:
+        nonlocal waits
+        before(sender, to, kind, body)
+        if waits and kind == MessageKind.CAMPAIGN_NOW and sender == host.id:
+            waits = False
+            if host.process is process:
+                nemesis.links.block([(other, host.id) for other in others(host)], deaf_s)
+
+    network.overhear = overhear
 
 
 def in_read(nemesis: Nemesis, host: Host, fault: Fault, meanwhile: Callable[[], None] = lambda: None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from random import Random
 
 from palisade.metastore.errors import MetastoreError
@@ -18,6 +19,8 @@ from tests.sim.disk import FSYNC_S
 from tests.sim.faults import Fault, Kind, Plan
 from tests.sim.fuse import CALLS_MAX, light_fuse, put_out
 from tests.sim.guided import (
+    DEAF_S,
+    deaf_when_it_hands_over,
     dropped_in_recovery,
     in_read,
     paused_before_its_grant,
@@ -38,6 +41,12 @@ RESTART_S = 0.5
 """How soon a node that stopped itself is restarted by its supervisor."""
 WITHOUT_VAULT = 0.3
 """This many starts are interrupted."""
+DIES_AGAIN, WITH_SLOW_DISK = 0.3, 0.6
+"""Of `left-behind`: with an amount below the first the member crashes again in its next start; with one above the
+second its disk is slow when the snapshot arrives."""
+SLOW_S = 3.0
+DEAF = 0.7
+"""A leader that hands over with a greater amount receives nothing from other nodes from that moment on."""
 
 
 class Nemesis:
@@ -351,16 +360,24 @@ class Nemesis:
         if host.follows:
             return
 
+        def comes_back() -> None:
+            self.start_at(host)
+            if fault.amount < DIES_AGAIN:
+                self._crash_in_write(fault, host)
+
         def dies() -> None:
             disk.on_replaced = lambda: None
             if self.going:
                 self._kill(fault, host)
-                self.later(RESTART_S, lambda: self.start_at(host))
+                self.later(RESTART_S, comes_back)
                 raise Killed
 
         disk.on_replaced = dies
         away = [(host.id, other) for other in self.world.hosts if other != host.id]
         self.links.block([*away, *((other, own) for own, other in away)], fault.for_s)
+        if fault.amount > WITH_SLOW_DISK:
+            slow = replace(fault, kind=Kind.SLOW_DISK, for_s=SLOW_S)
+            self.later(fault.for_s, lambda: self._acts[Kind.SLOW_DISK](slow, host))
 
     def is_whole(self) -> bool:
         """Whether every member is a voter with its current disk, as a leader knows it to be committed."""
@@ -403,6 +420,8 @@ class Nemesis:
     def _transfer(self, fault: Fault, host: Host) -> None:
         for leader in self.world.leaders():
             target = host.id if host.id != leader.id and fault.amount < 0.5 else None
+            if fault.amount > DEAF:
+                deaf_when_it_hands_over(self, leader, 2 * (fault.amount - DEAF) + DEAF_S)
             self._transfer_from(leader, target, lambda: self.struck(fault))
 
     def _transfer_from(self, leader: Host, target: str | None, struck: Callable[[], None] = lambda: None) -> None:

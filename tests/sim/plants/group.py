@@ -9,6 +9,7 @@ from palisade.raftgroup import journal_identity, voting
 from palisade.raftgroup.durable_outbox import Outbox
 from palisade.raftgroup.library import Engine
 from palisade.raftgroup.memory_journal import MemoryJournal
+from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.voting import Voting
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import LEADERS_CUT_OFF, Patch, Stage, caught_by, with_faults
@@ -85,6 +86,26 @@ def votes_for_any_log(patch: Patch) -> None:
     patch.setattr(
         Engine, "deliver_vote_request", lambda self, candidate, term, *_: ask(self, candidate, term, 1 << 60, 1 << 60)
     )
+
+
+TO_OTHERS_UNHEARD = with_faults(
+    *(Fault(2.0 + 2.5 * number, Kind.TRANSFER, "n1", amount=0.95) for number in range(7)), seed=7
+)
+"""Leaders hand over, and receive nothing from other nodes from that moment on."""
+
+
+@caught_by("linearizable", on=TO_OTHERS_UNHEARD)
+def hand_overs_that_keep_the_lease(patch: Patch) -> None:
+    """Its end was computed before, and counts on (issue 16)."""
+    hand_over = Replica.hand_over
+
+    def kept(self: Replica, target: str) -> bool:
+        lease_until = self._lease_until
+        done = hand_over(self, target)
+        self._lease_until = lease_until
+        return done
+
+    patch.setattr(Replica, "hand_over", kept)
 
 
 LEFT_BEHIND_BY_A_CHANGE = Stage(
