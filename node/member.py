@@ -203,7 +203,7 @@ class Node:
             ),
             recover=self._recover,
             cluster_id=lambda: store.lineage.cluster_id,
-            duplicate=physical.duplicate,
+            refusal=physical.refusal,
         )
         return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
 

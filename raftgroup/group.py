@@ -16,7 +16,7 @@ from typing import Any
 
 from palisade.base.snapshots import SnapshotMeta
 from palisade.raftgroup.admission import Admission, own_introduction
-from palisade.raftgroup.errors import MembershipRefused, NodeFailed, RaftError, Unavailable
+from palisade.raftgroup.errors import MemberRemoved, MembershipRefused, NodeFailed, RaftError, Unavailable
 from palisade.raftgroup.forwarding import Forwarding
 from palisade.raftgroup.founding import Introductions
 from palisade.raftgroup.group_config import GroupConfig
@@ -30,6 +30,7 @@ from palisade.raftgroup.messages import MessageKind, is_well_formed
 from palisade.raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
 from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal, Proposals
 from palisade.raftgroup.read_barrier import ReadBarrier
+from palisade.raftgroup.removal import FAREWELL_S, Removal
 from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.snapshots import Snapshots
@@ -105,6 +106,7 @@ class Group:
         self.on_synced: Callable[[float], object] = lambda _seconds: None
         """Called with the duration in seconds of each sync of the journal."""
         self.leadership = Leadership(self._replica)
+        self.removal = Removal(config.cluster, self._replica, self._end_removed, founds=bool(config.founders))
 
     # Lifecycle.
 
@@ -152,6 +154,12 @@ class Group:
         self._stop(failure)
         self.spawn(self._peers.close())
 
+    def _end_removed(self, error: MemberRemoved) -> None:
+        """New requests are refused at once. The node ends a moment later, so that answers under way leave."""
+        log.warning("%s", error)
+        self._barrier.fail(error)
+        self._loop.call_later(FAREWELL_S, self.fail, error)
+
     def spawn(self, coroutine: Any) -> None:
         """A task that ends with the group at the latest."""
         task = self._loop.create_task(coroutine)
@@ -162,7 +170,7 @@ class Group:
 
     def submit(self, proposal: Proposal) -> None:
         """Propose its commands, in this order and with one outcome. Raises if nothing was begun."""
-        self._check_alive()
+        self.check_alive()
         self._proposals.add(proposal, self._clock.now())
         self._wake()
 
@@ -176,14 +184,14 @@ class Group:
 
     def try_read_barrier(self) -> bool:
         """Whether a read of the local state is linearizable now, without waiting."""
-        return self._barrier.passes()
+        return self.removal.error is None and self._barrier.passes()
 
     async def read_barrier(self, *, timeout_s: float = 5.0) -> int:
         """Wait until a read of the local state is linearizable; returns a lower bound of its index.
 
         Raises Unavailable if no majority confirms a leader in time.
         """
-        self._check_alive()
+        self.check_alive()
         return await self._barrier.wait(timeout_s)
 
     async def _read_index(self) -> int:
@@ -213,7 +221,7 @@ class Group:
         return leader
 
     async def _at_leader(self, name: str, arguments: list[Any]) -> Any:
-        self._check_alive()
+        self.check_alive()
         return await self._administration.at_leader(name, arguments)
 
     # State.
@@ -248,7 +256,10 @@ class Group:
         connected, sends_to = self._peers.connected(), self._snapshots.sends_to
         return group_status(self._replica, self._journal, self._admission, connected, sends_to)
 
-    def _check_alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raises Unavailable before the start, NodeFailed once it has failed or was removed."""
+        if self.removal.error is not None:
+            raise self.removal.error
         if self.failed is None:
             raise Unavailable("this node has not started yet; try again")
         if self.failed.done():
@@ -298,6 +309,7 @@ class Group:
 
     def _after_tick(self) -> None:
         self.leadership.turned()
+        self.removal.look_at_log()
         self._forwarding.send_answers()
         self._barrier.turned()
         self._administration.turned()
@@ -357,6 +369,8 @@ class Group:
                 self._admission.dial(self._clock.now())
                 self._administration.promote_learners()
                 self._snapshots.tick()
+                refusals, connected = self._admission.refusals, self._peers.connected()
+                self.removal.look_at_refusals(refusals, connected, self._clock.now())
                 await self._compact_log()
             except MembershipRefused:
                 continue

@@ -1,10 +1,10 @@
-"""The one write and read path of a node. HTTP, etcd's paths, the stream and the embedded store call it; they decode and
-encode.
+"""The one write and read path of a node. HTTP, etcd's paths, the stream and the embedded store call it; they only
+decode and encode.
 
-Every request is asked once what its caller has to have the right to, before anything else is done. Every write is
-checked before it is proposed, has a deadline, and comes to one of three ends: a result, a refusal (nothing changed), or
-OutcomeUnknown. Reads are linearizable unless they ask not to be: a local read after a read barrier of the group. The
-errors are those of `metastore.errors`, `raftgroup.errors` and `wire.fencing_errors`.
+The caller's rights are checked once for every request, before anything else. Every write is checked before it is
+proposed, has a deadline, and ends in one of three ways: a result, a refusal (nothing changed), or OutcomeUnknown. Reads
+are linearizable unless requested otherwise: a local read after a read barrier of the group. The errors are those of
+`metastore.errors`, `raftgroup.errors` and `wire.fencing_errors`.
 """
 
 from __future__ import annotations
@@ -161,6 +161,7 @@ class KeyValues:
         """`bytes_max`: an answer in the order of the keys ends there, with `more`, whatever its limit."""
         self.authorize(request, caller)
         check_request(request, self.store.limits)
+        self.group.check_alive()
         if not request.serializable:
             await self.barrier(timeout_s=timeout_s)
         self.metrics.reads += 1
@@ -191,6 +192,7 @@ class KeyValues:
         if self._is_pending(request):
             return None
         check_request(request, self.store.limits)
+        self.group.check_alive()
         self.metrics.reads += 1
         return self.store.range(request)
 
@@ -227,5 +229,6 @@ class KeyValues:
     # Watches.
 
     def watch(self, request: WatchRequest, *, progress_s: float | None = None) -> Watching:
-        """Raises Compacted (naming MM) or InvalidRequest. Close it after use."""
+        """Raises Compacted (naming MM), InvalidRequest, or NodeFailed. Close it after use."""
+        self.group.check_alive()
         return Watching(self.store.watches, request, self.metrics, progress_s=progress_s)

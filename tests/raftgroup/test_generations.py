@@ -17,7 +17,7 @@ from palisade.raftgroup.membership import Membership
 from palisade.raftgroup.memory_journal import MemoryJournal
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Entry
-from tests.raftgroup.test_bootstrap import ADDRESSES, greeting
+from tests.raftgroup.test_founding import ADDRESSES, greeting
 from tests.support.lone_replica import LoneReplica, storage, voters
 from tests.support.raft_network import Network, SimPeers
 from tests.support.simulation import Simulation
@@ -75,6 +75,17 @@ def test_single_restored_copy_at_a_members_address_stops_no_node() -> None:
 def test_restored_majority_stops_the_others() -> None:
     both = refusal("n1", 2, "restored 1") | refusal("n2", 2, "restored 2")
     assert "n3 holds generation 1" in str(outlived("n3", 1, KNOWN, both))
+
+
+@pytest.mark.parametrize(
+    ("members", "newer", "stops"),
+    [(2, 1, True), (3, 1, False), (3, 2, True), (4, 1, False), (4, 2, True), (5, 2, False), (5, 3, True)],
+)
+def test_member_stops_once_the_remaining_voters_are_no_majority(members: int, newer: int, stops: bool) -> None:
+    """Half of an even number is no majority either (issue 16)."""
+    names = [f"n{number}" for number in range(1, members + 1)]
+    refusals = {name: refusal(name, 2, f"restored {name}")[name] for name in names[:newer]}
+    assert (outlived(names[-1], 1, voters(*names), refusals) is not None) is stops
 
 
 def test_joining_member_uses_the_generation_that_it_joins() -> None:
