@@ -86,7 +86,12 @@ class Host:
 
     def peers(self) -> Peers:
         """Of the Raft group."""
-        return TcpPeers(str(self.config.peer), random.SystemRandom(), limits=transport_limits(self.config))
+        return TcpPeers(
+            str(self.config.peer),
+            random.SystemRandom(),
+            limits=transport_limits(self.config),
+            ports=self.config.advertised(),
+        )
 
     def http(self, make: Callable[[], Any]) -> HostedServer:
         """The HTTP server that `make` makes."""

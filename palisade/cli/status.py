@@ -77,7 +77,7 @@ async def row_at(at: str) -> dict[str, Any]:
 def own_client(endpoint: str) -> Client:
     from palisade.client import Client
 
-    return Client([endpoint], follow_leader=False, credentials=shown())
+    return Client([endpoint], follow_leader=False, credentials=shown(), wait_for_nodes=False)
 
 
 async def followers_known_at(endpoint: str, timeout_s: float) -> dict[str, str]:

@@ -13,6 +13,7 @@ import random
 from collections import deque
 from typing import Any
 
+from palisade.base.network_reason import reason_of
 from palisade.client.connection import ClientConnection
 from palisade.client.connector import FAILURES, Connector, Whereabouts, whereabouts
 from palisade.client.endpoints import Endpoints
@@ -47,11 +48,21 @@ CALM_S = 0.3
 CALM_LOOK_S = 0.005
 
 
+class NothingListens(Unavailable):
+    """Every known address refuses connections. Nothing was done."""
+
+
 class StreamSession:
     """One logical connection to the cluster. `open` it before use, `close` it after."""
 
-    def __init__(self, route: Endpoints, timeout_s: float, shown: Credentials | None = None) -> None:
-        """`shown`: who asks, to nodes that want to know."""
+    def __init__(
+        self, route: Endpoints, timeout_s: float, shown: Credentials | None = None, *, wait_for_nodes: bool = True
+    ) -> None:
+        """`shown`: who asks, to nodes that want to know. `wait_for_nodes` False: requests end at once when every known
+        address refuses connections."""
+        self._wait_for_nodes = wait_for_nodes
+        self._refused: set[str] = set()
+        """Addresses that have refused since one of them answered."""
         self._route = route
         self._connector = Connector(route, self._on_frame, timeout_s, shown)
         self._timeout_s = timeout_s
@@ -274,7 +285,8 @@ class StreamSession:
                 link, found = await self._connector.connect()
                 self._found = self._as_last_heard(found)
             except FAILURES as error:
-                self._trouble = f"{self._route.current()}: {error or type(error).__name__}"
+                self._trouble = f"{self._route.current()}: {reason_of(error)}"
+                self._note_refusal(error)
                 self._route.advance()
                 if isinstance(error, Unauthenticated):
                     self._nobody(error)
@@ -284,6 +296,7 @@ class StreamSession:
                 backoff_s = min(backoff_s * 1.6, BACKOFF_S[1])
                 continue
             backoff_s = BACKOFF_S[0]
+            self._refused.clear()
             self._begin(link)
             while not link.closed.done():
                 await self._news(link)
@@ -291,6 +304,22 @@ class StreamSession:
                 if found is not None and not link.closed.done() and self._connector.wants_better(found):
                     link = await self._move(link, found)
             self._lost(link.closed.result())
+
+    def _note_refusal(self, error: BaseException) -> None:
+        if reason_of(error) != "connection refused":
+            self._refused.clear()
+            return
+        self._refused.add(self._route.current())
+        if self._wait_for_nodes or not self._refused.issuperset(self._route.known):
+            return
+        text = f"connections are refused at {', '.join(self._route.known)}: no node listens there"
+        for operation in list(self._pending.values()):
+            if operation.may_be_applied:
+                self._give_up(operation, text)
+            else:
+                del self._pending[operation.number]
+                operation.fail(NothingListens(f"{text}; nothing was done"))
+        self._admit_more()
 
     @property
     def _wanted(self) -> bool:

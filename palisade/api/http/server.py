@@ -43,6 +43,7 @@ from palisade.api.services import NodeServices
 from palisade.base.connection_limit import ConnectionLimit
 from palisade.segments.holder import PartitionHolder
 from palisade.service.authorization.callers import Who
+from palisade.service.ports import own_addresses
 from palisade.service.regions import RegionAdmin
 
 CLOSE_S = 2.0
@@ -90,6 +91,7 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError when the port can't be had."""
+        service = self._service
         await self._runner.setup()
         server = cast(Any, self._runner.server)
         fix(server)
@@ -101,6 +103,7 @@ class HttpServer:
             self._room,
             self._fenced.gets,
             self._gate.callers,
+            lambda: own_addresses(service.group),
         )
         await self._front.start(host, port)
 
