@@ -1,7 +1,6 @@
 """Recognizes, by the first bytes of a connection, a client that has dialled another port of a node than it meant.
 
-Pure. Each port answers in the protocol of the client where that has a form for refusals, and names the port to use. TLS
-has none that a client shows, so only the log says it.
+Pure. Each port answers in the protocol of the client and names the port to use; the log says it, too.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import enum
 import json
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from palisade.base.frames import encode
 
@@ -60,15 +60,17 @@ def advice(what: Spoken, here: str, ports: Mapping[str, str]) -> str:
 
 
 def refusal(what: Spoken, text: str) -> bytes:
-    """The answer in the client's own protocol; nothing for TLS."""
-    if what is Spoken.HTTP:
-        problem = {"type": "about:blank", "title": "Wrong port", "status": 421, "code": "wrong-port", "detail": text}
+    """The answer in the client's own protocol; to TLS in plain HTTP, which its libraries report as such."""
+    if what in (Spoken.HTTP, Spoken.TLS):
+        status = "421 Misdirected Request" if what is Spoken.HTTP else "400 Bad Request"
+        problem: dict[str, Any] = {"type": "about:blank", "title": "Wrong port", "status": int(status[:3])}
+        problem |= {"code": "wrong-port", "detail": text}
         body = json.dumps({**problem, "retry": False}).encode() + b"\n"
         head = (
-            "HTTP/1.1 421 Misdirected Request\r\nContent-Type: application/problem+json\r\n"
+            f"HTTP/1.1 {status}\r\nContent-Type: application/problem+json\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         return head.encode() + body
     if what is Spoken.STREAM:
         return encode(_STREAM_REFUSED, {"reason": text})
-    return encode(_PEER_REFUSE, text) if what is Spoken.PEER else b""
+    return encode(_PEER_REFUSE, text)

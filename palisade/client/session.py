@@ -61,7 +61,7 @@ class StreamSession:
         """`shown`: who asks, to nodes that want to know. `wait_for_nodes` False: requests end at once when every known
         address refuses connections."""
         self._wait_for_nodes = wait_for_nodes
-        self._refused: set[str] = set()
+        self._refusing: set[str] = set()
         """Addresses that have refused since one of them answered."""
         self._route = route
         self._connector = Connector(route, self._on_frame, timeout_s, shown)
@@ -296,7 +296,7 @@ class StreamSession:
                 backoff_s = min(backoff_s * 1.6, BACKOFF_S[1])
                 continue
             backoff_s = BACKOFF_S[0]
-            self._refused.clear()
+            self._refusing.clear()
             self._begin(link)
             while not link.closed.done():
                 await self._news(link)
@@ -307,10 +307,10 @@ class StreamSession:
 
     def _note_refusal(self, error: BaseException) -> None:
         if reason_of(error) != "connection refused":
-            self._refused.clear()
+            self._refusing.clear()
             return
-        self._refused.add(self._route.current())
-        if self._wait_for_nodes or not self._refused.issuperset(self._route.known):
+        self._refusing.add(self._route.current())
+        if self._wait_for_nodes or not self._refusing.issuperset(self._route.known):
             return
         text = f"connections are refused at {', '.join(self._route.known)}: no node listens there"
         for operation in list(self._pending.values()):

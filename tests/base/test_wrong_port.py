@@ -48,4 +48,4 @@ def test_refusal_is_in_the_protocol_of_the_client() -> None:
     assert FrameParser().feed(refusal(Spoken.STREAM, "use that")) == [(FrameKind.REFUSED, {"reason": "use that"})]
     ((kind, said),) = FrameParser().feed(refusal(Spoken.PEER, "use that"))
     assert (kind, read_reason(said)) == (REFUSE, "use that")
-    assert refusal(Spoken.TLS, "use that") == b""
+    assert refusal(Spoken.TLS, "use that").startswith(b"HTTP/1.1 400 ")
