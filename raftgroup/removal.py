@@ -25,43 +25,45 @@ REFUSED_S = 1.0
 
 
 class Removal:
-    """`founds`: this node was started as a founding member, so it does not ask to join."""
+    """`end`: ends the node. `founds`: this node was started as a founding member, so it does not ask to join."""
 
-    def __init__(self, cluster: str, replica: Replica, *, founds: bool) -> None:
-        self._cluster, self._replica, self._founds = cluster, replica, founds
+    def __init__(self, cluster: str, replica: Replica, end: Callable[[MemberRemoved], None], *, founds: bool) -> None:
+        self._cluster, self._replica, self._end, self._founds = cluster, replica, end, founds
         self._refused_since: float | None = None
         self.error: MemberRemoved | None = None
         """Set once this member was found to be removed."""
         self.on_found: Callable[[MemberRemoved], object] = lambda _error: None
         """Called once, in the turn in which `error` is set."""
 
-    def in_log(self) -> MemberRemoved | None:
-        """The error, once, when the removal is committed."""
+    def look_at_log(self) -> None:
+        """Whether the removal is committed."""
         replica = self._replica
         if self.error is not None or replica.role is not RaftRole.REMOVED or not replica.membership_settled():
-            return None
-        return self._found() if self._belonged() else None
+            return
+        if self._belonged():
+            self._found()
 
-    def in_refusals(self, refusals: Mapping[str, str], connected: Set[str], now: float) -> MemberRemoved | None:
-        """The error, once, when a member refuses this node because it was removed."""
+    def look_at_refusals(self, refusals: Mapping[str, str], connected: Set[str], now: float) -> None:
+        """Whether a member refuses this node because it was removed."""
         replica = self._replica
         own = replica.identity
         refused = any(is_removal(reason, own.member) for reason in refusals.values())
         is_member, settled = replica.is_known(own.member, own.incarnation), replica.membership_settled()
         if self.error is not None or not refused or not self._belonged():
-            return None
+            return
         if is_member and settled:
-            return self._found()
-        if connected or is_member:
+            self._found()
+        elif connected or is_member:
             self._refused_since = None
-            return None
-        self._refused_since = now if self._refused_since is None else self._refused_since
-        return self._found() if now - self._refused_since >= REFUSED_S else None
+        elif self._refused_since is None:
+            self._refused_since = now
+        elif now - self._refused_since >= REFUSED_S:
+            self._found()
 
     def _belonged(self) -> bool:
         return self._founds or self._replica.has_belonged
 
-    def _found(self) -> MemberRemoved:
+    def _found(self) -> None:
         member = self._replica.identity.member
         if self._replica.has_belonged or self._replica.membership.version:
             self.error = MemberRemoved(
@@ -74,4 +76,4 @@ class Removal:
                 "with --join instead of --initial-cluster to let it join again"
             )
         self.on_found(self.error)
-        return self.error
+        self._end(self.error)
