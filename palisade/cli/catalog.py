@@ -120,7 +120,7 @@ def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, f
     A call without an answer is sent again, since its id makes that safe. After a call whose outcome is unknown, no
     error says that nothing was done.
     """
-    from palisade.client.session import NothingListens
+    from palisade.client.refused_addresses import NothingListens
     from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 
     began = time.monotonic()
