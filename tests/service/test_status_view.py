@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from palisade.cli.status_table import status_table
-from palisade.service.status import cell, changes_of, line_of, plain_cells, row_of, silent_row
+from palisade.service.status import cell, changes_of, clusters_of, line_of, plain_cells, row_of, silent_row
 
 STATUS = {
     "cluster": "c", "member": "n1", "version": "0", "role": "leader", "leader": "n1", "term": 2, "ready": True,
@@ -60,3 +60,9 @@ def test_running_recovery_is_in_row_line_and_table() -> None:
 def test_new_revision_is_no_change_of_status_but_a_new_leader_is() -> None:
     assert changes_of([LEADER | {"revision": 6000}]) == changes_of([LEADER])
     assert changes_of([LEADER | {"role": "follower"}]) != changes_of([LEADER])
+
+
+def test_clusters_of_rows_have_name_and_id() -> None:
+    """Issue 16: a command that talks to another cluster than meant."""
+    rows = [row_of({"cluster": "c1", "cluster_id": "0f"}, None), row_of({"cluster": "c1", "cluster_id": "0f"}, None)]
+    assert clusters_of([*rows, silent_row("n3", None)]) == ["cluster c1, id 0f"]
