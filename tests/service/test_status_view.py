@@ -17,6 +17,8 @@ SILENT = silent_row("n2", "http://127.0.0.1:7402")
 
 def test_status_row_has_the_values_of_the_table() -> None:
     assert LEADER == {
+        "cluster": "c",
+        "cluster_id": None,
         "id": "n1", "url": "http://127.0.0.1:7401", "role": "leader", "term": 2, "leader": "n1", "generation": None,
         "ready": True,
         "revision": 5532, "minimal_revision": 1, "commit_index": 7001, "applied_index": 7001,
