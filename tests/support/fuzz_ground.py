@@ -25,7 +25,8 @@ from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 MIB = 1024 * 1024
 GROWTH_BYTES_MAX = 48 * MIB
 HONEST_S_MAX = 3.0
-"""The longest that an honest request may take. Two cores, shared with the fuzzer itself."""
+"""The longest that an honest request may take: about 0.1 s if the fuzzer and its node have two cores to themselves. So
+much more than that, that fuzzers need not be marked `alone`."""
 HONEST = "honest/"
 FUZZ = "fuzz/"
 """What fuzzers may write, if anything."""

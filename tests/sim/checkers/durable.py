@@ -91,5 +91,5 @@ def _differences(final: Final, newest: int, truth: Truth) -> Iterator[str]:
 
 
 def acknowledged(history: History) -> int:
-    """The latest revision that any write was answered with."""
-    return max((revision for operation in history.operations() for revision in revisions_of(operation)), default=0)
+    """The latest revision in the result of any write."""
+    return history.latest(revisions_of)
