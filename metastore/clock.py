@@ -1,8 +1,8 @@
-"""The replicated clock that leases run on, and the wall time that revisions are labelled with.
+"""The replicated clock of the leases, and the wall time that labels revisions.
 
-A stamp is [wall_ms, clock_ms]. `clock_ms` never follows wall time: a leader goes on from the last stamp that was
-applied, by its own elapsed time since it became leader. What passes while nobody leads does not count, so a lease
-may live longer than its time, never shorter, and its remaining time survives a change of leader (M5).
+A stamp is [wall_ms, clock_ms]. `clock_ms` is independent of wall time: a leader continues from the last applied stamp
+by its own elapsed time since it became leader. Time without a leader does not count. So a lease may live longer than
+its ttl, never shorter, and its remaining time survives a change of leader (M5).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TIME_MS_MAX = 1 << 63
 
 
 class StampClock:
-    """Makes stamps on the leader, and accepts them on every replica."""
+    """Creates stamps on the leader, and accepts them on every replica."""
 
     __slots__ = ("_base_ms", "_since", "_state")
 
@@ -31,7 +31,7 @@ class StampClock:
         self._since = now
 
     def clock_ms(self, now: float) -> int:
-        """The lease clock as this leader sees it; the last applied one for who never led."""
+        """The lease clock according to this leader; the last applied one if this node never led."""
         if self._base_ms is None:
             return self._state.clock_ms
         return max(self._state.clock_ms, self._base_ms + int((now - self._since) * 1000))
@@ -40,7 +40,7 @@ class StampClock:
         return [max(self._state.wall_ms, wall_ms), self.clock_ms(now)]
 
     def accept(self, stamp: Sequence[int]) -> None:
-        """Neither time goes back, whatever a leader with another view has stamped."""
+        """Neither time goes back, even if a leader with a lagging clock stamped it."""
         sound = type(stamp) in (list, tuple) and [type(part) for part in stamp] == [int, int]
         if not sound or not 0 <= min(stamp) <= max(stamp) < TIME_MS_MAX:
             raise InvariantViolated(

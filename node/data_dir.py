@@ -1,28 +1,30 @@
-"""The data folder of one node: of one cluster, for one node (issue 2, "Bad input").
+"""The data folder of one node. It belongs to one node of one cluster (issue 2, "Bad input").
 
-That one process at a time uses it is the journal's business (`palisade/base/directory_lock.py`).
+The lock that admits one process at a time belongs to the journal (`palisade/base/directory_lock.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from pathlib import Path
 
 from palisade.node.data_dir_marker import FolderError, Marker
 from palisade.topology.initialization import Participant
 
-MARKER = "node.json"
+MARKER, LOCK, VAULT = "node.json", "LOCK", "vault"
 
 
-def claim_data_dir(path: Path, *, cluster: str, node: str) -> None:
-    """Make the folder and mark it with cluster and node; nothing is to be done in one that is marked so already.
+def claim_data_dir(path: Path, *, cluster: str, node: str) -> bool:
+    """Create the folder and its marker with the names of cluster and node. Returns False if it has that marker already.
 
-    Raises FolderError when it can't be written, holds something else, or belongs to another cluster or node.
+    Raises FolderError if it cannot be written, has other content, or belongs to another cluster or node.
     """
     marker = Marker(path, MARKER)
     content = marker.read()
     if content is None:
         marker.write({"cluster": cluster, "node": node})
-        return
+        return True
     its_cluster, its_node = content.get("cluster"), content.get("node")
     if its_cluster != cluster:
         raise FolderError(
@@ -30,10 +32,20 @@ def claim_data_dir(path: Path, *, cluster: str, node: str) -> None:
         )
     if its_node != node:
         raise FolderError(f"{path} belongs to node {its_node!r}, not to {node!r}; correct --id, or give another folder")
+    return False
+
+
+def release_data_dir(path: Path) -> None:
+    """Undo a claim of this start, after no cluster has admitted the node: the folder is as free as before."""
+    with contextlib.suppress(OSError):
+        shutil.rmtree(path / VAULT, ignore_errors=True)
+        for name in (MARKER, LOCK):
+            (path / name).unlink(missing_ok=True)
+        path.rmdir()
 
 
 def kept_participant(path: Path) -> Participant:
-    """How far the initialization of a cluster is at this node. Raises FolderError."""
+    """The state of the initialization of a cluster at this node. Raises FolderError."""
     content = Marker(path, MARKER).read() or {}
     if content.get("init") is None:
         return Participant()

@@ -1,7 +1,7 @@
-"""A node that is no member of the Raft group: it finds the cluster, is let in, and keeps a vault of it.
+"""A node that is no member of the Raft group: it finds the cluster, joins the topology, and keeps a vault.
 
-Any number of them may be there: what they cost the group is the feed of changes, which any member answers. A follower
-serves its own state over HTTP; data it hands to no one but readers of its vault.
+A cluster can have any number of followers. A follower costs the group the feed of changes, which any member serves. It
+serves its own state over HTTP, and data only to readers of its vault.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from palisade.topology.records import NodeRole
 from palisade.topology.registrar import ClusterState
 from palisade.topology.seed_discovery import http_of_voters
 from palisade.topology.topology import Topology
+from palisade.wire.topology_errors import NodeRefused
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +52,11 @@ class FollowerNode:
         machine: Host | None = None,
         scenarios: Sequence[Playable] = (),
     ) -> None:
-        """`scenarios`: those that the node starts on request. Raises FolderError, DataDirectoryError."""
+        """`scenarios`: those that the node runs on request. Raises FolderError, DataDirectoryError."""
         self.config = config
         self._machine = machine = machine or Host(config)
-        machine.claim()
+        self._is_new = machine.claim()
+        self._rejected = False
         self._unlock = machine.lock()
         self._clock = machine.clock
         physical = PhysicalTopology(config.own_node(), NodeRole.FOLLOWER)
@@ -73,7 +75,7 @@ class FollowerNode:
             ),
             recover=self._recover,
             cluster_id=lambda: self.keeper.cluster_id,
-            duplicate=physical.duplicate,
+            refusal=physical.refusal,
         )
         home = machine.vault()
         self.fencing = FencingComponent(
@@ -137,21 +139,27 @@ class FollowerNode:
         return [*parts, Part("topology", TopologyComponent(self.topology.member), ("vault", "physical", "fencing"))]
 
     async def start(self) -> None:
-        """Raises when a port can't be had, or the vault is refused; `stop` is still to be called then."""
+        """Raises if a port cannot be bound or the vault is refused; `stop` must be called even then."""
         with cause_of_failure():
             await self._life.start()
-        log.info("%s follows %s; http on %s", self.config.id, self.config.cluster, self.config.http)
+        log.info("%s follows cluster %s; http on %s", self.config.id, self.config.cluster, self.config.http)
 
     async def wait(self) -> None:
-        """Until something fails; raises it."""
-        with cause_of_failure():
-            await self._life.wait()
+        """Until a component fails; raises its error."""
+        try:
+            with cause_of_failure():
+                await self._life.wait()
+        except NodeRefused:
+            self._rejected = self.topology.member.life.incarnation == 0
+            raise
 
     async def stop(self) -> None:
-        """Safe to call in any state."""
+        """Safe to call in any state. A new folder of a node that no cluster has admitted is free again afterwards."""
         with contextlib.suppress(ComponentFailed):
             await self._life.stop()
         await self._door.close()
         await self._source.close()
         await self.partitions.close()
         self._unlock()
+        if self._is_new and self._rejected:
+            self._machine.release()

@@ -1,9 +1,10 @@
-"""The Raft group as the rest of the system sees it: propose, read barrier, membership, leadership, status.
+"""The public interface of a Raft group: propose, read barrier, membership, leadership, status.
 
-Group commit: one turn of the event loop is one batch and one log entry. The journal is synced beside the loop while the
-next batch collects; what the sync makes true leaves after it. A write costs about one fsync and one round trip.
+Group commit: one turn of the event loop is one batch and one log entry. The journal is synced in the background while
+the next batch collects; messages that depend on the sync leave after it. A write costs about one fsync and one round
+trip.
 
-Whatever the state machine or the journal raises stops the node (`failed`): a state that can't be trusted is not served.
+An exception of the state machine or the journal stops the node (`failed`): untrusted state is not served.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from palisade.base.snapshots import SnapshotMeta
 from palisade.raftgroup.admission import Admission, own_introduction
-from palisade.raftgroup.errors import MembershipRefused, NodeFailed, RaftError, Unavailable
+from palisade.raftgroup.errors import MemberRemoved, MembershipRefused, NodeFailed, RaftError, Unavailable
 from palisade.raftgroup.forwarding import Forwarding
 from palisade.raftgroup.founding import Introductions
 from palisade.raftgroup.group_config import GroupConfig
@@ -29,6 +30,7 @@ from palisade.raftgroup.messages import MessageKind, is_well_formed
 from palisade.raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
 from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal, Proposals
 from palisade.raftgroup.read_barrier import ReadBarrier
+from palisade.raftgroup.removal import FAREWELL_S, Removal
 from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.snapshots import Snapshots
@@ -102,13 +104,14 @@ class Group:
         self._last_role: tuple[RaftRole, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None
         self.on_synced: Callable[[float], object] = lambda _seconds: None
-        """Called with the seconds that each sync of the journal took."""
+        """Called with the duration in seconds of each sync of the journal."""
         self.leadership = Leadership(self._replica)
+        self.removal = Removal(config.cluster, self._replica, self._end_removed, founds=bool(config.founders))
 
-    # Life.
+    # Lifecycle.
 
     async def start(self) -> None:
-        """Listen, connect, take part. Raises what the transport raises when the port can't be had."""
+        """Listen, connect, take part. Raises the error of the transport if the port is not available."""
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
         await self._journal.sync()
@@ -119,12 +122,12 @@ class Group:
         self._wake()
 
     async def close(self) -> None:
-        """Stop taking part. A leader hands over first if somebody can take it."""
+        """Stop taking part. A leader first hands over if a follower is ready."""
         if self._replica.leads and self._replica.membership.voters - {self._config.member}:
             try:
                 await asyncio.wait_for(self.transfer(None), self._config.timing.election_timeout_min_s)
             except (RaftError, TimeoutError):
-                log.info("%s stops without a successor that is ready", self._config.member)
+                log.info("%s stops without a ready successor", self._config.member)
         self._stop(Unavailable("this node is stopping; ask another one"))
         for task in [*self._tasks, *([self._syncing] if self._syncing else [])]:
             task.cancel()
@@ -140,7 +143,7 @@ class Group:
         self._barrier.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """What can't be trusted any more is not served any more."""
+        """Untrusted state is no longer served."""
         if self.failed is None or self.failed.done():
             return
         failure = error if isinstance(error, NodeFailed) else NodeFailed(f"this node stopped itself: {error!r}")
@@ -151,6 +154,12 @@ class Group:
         self._stop(failure)
         self.spawn(self._peers.close())
 
+    def _end_removed(self, error: MemberRemoved) -> None:
+        """New requests are refused at once. The node ends a moment later, so that answers under way leave."""
+        log.warning("%s", error)
+        self._barrier.fail(error)
+        self._loop.call_later(FAREWELL_S, self.fail, error)
+
     def spawn(self, coroutine: Any) -> None:
         """A task that ends with the group at the latest."""
         task = self._loop.create_task(coroutine)
@@ -160,8 +169,8 @@ class Group:
     # Proposals.
 
     def submit(self, proposal: Proposal) -> None:
-        """Propose its commands, in this order and as one: they come to one end. Raises where nothing began."""
-        self._check_alive()
+        """Propose its commands, in this order and with one outcome. Raises if nothing was begun."""
+        self.check_alive()
         self._proposals.add(proposal, self._clock.now())
         self._wake()
 
@@ -174,28 +183,28 @@ class Group:
     # Reads.
 
     def try_read_barrier(self) -> bool:
-        """Whether a read of the local state is linearizable right now, with nothing to wait for."""
-        return self._barrier.passes()
+        """Whether a read of the local state is linearizable now, without waiting."""
+        return self.removal.error is None and self._barrier.passes()
 
     async def read_barrier(self, *, timeout_s: float = 5.0) -> int:
-        """Wait until a read of the local state is linearizable; returns the index that it is at, at least.
+        """Wait until a read of the local state is linearizable; returns a lower bound of its index.
 
-        Raises Unavailable when no majority confirms a leader in time.
+        Raises Unavailable if no majority confirms a leader in time.
         """
-        self._check_alive()
+        self.check_alive()
         return await self._barrier.wait(timeout_s)
 
     async def _read_index(self) -> int:
-        """For a member that will read its own state: it is told of the commit index before it is told this."""
+        """For a follower that reads its own state: it receives the commit index before this answer."""
         index = await self.read_barrier()
         self._replica.replication.tell_commit_now()
         self._turn()
         return index
 
-    # Membership and leadership; from any member.
+    # Membership and leadership, from any member.
 
     async def add(self, member: Member) -> None:
-        """Add a learner (or the new storage of a known member); with `becomes_voter` it is promoted by itself."""
+        """Add a learner (or the new storage of a known member); with `becomes_voter` the leader promotes it."""
         await self._at_leader("add", [member.to_wire()])
 
     async def promote(self, member_id: str) -> None:
@@ -203,23 +212,23 @@ class Group:
         await self._at_leader("promote", [member_id])
 
     async def remove(self, member_id: str) -> None:
-        """Remove a member. A leader that is to go hands over first."""
+        """Remove a member. If it is the leader, it first hands over."""
         await self._at_leader("remove", [member_id])
 
     async def transfer(self, target: str | None) -> str:
-        """Hand leadership to `target`, or to whoever is furthest; returns who it is. Waits until it leads."""
+        """Hand leadership to `target`, or to the most advanced follower; waits until it leads, and returns its id."""
         leader: str = await self._at_leader("transfer", [target])
         return leader
 
     async def _at_leader(self, name: str, arguments: list[Any]) -> Any:
-        self._check_alive()
+        self.check_alive()
         return await self._administration.at_leader(name, arguments)
 
-    # What can be seen.
+    # State.
 
     @property
     def leader(self) -> str | None:
-        """Who leads, as far as this member knows."""
+        """The leader, as far as this member knows."""
         return self._replica.leader
 
     @property
@@ -240,14 +249,17 @@ class Group:
 
     @property
     def generation(self) -> int:
-        """The newest one of the log that it takes in, also before it has come to that place; 0 while it has no log."""
+        """The newest one of the log that this node takes, also before it has reached it; 0 without a log."""
         return self._admission.generation
 
     def status(self) -> GroupStatus:
         connected, sends_to = self._peers.connected(), self._snapshots.sends_to
         return group_status(self._replica, self._journal, self._admission, connected, sends_to)
 
-    def _check_alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raises Unavailable before the start, NodeFailed once it has failed or was removed."""
+        if self.removal.error is not None:
+            raise self.removal.error
         if self.failed is None:
             raise Unavailable("this node has not started yet; try again")
         if self.failed.done():
@@ -265,7 +277,7 @@ class Group:
         self._turn()
 
     def _turn(self) -> None:
-        """One round: what is committed applied, what is due out, new proposals in."""
+        """One round: apply committed entries, send due messages, propose new commands."""
         if self.failed is None or self.failed.done():
             return
         try:
@@ -297,6 +309,7 @@ class Group:
 
     def _after_tick(self) -> None:
         self.leadership.turned()
+        self.removal.look_at_log()
         self._forwarding.send_answers()
         self._barrier.turned()
         self._administration.turned()
@@ -314,7 +327,7 @@ class Group:
             self._wake()
 
     async def _sync(self) -> None:
-        """Sync as long as something is unsynced; each sync lets out what it made true, and the next batch in."""
+        """Sync while something is unsynced; after each sync, dependent messages and the next batch proceed."""
         task = asyncio.current_task()
         try:
             while self._journal.dirty or self._replica.waits_for_sync:
@@ -331,7 +344,7 @@ class Group:
                 self._syncing = None
 
     def _arm(self) -> None:
-        """Call again when something is due by time alone."""
+        """Schedule the next turn that is due by time alone."""
         left = max(self._replica.replication.due - self._clock.now(), 0.001)
         delay = min(_TICK_S, left) if self._replica.engine.leads else _TICK_S
         now = self._loop.time()
@@ -343,19 +356,21 @@ class Group:
         self._timer = self._loop.call_at(self._timer_due, self._timed_turn)
 
     def _timed_turn(self) -> None:
-        """A loop may call a little early, so it is not the time that says whether the timer still runs."""
+        """A loop may call slightly early, so the time does not show whether the timer still runs."""
         self._timer_due = 0.0
         self._proposals.expire(self._clock.now())
         self._turn()
 
     async def _housekeep(self) -> None:
-        """Founding, promotion of learners that caught up, compaction of the log."""
+        """Founding, promotion of caught-up learners, compaction of the log."""
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             try:
                 self._admission.dial(self._clock.now())
                 self._administration.promote_learners()
                 self._snapshots.tick()
+                refusals, connected = self._admission.refusals, self._peers.connected()
+                self.removal.look_at_refusals(refusals, connected, self._clock.now())
                 await self._compact_log()
             except MembershipRefused:
                 continue
@@ -382,7 +397,7 @@ class Group:
         self._barrier.turned()
         self._wake()
 
-    # Receiver: what the transport tells.
+    # MessageReceiver: called by the transport.
 
     def greeting(self) -> dict[str, Any]:
         return self._admission.greeting()
@@ -406,7 +421,7 @@ class Group:
 
     def on_message(self, member: str, kind: int, body: Any) -> None:
         if not is_well_formed(kind, body):
-            log.warning("dropped a message of kind %d from %s that has not the shape of its kind", kind, member)
+            log.warning("dropped a malformed message of kind %d from %s", kind, member)
             return
         try:
             self._handle(member, kind, body)

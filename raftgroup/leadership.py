@@ -1,4 +1,4 @@
-"""Tells who has to know when this member begins or ceases to lead, before anything is answered by it. Pure."""
+"""Notifies when this member begins or ceases to lead, before it answers anything in that role. Pure."""
 
 from __future__ import annotations
 

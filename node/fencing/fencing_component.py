@@ -143,7 +143,7 @@ class FencingComponent(Component):
         if self._recovering is not None:
             self._recovering.cancel()
         if self.holder is not None:
-            self.holder.stop()
+            self.holder.stop(self.holder.why if self.holder.removed else "it is stopping")
         await self.hand_over()
 
     async def unlink(self) -> None:
@@ -154,6 +154,11 @@ class FencingComponent(Component):
 
     async def hand_over(self) -> None:
         """Of a member: whoever leads next has to hear the promise too."""
+
+    def removed(self) -> None:
+        """The node was removed from the cluster: no path answers from its vault any more."""
+        if self.holder is not None:
+            self.holder.remove()
 
     def refuse_at_once(self) -> None:
         """The node fails: what its vault says is not to be trusted from now on."""

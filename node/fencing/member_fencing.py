@@ -112,6 +112,7 @@ class MemberFencing(StoreListener):
         )  # fmt: skip
         self.part.group = group
         group.leadership.on_led = self._led
+        group.removal.on_found = lambda _error: self.part.removed()
 
     def _leader_address(self) -> str | None:
         leader = self._group.leader

@@ -1,4 +1,4 @@
-"""Durations counted by upper bound, as Prometheus wants them. Pure."""
+"""Durations counted by upper bound, in the form of Prometheus. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Histogram:
         self.sum_s += seconds
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """(upper bound, how many were at most that), the last one "+Inf"."""
+        """(upper bound, number of durations up to it), the last one "+Inf"."""
         total, rows = 0.0, []
         for bound, count in zip([*map(str, self.bounds), "+Inf"], self.counts, strict=True):
             total += count

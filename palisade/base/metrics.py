@@ -1,4 +1,4 @@
-"""What a node counts. Plain numbers on the hot path; Prometheus' text is made from them when somebody asks."""
+"""Counters of a node. Plain numbers on the hot path; converted to Prometheus text on request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Metrics:
         """For the journal: call `fsync_latency.observe(seconds)` after each sync."""
 
     def failed(self, error: PalisadeError) -> None:
-        """A write that the group could not do, or whose outcome it does not know."""
+        """A write that the group did not execute, or whose outcome is unknown."""
         if error.code == OUTCOME_UNKNOWN:
             self.unknown += 1
         else:

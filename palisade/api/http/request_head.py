@@ -1,4 +1,5 @@
-"""Heads of HTTP messages on the hot path: which requests are plain enough for it, and how its answers begin. Pure."""
+"""Heads of HTTP messages on the fast path: which requests are simple enough for it, and the heads of responses.
+Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
-from palisade.service.authorization.callers import Who
+from palisade.service.authorization.callers import Access
 from palisade.service.callers import Caller
 
 END_OF_HEAD = b"\r\n\r\n"
@@ -21,7 +22,7 @@ PLAIN_HEADERS = {b"host", b"user-agent", b"accept", b"accept-encoding", b"accept
 
 class HttpReply(Protocol):
     def __call__(self, status: int, payload: bytes, headers: bytes = b"", /) -> None:
-        """`headers`: whole lines, beside those that every answer has."""
+        """`headers`: whole lines, in addition to those of every response."""
         ...
 
 
@@ -29,23 +30,24 @@ Unary = Callable[[bytes, HttpReply, Caller], None]
 
 
 class Hot(NamedTuple):
-    """A path without aiohttp. `refuse` answers for a caller who may not; `v1`: errors are problems."""
+    """A path that is served without aiohttp. `refuse` answers callers without the permission; `v1`: errors are
+    problems."""
 
     path: str
     call: Unary
-    who: Who
+    access: Access
     refuse: Callable[[Exception, HttpReply], None]
     v1: bool = False
 
 
 class RequestPlan(NamedTuple):
-    """What a head asks for, how many bytes of body it announces, and the value of its header Authorization."""
+    """The request in a head, the length of the body that it declares, and the value of its Authorization header."""
 
     hot: Hot
     length: int
     authorization: str | None = None
     thing: bytes | None = None
-    """What a GET is about; a POST has a body instead."""
+    """The key of a GET; a POST has a body instead."""
 
     def __str__(self) -> str:
         """For the audit log."""
@@ -55,9 +57,9 @@ class RequestPlan(NamedTuple):
 
 
 class Gets:
-    """GETs of one thing below a path, by that path: the thing stands in the path as it is, percent-encoded.
+    """GETs of one key below a path, by that path. The key is in the path, percent-encoded.
 
-    The headers of a client are the same each time: what was found to be plain once is looked up.
+    A client sends the same headers each time: headers that were found to be simple are looked up.
     """
 
     def __init__(self, calls: Mapping[str, Hot], kept_max: int = 1024) -> None:
@@ -66,7 +68,7 @@ class Gets:
         self._plain: set[bytes] = set()
 
     def plan(self, head: bytes, authorization: str | None = None) -> RequestPlan | None:
-        """`head` without the header Authorization. None for whatever aiohttp should look at."""
+        """`head` without the Authorization header. None for a request that aiohttp must handle."""
         end = head.find(b"\r\n")
         line = GET_LINE.fullmatch(head, 0, end)
         call = self._calls.get(line[1]) if line else None
@@ -93,8 +95,8 @@ class Gets:
 
 
 def without_authorization(head: bytes) -> tuple[bytes, str | None]:
-    """The head without the header Authorization, as it is mostly written, and the value of that. So no secret is kept
-    with what is kept of heads."""
+    """The head without the Authorization header, if written in its usual form, and the value of that header. Cached
+    heads therefore contain no secrets."""
     at = head.find(AUTHORIZATION)
     if at < 0:
         return head, None
@@ -106,7 +108,7 @@ def without_authorization(head: bytes) -> tuple[bytes, str | None]:
 
 
 def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> RequestPlan | None:
-    """Read the head of a request without the header Authorization; None for whatever aiohttp should look at."""
+    """Parses a head without the Authorization header; None for a request that aiohttp must handle."""
     first, *lines = head[: -len(END_OF_HEAD)].split(b"\r\n")
     line = REQUEST_LINE.fullmatch(first)
     call = unary.get(line[1]) if line else None

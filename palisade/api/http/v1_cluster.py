@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from palisade.api.cluster_view import alarms_view, members_view, status_view
+from palisade.api.cluster_view import alarms_view, listed_members, status_view
 from palisade.api.http.callers import caller_of
 from palisade.api.http.request_body import a_flag, a_number, a_text, fields_of, read_json, request_id_of
 from palisade.api.http.v1_keys import answer
@@ -23,7 +23,7 @@ TRANSFER = {"target": a_text}
 
 
 def anything(value: Any, name: str) -> Any:
-    """`new_member` looks at it."""
+    """Parsed by `new_member`."""
     return value
 
 
@@ -61,7 +61,7 @@ class ClusterRoutes:
     async def grant(self, request: web.Request) -> web.Response:
         found = fields_of(await read_json(request), GRANT)
         if "ttl_s" not in found:
-            raise BadRequest("the body: ttl_s is missing, the seconds that the lease lives without a keep-alive")
+            raise BadRequest("the body: ttl_s is missing: the seconds that the lease lives without a keep-alive")
         result = await self._write(request, LeaseGrant(**found))
         return answer(shapes.lease_shape(result), 201, {"Location": f"/v1/leases/{result.id}"})
 
@@ -87,7 +87,7 @@ class ClusterRoutes:
     async def compact(self, request: web.Request) -> web.Response:
         found = fields_of(await read_json(request), COMPACT)
         if "revision" not in found:
-            raise BadRequest("the body: revision is missing, the oldest one that stays readable")
+            raise BadRequest("the body: revision is missing: the oldest revision that stays readable")
         result = await self._write(request, Compact(found["revision"]))
         return answer(shapes.compact_shape(result))
 
@@ -112,7 +112,7 @@ class ClusterRoutes:
         return answer(status_view(self._services, self._name))
 
     async def members(self, request: web.Request) -> web.Response:
-        return answer({"members": members_view(self._service)})
+        return answer({"members": listed_members(self._service)})
 
     async def add(self, request: web.Request) -> web.Response:
         found = fields_of(await read_json(request), MEMBER)
@@ -144,7 +144,7 @@ def lease_id_of(request: web.Request) -> int:
 
 
 async def nothing_in(request: web.Request) -> None:
-    """Raises BadRequest for a body that says something."""
+    """Raises BadRequest for a body that is not empty."""
     given = await read_json(request)
     if given is not None:
         fields_of(given, {})

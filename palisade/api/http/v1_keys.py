@@ -116,7 +116,7 @@ class Keys:
         return answer(shapes.delete_shape(await self._conditionally(request, delete.key, delete)))
 
     async def _conditionally(self, request: web.Request, key: bytes, write: Put | DeleteRange) -> Any:
-        """If-Match: "<mod_revision>" or If-None-Match: *, both in one transaction with the write."""
+        """If-Match: "<mod_revision>" or If-None-Match: *, checked in one transaction with the write."""
         compare = condition_of(request, key)
         if compare is None:
             return await self._write(request, write)
@@ -127,7 +127,7 @@ class Keys:
             )
         return result.results[0]
 
-    # Many keys.
+    # Ranges and JSON forms.
 
     async def list_keys(self, request: web.Request) -> web.Response:
         found = query_of(request, {**RANGE, "prefix": prefix_parameter})
@@ -155,12 +155,12 @@ class Keys:
     async def _range(self, request: web.Request, read: Range) -> RangeResult:
         return await self._service.range(read, caller=caller_of(request))
 
-    # Everything.
+    # Export.
 
     async def export(self, request: web.Request) -> web.StreamResponse:
-        """Every key of one revision, a line of JSON each; the first line has the revision and the count.
+        """Every key at one revision, one line of JSON each; the first line has the revision and the count.
 
-        A last line `{"problem": ...}` says that what came before is not all.
+        A last line `{"problem": ...}` means that the preceding lines are incomplete.
         """
         found = query_of(request, EXPORT_QUERY)
         prefix = found.get("prefix", b"")
@@ -200,7 +200,9 @@ def prefix_parameter(value: Any, name: str) -> bytes:
 def interval_of(found: dict[str, Any]) -> dict[str, Any]:
     if "prefix" not in found:
         if "key" not in found:
-            raise BadRequest("the query: give prefix, or key and perhaps range_end; prefix= stands for every key")
+            raise BadRequest(
+                "the query: give prefix, or key and optionally range_end; an empty prefix= selects every key"
+            )
         return found
     if "key" in found:
         raise BadRequest("the query: give either prefix or key")
@@ -227,7 +229,9 @@ def condition_of(request: web.Request, key: bytes) -> Compare | None:
     match, none_match = request.headers.get("If-Match"), request.headers.get("If-None-Match")
     if none_match is not None:
         if match is not None or none_match.strip() != "*":
-            raise BadRequest("If-None-Match: only * is understood (the key must not exist), and not with If-Match")
+            raise BadRequest(
+                "If-None-Match: only * is supported (the key must not exist), and not together with If-Match"
+            )
         return Compare(key, CompareTarget.VERSION, CompareResult.EQUAL, 0)
     if match is None:
         return None

@@ -1,9 +1,9 @@
-"""The gate of a node: who asks, and what may they do, at this moment.
+"""Authenticates callers and determines their rights, for every request anew.
 
-What is guaranteed: behind the answer to a REVOKE, a DROP USER or another password, no node lets a request in that it
-forbids. For each request the rows are read anew, from the vault through its fence or linearizably from the cluster
-(`rows.py`); kept are only the meaning of rows, and that a password fits a row. A password is checked by scrypt once for
-each version of its row; after that showing it again costs an HMAC.
+Guarantee: after REVOKE, DROP USER or a change of password is acknowledged, no node admits a request that it forbids.
+The permission rows are read for each request, from the vault through its fence or linearizably from the cluster
+(`rows.py`). Cached are only parsed rows, and that a password matches a version of its row: scrypt runs once for each
+version of the row, later requests with the same password cost one HMAC.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from palisade.catalog.row_format import NAME
 from palisade.service.authorization.attempts import Attempts
 from palisade.service.authorization.audit import Audit
 from palisade.service.authorization.rights import (
-    Course,
-    Meaning,
     NodeIdentity,
     NodeRights,
+    PermissionCache,
     PermissionRow,
     Rights,
+    RightsReads,
     UserIdentity,
-    course,
+    read_rights,
 )
 from palisade.service.authorization.rows import PermissionRows, WouldBlock
 from palisade.wire.auth_errors import NoCredentials, TooManyLogins, Unauthenticated, WrongPassword
@@ -41,19 +41,19 @@ from palisade.wire.credentials import Credentials, NodeProof, Password, Token, f
 from palisade.wire.tokens import Claims, claims_of
 
 CHECKS_AT_A_TIME = 2
-"""Each takes 16 MiB and 50 ms of a core."""
+"""Each check takes 16 MiB and 50 ms of a core."""
 WAITING_MAX = 128
 WAIT_S_MAX = 15.0
 KEPT_MAX = 4096
 TOKEN_KEY = keys.PERMISSIONS + b"tokens/key"
-NO_CREDENTIALS = "this node asks who you are: give user and password, or a token"
-WRONG = "user and password do not belong together"
+NO_CREDENTIALS = "no credentials: send a user name and password, or a token"
+WRONG = "wrong user name or password"
 
 T = TypeVar("T")
 
 
 class Authorizer:
-    """`proof`: what nodes of this cluster show, None where there is no join token. `now` in seconds."""
+    """`proof`: the join token of this cluster as nodes present it; None without one. `now` in seconds."""
 
     def __init__(
         self,
@@ -70,41 +70,42 @@ class Authorizer:
         self.refusals: dict[str, int] = {}
         self.logins: dict[str, int] = {}
         self._proof, self._now, self._fits = proof, now, fits
-        self._meaning = Meaning()
+        self._cache = PermissionCache()
         self._attempts = Attempts()
         self._own_key = secrets.token_bytes(32)
         self._checked: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
-        self._shown: dict[bytes, tuple[object, int | None, tuple[UserIdentity | NodeIdentity, Rights]]] = {}
-        """By a keyed hash of the header: (state of the rows, end of the token, caller and rights)."""
+        self._authenticated: dict[bytes, tuple[object, int | None, tuple[UserIdentity | NodeIdentity, Rights]]] = {}
+        """By a keyed hash of the header: (state of the rows, expiry of the token, caller and rights)."""
         self._waiting = 0
         self._turn = asyncio.Semaphore(CHECKS_AT_A_TIME)
         self._threads = ThreadPoolExecutor(CHECKS_AT_A_TIME, "scrypt")
-        self._nobody = credential_of_nobody()
+        self._dummy_credential = dummy_credential()
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    # Who.
+    # Authentication.
 
-    async def identify(self, shown: Credentials | None, where: str) -> UserIdentity | NodeIdentity:
-        """Does not wait for what was checked before. `where`: the address of who asks.
+    async def identify(self, shown: Credentials | None, address: str) -> UserIdentity | NodeIdentity:
+        """Does not wait where the credentials were checked before. `address`: of the client.
 
-        Raises Unauthenticated, PermissionsUnknown, TooManyLogins."""
+        Raises Unauthenticated, PermissionsUnknown, TooManyLogins.
+        """
         if isinstance(shown, Password):
-            return await self._by_password(shown, where)
+            return await self._by_password(shown, address)
         if isinstance(shown, Token):
             return await self._by_token(shown)
         if isinstance(shown, NodeProof):
             return self._by_proof(shown)
         raise NoCredentials(NO_CREDENTIALS)
 
-    def identify_now(self, shown: Credentials | None) -> UserIdentity | NodeIdentity | None:
-        """As `identify`; None where it takes waiting."""
+    def try_identify(self, shown: Credentials | None) -> UserIdentity | NodeIdentity | None:
+        """As `identify`; None if the answer requires waiting."""
         if isinstance(shown, NodeProof):
             return self._by_proof(shown)
         try:
             if isinstance(shown, Token):
-                return self._identity_in(shown, self.rows.now(TOKEN_KEY))
+                return self._identity_in(shown, self.rows.try_read(TOKEN_KEY))
             if isinstance(shown, Password):
                 return self._known_password(shown, self._mark(shown), self._password_row_now(shown))
         except WouldBlock:
@@ -113,11 +114,11 @@ class Authorizer:
 
     def _by_proof(self, shown: NodeProof) -> NodeIdentity:
         if self._proof is None or not hmac.compare_digest(shown.text.encode(), self._proof.text.encode()):
-            raise Unauthenticated("the join token is not that of this cluster")
+            raise Unauthenticated("wrong join token: use the token of this cluster")
         return NodeIdentity()
 
     def _password_row_now(self, shown: Password) -> PermissionRow | None:
-        return self.rows.now(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
+        return self.rows.try_read(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
 
     def _mark(self, shown: Password) -> bytes:
         return hmac.digest(self._own_key, shown.password.encode("utf-8", "surrogatepass"), "sha256")
@@ -129,13 +130,13 @@ class Authorizer:
         right = revision == row.mod_revision and hmac.compare_digest(known, mark)
         return UserIdentity(shown.user, row.mod_revision) if right else None
 
-    async def _by_password(self, shown: Password, where: str) -> UserIdentity:
+    async def _by_password(self, shown: Password, address: str) -> UserIdentity:
         row = await self.row(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
         mark = self._mark(shown)
         known = self._known_password(shown, mark, row)
         if known is not None:
             return known
-        await self._check_slowly(shown, row, (shown.user[:64], where))
+        await self._check_slowly(shown, row, (shown.user[:64], address))
         if row is None:
             raise WrongPassword(WRONG)
         self._checked[shown.user] = row.mod_revision, mark
@@ -143,18 +144,18 @@ class Authorizer:
             self._checked.popitem(last=False)
         return UserIdentity(shown.user, row.mod_revision)
 
-    async def _check_slowly(self, shown: Password, row: PermissionRow | None, who: tuple[str, str]) -> None:
-        """Takes as long for a user who is not there. Raises WrongPassword, TooManyLogins."""
-        wait_s = self._attempts.wait_s(who, self._now())
+    async def _check_slowly(self, shown: Password, row: PermissionRow | None, source: tuple[str, str]) -> None:
+        """Takes equally long for a user that does not exist. Raises WrongPassword, TooManyLogins."""
+        wait_s = self._attempts.wait_s(source, self._now())
         if wait_s > WAIT_S_MAX or self._waiting >= WAITING_MAX:
             self._count(self.logins, "turned-away")
-            raise TooManyLogins("passwords were wrong too often, or too many are being checked: wait, then try again")
+            raise TooManyLogins("too many wrong passwords, or too many concurrent sign-ins: wait, then retry")
         self._waiting += 1
         try:
             if wait_s:
                 await asyncio.sleep(wait_s)
             async with self._turn:
-                credential = credential_of(row) or self._nobody
+                credential = credential_of(row) or self._dummy_credential
                 password = shown.password[: MOST + 1]
                 right = await asyncio.get_running_loop().run_in_executor(
                     self._threads, self._fits, password, credential
@@ -162,10 +163,10 @@ class Authorizer:
         finally:
             self._waiting -= 1
         if row is None or not right:
-            self._attempts.failed(who, self._now())
+            self._attempts.failed(source, self._now())
             self._count(self.logins, "wrong")
             raise WrongPassword(WRONG)
-        self._attempts.succeeded(who)
+        self._attempts.succeeded(source)
         self._count(self.logins, "right")
 
     async def _by_token(self, shown: Token) -> UserIdentity:
@@ -174,67 +175,70 @@ class Authorizer:
     def _identity_in(self, shown: Token, key: PermissionRow | None) -> UserIdentity:
         claims = None if key is None else claims_of(shown.text, key.value)
         if claims is None or claims.expires_ms <= self.wall_ms():
-            raise Unauthenticated("the token is not valid, or its time is over: sign in again")
+            raise Unauthenticated("the token is invalid or expired: sign in again")
         return identity_of(claims)
 
-    # What.
+    # Authorization.
 
-    def known_now(self, header: str | None) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
-        """Of the caller with this header `Authorization`. None where it takes waiting.
+    def try_authenticate(self, header: str | None) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
+        """Identity and rights of the caller with this Authorization header; None if they require waiting.
 
-        What was found before holds as long as no row can have changed (`PermissionRows.state`).
-        Raises AuthorizationError."""
+        An earlier result is valid as long as no row can have changed (`PermissionRows.state`). Raises
+        AuthorizationError.
+        """
         state, text = self.rows.state(), (header or "").encode("utf-8", "surrogateescape")
         mark = blake2b(text, key=self._own_key, digest_size=16).digest()
-        found = self._shown.get(mark)
+        found = self._authenticated.get(mark)
         if found is not None and found[0] is state and (found[1] is None or found[1] > self.wall_ms()):
             return found[2]
-        identity = self.identify_now(from_header(header))
-        rights = None if identity is None else self.rights_now(identity)
+        identity = self.try_identify(from_header(header))
+        rights = None if identity is None else self.try_rights(identity)
         if identity is None or rights is None:
             return None
         known = identity, rights
         if state is None or state is not self.rows.state():
             return known
-        if len(self._shown) >= KEPT_MAX:
-            self._shown.clear()
-        self._shown[mark] = state, identity.expires_ms if isinstance(identity, UserIdentity) else None, known
+        if len(self._authenticated) >= KEPT_MAX:
+            self._authenticated.clear()
+        self._authenticated[mark] = state, identity.expires_ms if isinstance(identity, UserIdentity) else None, known
         return known
 
-    def rights_now(self, identity: UserIdentity | NodeIdentity) -> Rights | None:
-        """None where it takes waiting. Raises Unauthenticated, PermissionsUnknown."""
+    def try_rights(self, identity: UserIdentity | NodeIdentity) -> Rights | None:
+        """None if the rights require waiting. Raises Unauthenticated, PermissionsUnknown."""
         if isinstance(identity, NodeIdentity):
             return NodeRights()
         try:
-            return self._told(self._course(identity), self.rows.now)
+            return self._run_reads(self._read_rights(identity), self.rows.try_read)
         except WouldBlock:
             return None
 
     async def rights(self, identity: UserIdentity | NodeIdentity) -> Rights:
         """Raises Unauthenticated, PermissionsUnknown."""
-        found = self.rights_now(identity)
+        found = self.try_rights(identity)
         if found is not None or isinstance(identity, NodeIdentity):
             return found or NodeRights()
-        running = self._course(identity)
+        reads = self._read_rights(identity)
         try:
-            wanted = next(running)
+            wanted = next(reads)
             while True:
-                wanted = running.send(await self.rows.later(wanted))
+                wanted = reads.send(await self.rows.read(wanted))
         except StopIteration as end:
             rights: Rights = end.value
             return rights
 
-    def _course(self, identity: UserIdentity) -> Course:
+    def _read_rights(self, identity: UserIdentity) -> RightsReads:
         if identity.expires_ms is not None and identity.expires_ms <= self.wall_ms():
-            raise Unauthenticated("the time of the token is over: sign in again")
-        return course(identity, self._meaning)
+            raise Unauthenticated("the token is expired: sign in again")
+        return read_rights(identity, self._cache)
 
     @staticmethod
-    def _told(running: Generator[bytes, PermissionRow | None, T], read: Callable[[bytes], PermissionRow | None]) -> T:
+    def _run_reads(
+        reads: Generator[bytes, PermissionRow | None, T], read: Callable[[bytes], PermissionRow | None]
+    ) -> T:
         try:
-            wanted = next(running)
+            wanted = next(reads)
             while True:
-                wanted = running.send(read(wanted))
+                wanted = reads.send(read(wanted))
         except StopIteration as end:
             found: T = end.value
             return found
@@ -242,15 +246,15 @@ class Authorizer:
     async def row(self, key: bytes) -> PermissionRow | None:
         """Raises PermissionsUnknown."""
         try:
-            return self.rows.now(key)
+            return self.rows.try_read(key)
         except WouldBlock:
-            return await self.rows.later(key)
+            return await self.rows.read(key)
 
-    # What is told of it.
+    # Refusals.
 
-    def refused(self, error: Exception, who: str, where: str, action: str) -> None:
+    def refused(self, error: Exception, caller: str, address: str, action: str) -> None:
         self._count(self.refusals, reason_of(error))
-        self.audit.refused(who, where, action, str(error))
+        self.audit.refused(caller, address, action, str(error))
 
     @staticmethod
     def _count(counts: dict[str, int], name: str) -> None:
@@ -258,7 +262,7 @@ class Authorizer:
 
 
 def reason_of(error: Exception) -> str:
-    """no-credentials, permission-denied and so on."""
+    """The error class in kebab case: no-credentials, permission-denied and so on."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
 
 
@@ -266,14 +270,14 @@ def identity_of(claims: Claims) -> UserIdentity:
     return UserIdentity(claims.user, claims.credential, claims.expires_ms)
 
 
-def credential_of_nobody() -> dict[str, Any]:
-    """So that a user who is not there takes as long as one who is; no password is known to fit it."""
+def dummy_credential() -> dict[str, Any]:
+    """Checked for unknown users, so that they take as long as known ones; no password matches it."""
     drawn = {"salt": secrets.token_hex(SALT_BYTES), "hash": secrets.token_hex(HASH_BYTES)}
     return {"scheme": "scrypt", "cost": COST, "block": BLOCK, "parallel": PARALLEL, **drawn}
 
 
 def credential_of(row: PermissionRow | None) -> Any:
-    """None for one that can't be read: it fits nobody."""
+    """None for a row that cannot be parsed: no password matches it."""
     try:
         found = None if row is None else json.loads(row.value)
     except ValueError:
@@ -281,8 +285,8 @@ def credential_of(row: PermissionRow | None) -> Any:
     return found if isinstance(found, dict) else None
 
 
-def who_shows(shown: Credentials | None) -> str:
-    """For the log."""
+def claimed_identity(shown: Credentials | None) -> str:
+    """The caller as it claims to be, for the log."""
     if isinstance(shown, Password):
         return f"user {shown.user}"
-    return {Token: "a token", NodeProof: "a node"}.get(type(shown), "nobody")
+    return {Token: "a token", NodeProof: "a node"}.get(type(shown), "unauthenticated client")

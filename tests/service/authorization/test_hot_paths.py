@@ -74,11 +74,11 @@ async def test_front_keeps_no_credentials(http: ClientSession, server: HttpServe
     assert not any(b"uthorization" in head for head in server._front._plans)
 
 
-# What is kept of a header.
+# Cached rights of a header.
 
 
 class StatefulRows(FenceableRows):
-    """`known`: what rows are read from; the same object as long as none has changed."""
+    """`known`: the source of the rows; the same object as long as none has changed."""
 
     known: object | None = "first"
     read = 0
@@ -86,9 +86,9 @@ class StatefulRows(FenceableRows):
     def state(self) -> object | None:
         return self.known
 
-    def now(self, key: bytes) -> PermissionRow | None:
+    def try_read(self, key: bytes) -> PermissionRow | None:
         self.read += 1
-        return super().now(key)
+        return super().try_read(key)
 
 
 @pytest.fixture
@@ -99,42 +99,40 @@ async def stateful(service: KeyValues) -> StatefulRows:
 ALICE = header_of(Password("alice", "alices password"))["Authorization"]
 
 
-async def test_rights_of_a_header_are_kept_while_no_row_can_have_changed(
+async def test_rights_of_a_header_are_cached_while_no_row_can_have_changed(
     stateful: StatefulRows, clock: Clock, users: Users
 ) -> None:
     authorizer = gate_over(stateful, clock)
     await authorizer.identify(Password("alice", "alices password"), "here")
-    first = authorizer.known_now(ALICE)
+    first = authorizer.try_authenticate(ALICE)
     read = stateful.read
-    assert authorizer.known_now(ALICE) is first
+    assert authorizer.try_authenticate(ALICE) is first
     assert stateful.read == read
     await users.regrant("alice")
     stateful.known = "second"
-    found = authorizer.known_now(ALICE)
+    found = authorizer.try_authenticate(ALICE)
     assert found is not None
     with pytest.raises(PermissionDenied):
         found[1].check(needs_of(Put(b"/a/x/k"), lambda _: ()))
 
 
-async def test_rights_are_not_kept_where_the_rows_may_change_unseen(
+async def test_rights_are_not_cached_where_rows_may_change_unseen(
     stateful: StatefulRows, clock: Clock, users: Users
 ) -> None:
     authorizer = gate_over(stateful, clock)
     stateful.known = None
     await authorizer.identify(Password("alice", "alices password"), "here")
-    assert authorizer.known_now(ALICE) is not None
+    assert authorizer.try_authenticate(ALICE) is not None
     await users.drop("alice")
-    assert authorizer.known_now(ALICE) is None
+    assert authorizer.try_authenticate(ALICE) is None
 
 
-async def test_kept_token_ends_with_its_time(
-    stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues
-) -> None:
+async def test_cached_token_expires(stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues) -> None:
     authorizer = gate_over(stateful, clock)
     token, _ = await Login(service, authorizer).token(Password("alice", "alices password"), "here", 60)
     header = header_of(Token(token))["Authorization"]
     stateful.known = "after the login"
-    assert authorizer.known_now(header) is authorizer.known_now(header)
+    assert authorizer.try_authenticate(header) is authorizer.try_authenticate(header)
     clock.advance(61)
     with pytest.raises(Unauthenticated):
-        authorizer.known_now(header)
+        authorizer.try_authenticate(header)

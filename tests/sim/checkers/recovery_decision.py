@@ -1,8 +1,8 @@
-"""How a node comes back is what the table of seed 001 says, for what its vault and the cluster are (R3 to R8).
+"""The recovery case of a node is the one in the table of seed 001, for its vault and the cluster (R3 to R8).
 
-The table is written down here once more, as plainly as it can be. What makes a vault foreign, ahead or another
-history's is a fault, which says what the node has to refuse it for; any other refusal is wrong, whatever it rests on.
-While no cluster is there, a node may still go on by what the lost one has said, of which its vault is.
+The table is repeated here as plainly as possible. Only an injected fault makes a vault foreign, ahead or of another
+history, and determines the reason of the refusal; any other refusal is wrong. While there is no cluster, a node may
+still continue by the last response of the lost one, if its vault belongs to that.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RecoveryDecision(Checker):
     def _observed(self, decide: Any) -> Any:
         def observed(vault: VaultState, cluster: ClusterHistory | None, options: Options) -> Decision:
             decision: Decision = decide(vault, cluster, options)
-            assert cluster is not None, "nobody starts standalone here"
+            assert cluster is not None, "no node starts standalone here"
             self._judge(decision, vault, cluster, options)
             return decision
 
@@ -55,14 +55,14 @@ class RecoveryDecision(Checker):
             if isinstance(decision, Refuse) and decision.reason is host.foreign:
                 return
             if host.foreign is not RefusalReason.DIVERGED or cluster.chain_at_lv is not None:
-                self.fail(f"{options.node_id} takes {decision}, and its vault is one to refuse: {host.foreign.value}")
+                self.fail(f"{options.node_id} takes {decision}, and its vault must be refused: {host.foreign.value}")
             if not isinstance(decision, Replay):
                 host.disk.foreign = None
         if isinstance(decision, Refuse):
-            self.fail(f"{options.node_id} does not come back: {decision.reason.value}, {what}")
+            self.fail(f"{options.node_id} does not recover: {decision.reason.value}, {what}")
         allowed = ways(vault, cluster, options)
         if row(decision) not in allowed or (isinstance(decision, Replay) and decision.first != vault.revision + 1):
-            self.fail(f"{options.node_id} comes back by {decision} {what}; right was {' or '.join(allowed)}")
+            self.fail(f"{options.node_id} recovers by {decision} {what}; correct is {' or '.join(allowed)}")
 
 
 def row(decision: Decision) -> str:
@@ -77,7 +77,7 @@ def row(decision: Decision) -> str:
 
 
 def ways(vault: VaultState, cluster: ClusterHistory, options: Options) -> tuple[str, ...]:
-    """What is right; nothing where there is no right one."""
+    """The correct cases; empty if there is none."""
     missed = cluster.latest - vault.revision
     if missed < 0 or vault.highest > cluster.latest:
         return ()

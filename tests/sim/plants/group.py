@@ -1,4 +1,4 @@
-"""Faults of elections: terms, votes, who may lead."""
+"""Faults of elections: terms, votes, eligible leaders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def votes_that_are_not_written_down(patch: Patch) -> None:
 
 @caught_by("words on disk")
 def syncs_that_do_nothing(patch: Patch) -> None:
-    """The journal says that it is on disk, and it is not."""
+    """The journal reports data as synced that are not."""
 
     async def lies(self: MemoryJournal) -> None:
         self._writing = self._unwritten()
