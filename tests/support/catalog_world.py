@@ -163,7 +163,7 @@ class CatalogWorld:
         return None if found is None else json.loads(found.value)
 
     def procedures(self) -> dict[str, Procedure]:
-        """The procedures that can be parsed. A row is parsed once per revision, since every write checks all of them."""
+        """The procedures that can be parsed. A row is parsed once per revision: every write checks all of them."""
         if self._procedures_at != self.store.revision:
             decoded = {row.key: self._decode(row) for row in self.rows(keys.PROCEDURES)}
             self._procedures_at, self._decoded = self.store.revision, decoded
