@@ -1,9 +1,10 @@
 """The Raft group as the rest of the system sees it: propose, read barrier, membership, leadership, status.
 
-Group commit: one turn of the event loop is one batch and one log entry. The journal is synced beside the loop while the
-next batch collects; what the sync makes true leaves after it. A write costs about one fsync and one round trip.
+Group commit: one turn of the event loop is one batch and one log entry. The next batch collects while the journal is
+synced; messages that depend on the sync leave after it. A write costs about one fsync and one round trip.
 
-Whatever the state machine or the journal raises stops the node (`failed`): a state that can't be trusted is not served.
+Any exception of the state machine or the journal stops the node (`failed`): a state that can't be trusted is not
+served.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ _TICK_S = 0.05
 _HOUSEKEEPING_S = 0.2
 
 
+def _ignore(*_: object) -> None: ...
+
+
 class Group:
     """One member. `start` it before use; it runs until `close`, or until `failed` is set."""
 
@@ -52,7 +56,10 @@ class Group:
         peers: Peers,
         clock: Clock,
         random: Random,
+        on_synced: Callable[[float], object] = _ignore,
+        on_led: Callable[[bool, int], object] = _ignore,
     ) -> None:
+        """`on_synced` is called with the seconds that each sync of the journal took; `on_led`: see `Leadership`."""
         self._config = config
         self._journal = journal
         self._machine = machine
@@ -97,13 +104,13 @@ class Group:
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
-        self._syncing: asyncio.Task[None] | None = None
+        self._syncing = False
+        self._stopped = False
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._last_role: tuple[RaftRole, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None
-        self.on_synced: Callable[[float], object] = lambda _seconds: None
-        """Called with the seconds that each sync of the journal took."""
-        self.leadership = Leadership(self._replica)
+        self._on_synced = on_synced
+        self._leadership = Leadership(self._replica, on_led)
 
     # Life.
 
@@ -119,14 +126,14 @@ class Group:
         self._wake()
 
     async def close(self) -> None:
-        """Stop taking part. A leader hands over first if somebody can take it."""
+        """Stop taking part. A leader hands over first, if another member is ready to lead."""
         if self._replica.leads and self._replica.membership.voters - {self._config.member}:
             try:
                 await asyncio.wait_for(self.transfer(None), self._config.timing.election_timeout_min_s)
             except (RaftError, TimeoutError):
                 log.info("%s stops without a successor that is ready", self._config.member)
         self._stop(Unavailable("this node is stopping; ask another one"))
-        for task in [*self._tasks, *([self._syncing] if self._syncing else [])]:
+        for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._snapshots.close()
@@ -135,12 +142,12 @@ class Group:
     def _stop(self, error: RaftError) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._turn_due = True
+        self._stopped = True
         self._proposals.fail(lambda: error)
         self._barrier.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """What can't be trusted any more is not served any more."""
+        """Stop the node: its state can't be trusted any more."""
         if self.failed is None or self.failed.done():
             return
         failure = error if isinstance(error, NodeFailed) else NodeFailed(f"this node stopped itself: {error!r}")
@@ -256,7 +263,7 @@ class Group:
     # The turn.
 
     def _wake(self) -> None:
-        if not self._turn_due:
+        if not self._turn_due and not self._stopped:
             self._turn_due = True
             self._loop.call_soon(self._scheduled_turn)
 
@@ -265,8 +272,8 @@ class Group:
         self._turn()
 
     def _turn(self) -> None:
-        """One round: what is committed applied, what is due out, new proposals in."""
-        if self.failed is None or self.failed.done():
+        """One round: apply what is committed, send what is due, propose what is new."""
+        if self.failed is None or self._stopped:
             return
         try:
             self._replica.tick()
@@ -275,8 +282,9 @@ class Group:
         except Exception as error:
             self.fail(error)
             return
-        if self._syncing is None and (self._journal.dirty or self._replica.waits_for_sync):
-            self._syncing = self._loop.create_task(self._sync())
+        if not self._syncing and (self._journal.dirty or self._replica.waits_for_sync):
+            self._syncing = True
+            self._loop.call_soon(self._sync)
         if self._replica.wants_tick():
             self._wake()
         self._arm()
@@ -288,7 +296,7 @@ class Group:
         if not self._proposals:
             return
         if self._replica.leads:
-            held = self._administration.handing_over or self._syncing is not None
+            held = self._administration.handing_over or self._syncing
             batch = [] if held else self._proposals.take()
             if batch:
                 self._replica.propose(batch)
@@ -296,7 +304,7 @@ class Group:
             self._forwarding.forward(self.leader, self._proposals.take())
 
     def _after_tick(self) -> None:
-        self.leadership.turned()
+        self._leadership.turned()
         self._forwarding.send_answers()
         self._barrier.turned()
         self._administration.turned()
@@ -313,22 +321,27 @@ class Group:
         if self._proposals:
             self._wake()
 
-    async def _sync(self) -> None:
-        """Sync as long as something is unsynced; each sync lets out what it made true, and the next batch in."""
-        task = asyncio.current_task()
+    def _sync(self) -> None:
+        """In a turn of its own: what was sent and answered in the last turn leaves before the loop waits for the
+        disk."""
+        if not self._stopped:
+            began = self._clock.now()
+            self._journal.begin_sync(lambda failure: self._synced(failure, began))
+
+    def _synced(self, failure: Exception | None, began: float) -> None:
+        """Send what the sync made true; let the next batch in."""
+        self._syncing = False
+        if self._stopped:
+            return
+        if failure is not None:
+            self.fail(failure)
+            return
+        self._on_synced(self._clock.now() - began)
         try:
-            while self._journal.dirty or self._replica.waits_for_sync:
-                began = self._clock.now()
-                await self._journal.sync()
-                self.on_synced(self._clock.now() - began)
-                self._replica.synced()
-            self._syncing = None
-            self._turn()
+            self._replica.synced()
         except Exception as error:
             self.fail(error)
-        finally:
-            if self._syncing is task:
-                self._syncing = None
+        self._turn()
 
     def _arm(self) -> None:
         """Call again when something is due by time alone."""

@@ -18,6 +18,7 @@ from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.service.catalog import Catalog
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
+from tests.support.releases import ControlledReleases
 
 
 class CliNode:
@@ -48,7 +49,7 @@ def cli_node(deadline_s: float = 0.3, limits: Limits | None = None, **views: Any
         group = fake_group(limits)
         group.apply([encode_command(FoundCluster("id-1"))])
         service = KeyValues(group, group.store, deadline_s=deadline_s)
-        catalog = Catalog(service, "n1")
+        catalog = Catalog(service, "n1", ControlledReleases())  # type: ignore[arg-type]
         services = NodeServices(service, catalog=catalog, **views)
         procedures = asyncio.create_task(catalog.runner.run())
         server, http = StreamServer(services, "demo"), HttpServer(services, "demo", "n1")

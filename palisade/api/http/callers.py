@@ -1,7 +1,7 @@
-"""Who sends a request over HTTP, by its header Authorization: the caller that `KeyValues` asks, on every path.
+"""The caller of a request over HTTP, by its header Authorization.
 
-The rights are those of the moment at which the request is read. Mostly they are known in that turn of the loop; where
-they have to be waited for, only this request waits.
+Its rights are those at the time when the request is read. Usually they are known within that turn of the loop; if they
+have to be fetched, only this request waits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class HttpCallers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, plan: RequestPlan, body: bytes, reply: HttpReply, where: str) -> None:
-        """Call what the plan says in the name of the caller, or answer that it may not."""
+        """Execute the plan for its caller, or refuse it."""
         authorizer, hot = self._authorizer, plan.hot
         try:
             known = authorizer.known_now(plan.authorization)
@@ -57,7 +57,7 @@ class HttpCallers:
             return
         caller = KnownCaller(authorizer, *known, where, plan)
         if hot.who is Who.BY_REQUEST:
-            hot.call(body, reply, caller)
+            plan.call(body, reply, caller)
         else:
             self._enter(caller, plan, body, reply)
 
@@ -69,7 +69,7 @@ class HttpCallers:
         except AuthorizationError as error:
             hot.refuse(error, reply)
         else:
-            hot.call(body, reply, caller)
+            plan.call(body, reply, caller)
 
     async def _later(self, plan: RequestPlan, body: bytes, reply: HttpReply, where: str) -> None:
         try:

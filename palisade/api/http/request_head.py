@@ -1,9 +1,10 @@
-"""Heads of HTTP messages on the hot path: which requests are plain enough for it, and how its answers begin. Pure."""
+"""Heads of HTTP messages on the fast path: which requests it takes, and how its responses begin. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
@@ -11,8 +12,8 @@ from palisade.service.authorization.callers import Who
 from palisade.service.callers import Caller
 
 END_OF_HEAD = b"\r\n\r\n"
-GET = b"GET "
-GET_LINE = re.compile(rb"GET (/v1/[a-z]+/)([^? #]+) HTTP/1\.1")
+POST = b"POST "
+KEY_LINE = re.compile(rb"((?:GET|PUT) /v1/[a-z]+/)([A-Za-z0-9%._~!$&'()*+,;=:@/-]+) HTTP/1\.1")
 REQUEST_LINE = re.compile(rb"POST (/v3/[a-z/]+) HTTP/1\.1")
 AUTHORIZATION = b"\r\nAuthorization: "
 HEADER_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)")
@@ -21,80 +22,101 @@ PLAIN_HEADERS = {b"host", b"user-agent", b"accept", b"accept-encoding", b"accept
 
 class HttpReply(Protocol):
     def __call__(self, status: int, payload: bytes, headers: bytes = b"", /) -> None:
-        """`headers`: whole lines, beside those that every answer has."""
+        """`headers`: whole lines, in addition to those of every response."""
         ...
 
 
 Unary = Callable[[bytes, HttpReply, Caller], None]
+OfKey = Callable[[bytes, bytes, HttpReply, Caller], None]
+"""The key as it stands in the path, the body, and the rest of `Unary`."""
 
 
 class Hot(NamedTuple):
-    """A path without aiohttp. `refuse` answers for a caller who may not; `v1`: errors are problems."""
+    """A path without aiohttp. `action`: method and path, with `/` at the end if a key follows. `call`: an `OfKey` then.
+    `refuse` answers a caller that lacks the right; `v1`: errors are problems."""
 
-    path: str
-    call: Unary
+    action: str
+    call: Callable[..., None]
     who: Who
     refuse: Callable[[Exception, HttpReply], None]
     v1: bool = False
 
 
 class RequestPlan(NamedTuple):
-    """What a head asks for, how many bytes of body it announces, and the value of its header Authorization."""
+    """What a head asks for. `length`: of the body. `authorization`: the value of that header. `key`: as in the path."""
 
     hot: Hot
+    call: Unary
     length: int
     authorization: str | None = None
-    thing: bytes | None = None
-    """What a GET is about; a POST has a body instead."""
+    key: bytes = b""
 
     def __str__(self) -> str:
         """For the audit log."""
-        if self.thing is None:
-            return f"POST {self.hot.path}"
-        return f"GET {self.hot.path}{self.thing.decode('ascii', 'replace')}"
+        return self.hot.action + self.key.decode("ascii", "replace")
 
 
-class Gets:
-    """GETs of one thing below a path, by that path: the thing stands in the path as it is, percent-encoded.
+class KeyPaths:
+    """GET and PUT of one key below a path. The key stands in the path, percent-encoded.
 
-    The headers of a client are the same each time: what was found to be plain once is looked up.
+    A client repeats its headers: what they mean is kept.
     """
 
-    def __init__(self, calls: Mapping[str, Hot], kept_max: int = 1024) -> None:
-        self._calls = {path.encode(): call for path, call in calls.items()}
+    def __init__(self, paths: Iterable[Hot], kept_max: int = 1024) -> None:
+        self._paths = {hot.action.encode(): hot for hot in paths}
         self._kept_max = kept_max
-        self._plain: set[bytes] = set()
+        self._lengths: dict[bytes, int | None] = {}
 
     def plan(self, head: bytes, authorization: str | None = None) -> RequestPlan | None:
-        """`head` without the header Authorization. None for whatever aiohttp should look at."""
+        """`head` without the header Authorization. None for a request that aiohttp has to handle."""
         end = head.find(b"\r\n")
-        line = GET_LINE.fullmatch(head, 0, end)
-        call = self._calls.get(line[1]) if line else None
-        if call is None or line is None or not self._is_plain(head[end + 2 : -len(END_OF_HEAD)]):
+        line = KEY_LINE.fullmatch(head, 0, end)
+        hot = self._paths.get(line[1]) if line else None
+        if hot is None or line is None:
             return None
-        return RequestPlan(call, 0, authorization, line[2])
+        headers = head[end + 2 : -len(END_OF_HEAD)]
+        if headers in self._lengths:
+            length = self._lengths[headers]
+        else:
+            try:
+                length = body_length(headers.split(b"\r\n") if headers else ())
+            except NotPlain:
+                return None
+            if len(self._lengths) >= self._kept_max:
+                self._lengths.clear()
+            self._lengths[headers] = length
+        if (length is None) is head.startswith(b"PUT"):
+            return None
+        return RequestPlan(hot, partial(hot.call, line[2]), length or 0, authorization, line[2])
 
-    def _is_plain(self, headers: bytes) -> bool:
-        if headers in self._plain:
-            return True
-        for header in headers.split(b"\r\n") if headers else ():
-            match = HEADER_LINE.fullmatch(header)
-            if match is None:
-                return False
-            name, value = match[1].lower(), match[2].strip().lower()
-            if name == b"connection" and value == b"keep-alive":
-                continue
-            if name not in PLAIN_HEADERS:
-                return False
-        if len(self._plain) >= self._kept_max:
-            self._plain.clear()
-        self._plain.add(headers)
-        return True
+
+class NotPlain(Exception):
+    """A header that aiohttp has to handle."""
+
+
+def body_length(headers: Iterable[bytes]) -> int | None:
+    """The announced length of the body; None if there is no such header. Raises NotPlain."""
+    length: int | None = None
+    for header in headers:
+        match = HEADER_LINE.fullmatch(header)
+        if match is None:
+            raise NotPlain
+        name, value = match[1].lower(), match[2].strip()
+        if name == b"content-length":
+            if length is not None or not value.isdigit() or len(value) > 12:
+                raise NotPlain
+            length = int(value)
+        elif name == b"connection":
+            if value.lower() != b"keep-alive":
+                raise NotPlain
+        elif name not in PLAIN_HEADERS:
+            raise NotPlain
+    return length
 
 
 def without_authorization(head: bytes) -> tuple[bytes, str | None]:
-    """The head without the header Authorization, as it is mostly written, and the value of that. So no secret is kept
-    with what is kept of heads."""
+    """The head without the header Authorization (in its usual spelling), and the value of that header: so no secret is
+    kept with the plans of heads."""
     at = head.find(AUTHORIZATION)
     if at < 0:
         return head, None
@@ -106,28 +128,17 @@ def without_authorization(head: bytes) -> tuple[bytes, str | None]:
 
 
 def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> RequestPlan | None:
-    """Read the head of a request without the header Authorization; None for whatever aiohttp should look at."""
+    """The plan of a POST, whose head has no header Authorization; None for a request that aiohttp has to handle."""
     first, *lines = head[: -len(END_OF_HEAD)].split(b"\r\n")
     line = REQUEST_LINE.fullmatch(first)
-    call = unary.get(line[1]) if line else None
-    if call is None:
+    hot = unary.get(line[1]) if line else None
+    if hot is None:
         return None
-    length: int | None = None
-    for header in lines:
-        match = HEADER_LINE.fullmatch(header)
-        if match is None:
-            return None
-        name, value = match[1].lower(), match[2].strip()
-        if name == b"content-length":
-            if length is not None or not value.isdigit() or len(value) > 12:
-                return None
-            length = int(value)
-        elif name == b"connection":
-            if value.lower() != b"keep-alive":
-                return None
-        elif name not in PLAIN_HEADERS:
-            return None
-    return RequestPlan(call, length) if length is not None else None
+    try:
+        length = body_length(lines)
+    except NotPlain:
+        return None
+    return RequestPlan(hot, hot.call, length) if length is not None else None
 
 
 def make_head(status: int, content_type: bytes = b"application/json", *, close: bool = False) -> bytes:

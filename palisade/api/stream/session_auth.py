@@ -36,6 +36,9 @@ class NobodyKnows:
     def check(self, needs: Iterable[Any]) -> None:
         raise type(self._error)(str(self._error))
 
+    def may_write(self, key: bytes) -> bool:
+        return False
+
 
 class Guard:
     """`where`: the address of the client. `run`: starts a task that ends with the connection."""

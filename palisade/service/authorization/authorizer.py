@@ -26,7 +26,6 @@ from palisade.catalog.row_format import NAME
 from palisade.service.authorization.attempts import Attempts
 from palisade.service.authorization.audit import Audit
 from palisade.service.authorization.rights import (
-    Course,
     Meaning,
     NodeIdentity,
     NodeRights,
@@ -76,6 +75,8 @@ class Authorizer:
         self._checked: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self._shown: dict[bytes, tuple[object, int | None, tuple[UserIdentity | NodeIdentity, Rights]]] = {}
         """By a keyed hash of the header: (state of the rows, end of the token, caller and rights)."""
+        self._rights: dict[UserIdentity, tuple[object, Rights]] = {}
+        """(state of the rows, rights)."""
         self._waiting = 0
         self._turn = asyncio.Semaphore(CHECKS_AT_A_TIME)
         self._threads = ThreadPoolExecutor(CHECKS_AT_A_TIME, "scrypt")
@@ -202,20 +203,32 @@ class Authorizer:
         return known
 
     def rights_now(self, identity: UserIdentity | NodeIdentity) -> Rights | None:
-        """None where it takes waiting. Raises Unauthenticated, PermissionsUnknown."""
+        """None if they can't be known without waiting. Raises Unauthenticated, PermissionsUnknown.
+
+        Rights stay valid as long as no row can have changed (`PermissionRows.state`)."""
         if isinstance(identity, NodeIdentity):
             return NodeRights()
+        self._check_unexpired(identity)
+        state, found = self.rows.state(), self._rights.get(identity)
+        if found is not None and found[0] is state:
+            return found[1]
         try:
-            return self._told(self._course(identity), self.rows.now)
+            rights = self._told(course(identity, self._meaning), self.rows.now)
         except WouldBlock:
             return None
+        if state is not None and state is self.rows.state():
+            if len(self._rights) >= KEPT_MAX:
+                self._rights.clear()
+            self._rights[identity] = state, rights
+        return rights
 
     async def rights(self, identity: UserIdentity | NodeIdentity) -> Rights:
         """Raises Unauthenticated, PermissionsUnknown."""
         found = self.rights_now(identity)
         if found is not None or isinstance(identity, NodeIdentity):
             return found or NodeRights()
-        running = self._course(identity)
+        self._check_unexpired(identity)
+        running = course(identity, self._meaning)
         try:
             wanted = next(running)
             while True:
@@ -224,10 +237,9 @@ class Authorizer:
             rights: Rights = end.value
             return rights
 
-    def _course(self, identity: UserIdentity) -> Course:
+    def _check_unexpired(self, identity: UserIdentity) -> None:
         if identity.expires_ms is not None and identity.expires_ms <= self.wall_ms():
             raise Unauthenticated("the time of the token is over: sign in again")
-        return course(identity, self._meaning)
 
     @staticmethod
     def _told(running: Generator[bytes, PermissionRow | None, T], read: Callable[[bytes], PermissionRow | None]) -> T:

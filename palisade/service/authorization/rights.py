@@ -1,9 +1,8 @@
-"""Who asks, and what they may do, as of one moment. Pure.
+"""The identity of a caller, and its rights as of one moment. Pure.
 
-A user's rights are those of its row and of the rows of its roles. They are read anew for each request, through the
-fence (`rows.py`), by `course`: it asks for rows and looks at the row of the user once more in the end, so the roles
-were those of the user when they were read. What is kept between two requests is what the rows mean, never that they
-are still so.
+The rights of a user are those of its row and of the rows of its roles. `course` requests the rows, which are read
+through the fence (`rows.py`), and at the end the row of the user once more: so the roles were those of the user when
+they were read. `Meaning` caches what rows mean, never that they are still current.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Protocol
 
 from palisade.catalog import keys
 from palisade.catalog.errors import DamagedRow
-from palisade.catalog.permissions import Permissions, Privilege, Subject
+from palisade.catalog.permissions import PALISADE, Permissions, Privilege, Subject
 from palisade.service.authorization.needs import Need
 from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
 
 READINGS = 4
-"""How often the row of a user may change while its roles are read."""
+"""How many times the roles of a user are read while its row changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,8 @@ Course = Generator[bytes, PermissionRow | None, "UserRights"]
 
 @dataclass(frozen=True, slots=True)
 class UserIdentity:
-    """`credential`: revision of the password that was shown, or stands behind the token. `expires_ms`: wall clock."""
+    """`credential`: revision of the password that was shown, or for which the token was issued. `expires_ms`: wall
+    clock."""
 
     user: str
     credential: int
@@ -42,11 +42,11 @@ class UserIdentity:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """A node of the cluster: it has shown the join token."""
+    """A node of the cluster: it has proved that it has the join token."""
 
 
 class Rights(Protocol):
-    """`who`: as it is logged."""
+    """`who`: for the log."""
 
     @property
     def who(self) -> str: ...
@@ -58,6 +58,10 @@ class Rights(Protocol):
         """Raises PermissionDenied."""
         ...
 
+    def may_write(self, key: bytes) -> bool:
+        """Whether it may certainly write this key; False: `check` decides."""
+        ...
+
 
 class UserRights:
     is_node = False
@@ -65,6 +69,7 @@ class UserRights:
     def __init__(self, user: str, permissions: Permissions) -> None:
         self.user = user
         self._permissions = permissions
+        self._writable = permissions.writable(user)
 
     @property
     def who(self) -> str:
@@ -76,9 +81,12 @@ class UserRights:
             if not decision.allowed:
                 raise PermissionDenied(f"user {self.user} needs {need}: ask somebody with admin to grant it")
 
+    def may_write(self, key: bytes) -> bool:
+        return key.startswith(self._writable) and not key.startswith(PALISADE)
+
 
 class NodeRights:
-    """A node has every key anyway (the feed). It changes nothing in the name of anybody."""
+    """A node receives every key anyway (the feed). It writes nothing on behalf of users."""
 
     is_node = True
     who = "a node"
@@ -88,9 +96,12 @@ class NodeRights:
             if need.privilege is not Privilege.READ:
                 raise PermissionDenied(f"the join token lets nodes in, and gives nobody {need}: show a user")
 
+    def may_write(self, key: bytes) -> bool:
+        return False
+
 
 class Meaning:
-    """What rows of permissions mean, kept by the rows themselves."""
+    """A cache of what rows of permissions mean, by the rows themselves."""
 
     def __init__(self, kept_max: int = 1024) -> None:
         self._kept_max = kept_max

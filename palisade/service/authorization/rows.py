@@ -13,6 +13,7 @@ from palisade.metastore.requests import Range
 from palisade.metastore.results import RangeResult
 from palisade.raftgroup.errors import RaftError
 from palisade.service.authorization.rights import PermissionRow
+from palisade.service.callers import THIS_NODE
 from palisade.service.fenced_reads import FencedReads
 from palisade.service.key_values import KeyValues
 from palisade.vault.change import Item
@@ -49,14 +50,14 @@ class StoreRows:
         return None
 
     def now(self, key: bytes) -> PermissionRow | None:
-        found = self._service.range_now(Range(key))
+        found = self._service.range_now(Range(key), caller=THIS_NODE)
         if found is None:
             raise WouldBlock
         return row_of(found)
 
     async def later(self, key: bytes) -> PermissionRow | None:
         try:
-            return row_of(await self._service.range(Range(key)))
+            return row_of(await self._service.range(Range(key), caller=THIS_NODE))
         except (RaftError, MetastoreError, ReleaseError) as error:
             raise PermissionsUnknown(f"the permissions can't be read now ({error}): try again") from error
 
@@ -67,9 +68,7 @@ class FencedRows:
 
     def __init__(self, reads: FencedReads, asked: PermissionRows) -> None:
         self._reads, self._asked = reads, asked
-
-    def state(self) -> object | None:
-        return self._reads.state()
+        self.state = reads.state
 
     def now(self, key: bytes) -> PermissionRow | None:
         try:

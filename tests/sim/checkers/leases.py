@@ -3,7 +3,7 @@
 - Not before its time: counted from when the last acknowledged grant or keep-alive was asked for.
 - Together: all its keys are gone in the revision in which the first of them goes by itself.
 - In time: while revisions are committed one after the other a leader serves, and its clock goes on; a pause counts for
-  nothing, as the replicated clock stands still then (`metastore/clock.py`).
+  nothing, as the replicated clock stands still then (`metastore/state.py`).
 - At once where it was revoked: behind the answer nobody is shown anything that hangs on it.
 
 What a client has deleted, or may have, is no end of a lease.
