@@ -109,7 +109,7 @@ class MetaStore:
         if keys:
             if self.watches.by_key or self.watches.by_range:
                 self.watches.tell(keys, before)
-            changes = AppliedEntry(before, state.revision, digest_bytes(state.chain), keys, runs)
+            changes = AppliedEntry(before, state.revision, state.chain, keys, runs)
             for listener in self._listeners:
                 listener.applied(changes)
         return results

@@ -1,9 +1,9 @@
-"""The gate of a node: who asks, and what may they do, at this moment.
+"""The gate of a node: identifies callers, and knows their rights at the time of a request.
 
-What is guaranteed: behind the answer to a REVOKE, a DROP USER or another password, no node lets a request in that it
-forbids. For each request the rows are read anew, from the vault through its fence or linearizably from the cluster
-(`rows.py`); kept are only the meaning of rows, and that a password fits a row. A password is checked by scrypt once for
-each version of its row; after that showing it again costs an HMAC.
+Guarantee: once a REVOKE, a DROP USER or a change of password has returned, no node admits a request that it forbids.
+For each request the rows are read again, from the vault through its fence or linearizably from the cluster (`rows.py`),
+unless nothing in the vault can have changed. A result is kept only together with the rows that it follows from. A
+password is checked by scrypt once for each version of its row.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any
 
 from palisade.catalog import keys
 from palisade.catalog.passwords import BLOCK, COST, HASH_BYTES, MOST, PARALLEL, SALT_BYTES, fits
@@ -26,6 +26,7 @@ from palisade.catalog.row_format import NAME
 from palisade.service.authorization.attempts import Attempts
 from palisade.service.authorization.audit import Audit
 from palisade.service.authorization.rights import (
+    Course,
     Meaning,
     NodeIdentity,
     NodeRights,
@@ -34,7 +35,7 @@ from palisade.service.authorization.rights import (
     UserIdentity,
     course,
 )
-from palisade.service.authorization.rows import PermissionRows, WouldBlock
+from palisade.service.authorization.rows import FromRows, PermissionRows, Read, WouldBlock
 from palisade.wire.auth_errors import NoCredentials, TooManyLogins, Unauthenticated, WrongPassword
 from palisade.wire.credentials import Credentials, NodeProof, Password, Token, from_header
 from palisade.wire.tokens import Claims, claims_of
@@ -47,8 +48,6 @@ KEPT_MAX = 4096
 TOKEN_KEY = keys.PERMISSIONS + b"tokens/key"
 NO_CREDENTIALS = "this node asks who you are: give user and password, or a token"
 WRONG = "user and password do not belong together"
-
-T = TypeVar("T")
 
 
 class Authorizer:
@@ -73,10 +72,10 @@ class Authorizer:
         self._attempts = Attempts()
         self._own_key = secrets.token_bytes(32)
         self._checked: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
-        self._shown: dict[bytes, tuple[object, int | None, tuple[UserIdentity | NodeIdentity, Rights]]] = {}
-        """By a keyed hash of the header: (state of the rows, end of the token, caller and rights)."""
-        self._rights: dict[UserIdentity, tuple[object, Rights]] = {}
-        """(state of the rows, rights)."""
+        self._shown: FromRows[tuple[UserIdentity | NodeIdentity, Rights]] = FromRows(rows, KEPT_MAX)
+        """By a keyed hash of the header."""
+        self._rights: FromRows[Rights] = FromRows(rows, KEPT_MAX)
+        """By identity."""
         self._waiting = 0
         self._turn = asyncio.Semaphore(CHECKS_AT_A_TIME)
         self._threads = ThreadPoolExecutor(CHECKS_AT_A_TIME, "scrypt")
@@ -99,26 +98,21 @@ class Authorizer:
             return self._by_proof(shown)
         raise NoCredentials(NO_CREDENTIALS)
 
-    def identify_now(self, shown: Credentials | None) -> UserIdentity | NodeIdentity | None:
-        """As `identify`; None where it takes waiting."""
+    def _identify_now(self, shown: Credentials | None, read: Read) -> UserIdentity | NodeIdentity | None:
+        """As `identify`; None for a password that was not checked before. Raises WouldBlock, too."""
         if isinstance(shown, NodeProof):
             return self._by_proof(shown)
-        try:
-            if isinstance(shown, Token):
-                return self._identity_in(shown, self.rows.now(TOKEN_KEY))
-            if isinstance(shown, Password):
-                return self._known_password(shown, self._mark(shown), self._password_row_now(shown))
-        except WouldBlock:
-            return None
+        if isinstance(shown, Token):
+            return self._identity_in(shown, read(TOKEN_KEY))
+        if isinstance(shown, Password):
+            row = read(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
+            return self._known_password(shown, self._mark(shown), row)
         raise NoCredentials(NO_CREDENTIALS)
 
     def _by_proof(self, shown: NodeProof) -> NodeIdentity:
         if self._proof is None or not hmac.compare_digest(shown.text.encode(), self._proof.text.encode()):
             raise Unauthenticated("the join token is not that of this cluster")
         return NodeIdentity()
-
-    def _password_row_now(self, shown: Password) -> PermissionRow | None:
-        return self.rows.now(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
 
     def _mark(self, shown: Password) -> bytes:
         return hmac.digest(self._own_key, shown.password.encode("utf-8", "surrogatepass"), "sha256")
@@ -181,54 +175,52 @@ class Authorizer:
     # What.
 
     def known_now(self, header: str | None) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
-        """Of the caller with this header `Authorization`. None where it takes waiting.
+        """The caller with this header `Authorization`, and its rights; None if that can't be known without waiting.
 
-        What was found before holds as long as no row can have changed (`PermissionRows.state`).
         Raises AuthorizationError."""
-        state, text = self.rows.state(), (header or "").encode("utf-8", "surrogateescape")
+        text = (header or "").encode("utf-8", "surrogateescape")
         mark = blake2b(text, key=self._own_key, digest_size=16).digest()
-        found = self._shown.get(mark)
-        if found is not None and found[0] is state and (found[1] is None or found[1] > self.wall_ms()):
-            return found[2]
-        identity = self.identify_now(from_header(header))
-        rights = None if identity is None else self.rights_now(identity)
-        if identity is None or rights is None:
-            return None
-        known = identity, rights
-        if state is None or state is not self.rows.state():
-            return known
-        if len(self._shown) >= KEPT_MAX:
-            self._shown.clear()
-        self._shown[mark] = state, identity.expires_ms if isinstance(identity, UserIdentity) else None, known
-        return known
+        found = self._shown.find(mark)
+        if found is not None and not self._is_expired(found[0]):
+            return found
 
-    def rights_now(self, identity: UserIdentity | NodeIdentity) -> Rights | None:
-        """None if they can't be known without waiting. Raises Unauthenticated, PermissionsUnknown.
+        def known(read: Read) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
+            identity = self._identify_now(from_header(header), read)
+            return None if identity is None else (identity, self._rights_by(identity, read))
 
-        Rights stay valid as long as no row can have changed (`PermissionRows.state`)."""
-        if isinstance(identity, NodeIdentity):
-            return NodeRights()
-        self._check_unexpired(identity)
-        state, found = self.rows.state(), self._rights.get(identity)
-        if found is not None and found[0] is state:
-            return found[1]
         try:
-            rights = self._told(course(identity, self._meaning), self.rows.now)
+            return self._shown.compute(mark, known)
         except WouldBlock:
             return None
-        if state is not None and state is self.rows.state():
-            if len(self._rights) >= KEPT_MAX:
-                self._rights.clear()
-            self._rights[identity] = state, rights
-        return rights
+
+    def rights_now(self, identity: UserIdentity | NodeIdentity) -> Rights | None:
+        """None if they can't be known without waiting. Raises Unauthenticated, PermissionsUnknown."""
+        found = self._rights.find(identity)
+        if found is not None and not self._is_expired(identity):
+            return found
+        try:
+            return self._rights.compute(identity, lambda read: self._rights_by(identity, read))
+        except WouldBlock:
+            return None
+
+    def _rights_by(self, identity: UserIdentity | NodeIdentity, read: Read) -> Rights:
+        if isinstance(identity, NodeIdentity):
+            return NodeRights()
+        running = self._course(identity)
+        try:
+            wanted = next(running)
+            while True:
+                wanted = running.send(read(wanted))
+        except StopIteration as end:
+            rights: Rights = end.value
+            return rights
 
     async def rights(self, identity: UserIdentity | NodeIdentity) -> Rights:
         """Raises Unauthenticated, PermissionsUnknown."""
         found = self.rights_now(identity)
         if found is not None or isinstance(identity, NodeIdentity):
             return found or NodeRights()
-        self._check_unexpired(identity)
-        running = course(identity, self._meaning)
+        running = self._course(identity)
         try:
             wanted = next(running)
             while True:
@@ -237,19 +229,14 @@ class Authorizer:
             rights: Rights = end.value
             return rights
 
-    def _check_unexpired(self, identity: UserIdentity) -> None:
-        if identity.expires_ms is not None and identity.expires_ms <= self.wall_ms():
-            raise Unauthenticated("the time of the token is over: sign in again")
+    def _is_expired(self, identity: UserIdentity | NodeIdentity) -> bool:
+        expires_ms = identity.expires_ms if isinstance(identity, UserIdentity) else None
+        return expires_ms is not None and expires_ms <= self.wall_ms()
 
-    @staticmethod
-    def _told(running: Generator[bytes, PermissionRow | None, T], read: Callable[[bytes], PermissionRow | None]) -> T:
-        try:
-            wanted = next(running)
-            while True:
-                wanted = running.send(read(wanted))
-        except StopIteration as end:
-            found: T = end.value
-            return found
+    def _course(self, identity: UserIdentity) -> Course:
+        if self._is_expired(identity):
+            raise Unauthenticated("the time of the token is over: sign in again")
+        return course(identity, self._meaning)
 
     async def row(self, key: bytes) -> PermissionRow | None:
         """Raises PermissionsUnknown."""

@@ -1,12 +1,18 @@
-"""The rows of permissions, as they are at the moment of a request: never from a cache that may be behind a revoke.
+"""The rows of permissions, as they are at the time of a request: never from a cache that may miss a revoke.
 
-`now` answers within the turn of the loop, or not at all; `later` may wait and ask the cluster. Where neither can know,
-the answer is no (`PermissionsUnknown`, policy `deny` of the region, F7).
+`now` answers within the turn of the loop, or not at all; `later` may wait and ask the cluster. If neither can answer,
+the request is denied (`PermissionsUnknown`, policy `deny` of the region, F7).
+
+`FromRows` keeps what was computed from rows, with these rows. It is valid if each of them, read again in the same
+order, is unchanged: the computation would give the same result. While `state` is the same object, no row can have
+changed.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.requests import Range
@@ -20,6 +26,8 @@ from palisade.vault.change import Item
 from palisade.vault.errors import Denied, VaultError
 from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.fencing_errors import ReleaseError
+
+V = TypeVar("V")
 
 
 class WouldBlock(Exception):
@@ -38,6 +46,59 @@ class PermissionRows(Protocol):
     async def later(self, key: bytes) -> PermissionRow | None:
         """Raises PermissionsUnknown."""
         ...
+
+
+Read = Callable[[bytes], PermissionRow | None]
+
+
+@dataclass(slots=True)
+class Computed(Generic[V]):
+    """`state`: of the rows when `reads` were last found unchanged; None: unknown."""
+
+    value: V
+    reads: list[tuple[bytes, PermissionRow | None]]
+    state: object | None = None
+
+
+class FromRows(Generic[V]):
+    """Values that were computed from rows, by a key."""
+
+    def __init__(self, rows: PermissionRows, kept_max: int) -> None:
+        self._rows, self._kept_max = rows, kept_max
+        self._kept: dict[Hashable, Computed[V]] = {}
+
+    def find(self, key: Hashable) -> V | None:
+        """The value, if it is still valid; None if that can't be known without waiting."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        state = self._rows.state()
+        if state is None or state is not found.state:
+            try:
+                for row_key, row in found.reads:
+                    if self._rows.now(row_key) != row:
+                        return None
+            except WouldBlock:
+                return None
+            found.state = state if state is self._rows.state() else None
+        return found.value
+
+    def compute(self, key: Hashable, make: Callable[[Read], V | None]) -> V | None:
+        """`make` gets its rows by the function that it is called with. None: there is no value now."""
+        reads: list[tuple[bytes, PermissionRow | None]] = []
+
+        def read(row_key: bytes) -> PermissionRow | None:
+            row = self._rows.now(row_key)
+            reads.append((row_key, row))
+            return row
+
+        state = self._rows.state()
+        value = make(read)
+        if value is not None:
+            if len(self._kept) >= self._kept_max:
+                self._kept.clear()
+            self._kept[key] = Computed(value, reads, state if state is self._rows.state() else None)
+        return value
 
 
 class StoreRows:
@@ -63,8 +124,8 @@ class StoreRows:
 
 
 class FencedRows:
-    """Reads of this node's own vault, while its lease holds; else of the cluster, as the policy `deny` says. `asked`:
-    while the vault is not open."""
+    """Reads of this node's own vault while its lease holds, else of the cluster (policy `deny`). `asked`: while the
+    vault is not open."""
 
     def __init__(self, reads: FencedReads, asked: PermissionRows) -> None:
         self._reads, self._asked = reads, asked
@@ -80,7 +141,7 @@ class FencedRows:
         return row_of_item(found.item)
 
     async def later(self, key: bytes) -> PermissionRow | None:
-        """What is not released yet is waited for."""
+        """Waits for an unreleased change."""
         try:
             return row_of_item((await self._reads.read(key)).item)
         except Denied as error:
@@ -90,7 +151,7 @@ class FencedRows:
 
 
 class NoRows:
-    """Nobody can be asked: what an old copy says may be long revoked."""
+    """The cluster can't be asked, and an old copy may contain revoked rights."""
 
     def state(self) -> object | None:
         return None

@@ -142,6 +142,25 @@ async def test_rights_of_a_header_are_kept_while_no_row_can_have_changed(
         found[1].check(needs_of(Put(b"/a/x/k"), lambda _: ()))
 
 
+@pytest.mark.parametrize("after", [None, "moved"])
+async def test_rights_are_kept_while_the_rows_that_they_follow_from_are_unchanged(
+    stateful: StatefulRows, clock: Clock, users: Users, after: object | None
+) -> None:
+    """The vault moves with every write; rights follow from few rows of it."""
+    authorizer = gate_over(stateful, clock)
+    await authorizer.identify(Password("alice", "alices password"), "here")
+    first = authorizer.known_now(ALICE)
+    assert first is not None
+    stateful.known = after
+    assert authorizer.known_now(ALICE) is first
+    await users.role("writers", ("write", "/c/"))
+    stateful.known = after and "moved again"
+    found = authorizer.known_now(ALICE)
+    assert found is not None
+    assert not found[1].may_write(b"/b/k")
+    assert found[1].may_write(b"/c/k")
+
+
 async def test_rights_are_not_kept_where_the_rows_may_change_unseen(
     stateful: StatefulRows, clock: Clock, users: Users
 ) -> None:
