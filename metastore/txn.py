@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from palisade.base.key_text import key_text
 from palisade.metastore.errors import KeyNotFound, QuotaExceeded
 from palisade.metastore.lease import LeaseBook
 from palisade.metastore.limits import Limits
@@ -92,7 +93,9 @@ class Executor:
     def _admit_put(self, put: Put) -> None:
         require_room(self._state, self._limits)
         if (put.ignore_value or put.ignore_lease) and not self._writer.exists(put.key):
-            raise KeyNotFound(f"the key {put.key!r} does not exist: there is no value or lease to keep, give both")
+            raise KeyNotFound(
+                f"the key {key_text(put.key)} does not exist: there is no value or lease to keep, give both"
+            )
         if put.lease:
             self._leases.require(put.lease)
 

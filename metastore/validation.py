@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
+from palisade.base.key_text import key_text
 from palisade.metastore.errors import (
     DuplicateKey,
     InvalidRequest,
@@ -79,25 +80,25 @@ def check_operation(request: Put | DeleteRange | Range, limits: Limits) -> None:
 
 def check_key(key: bytes, limits: Limits) -> None:
     if not key:
-        raise KeyEmpty('a key is empty: name one, or use b"\\0" to b"\\0" for the range of all keys')
+        raise KeyEmpty("the key is empty: give one; all keys are the range from the byte 0x00 to 0x00")
     if len(key) > limits.key_bytes_max:
         raise KeyTooLarge(too_large("key", key, limits.key_bytes_max))
 
 
 def too_large(what: str, content: bytes, bytes_max: int) -> str:
-    return f"the {what} {content[:32]!r}... has {len(content)} bytes, the limit is {bytes_max}: shorten it"
+    return f"the {what} {key_text(content, 32)} has {len(content)} bytes, the limit is {bytes_max}: shorten it"
 
 
 def check_put(request: Put, limits: Limits) -> None:
     if len(request.value) > limits.value_bytes_max:
         raise ValueTooLarge(
-            f"the value of {request.key[:64]!r} has {len(request.value)} bytes, the limit is"
+            f"the value of {key_text(request.key)} has {len(request.value)} bytes, the limit is"
             f" {limits.value_bytes_max}: split it over several keys"
         )
     if request.ignore_value and request.value:
-        raise InvalidRequest(f"the put of {request.key[:64]!r} has a value and ignore_value: give one of them")
+        raise InvalidRequest(f"the put of {key_text(request.key)} has a value and ignore_value: give one of them")
     if request.ignore_lease and request.lease:
-        raise InvalidRequest(f"the put of {request.key[:64]!r} has a lease and ignore_lease: give one of them")
+        raise InvalidRequest(f"the put of {key_text(request.key)} has a lease and ignore_lease: give one of them")
     check_lease_id(request.lease)
 
 

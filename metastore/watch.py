@@ -89,7 +89,7 @@ class WatchHub:
         Compacted when the start is below MM, InvalidRequest for an empty key, a negative start, an unknown filter.
         """
         if not request.key:
-            raise InvalidRequest('the key of a watch is empty: use b"\\0" with the range end b"\\0" for all keys')
+            raise InvalidRequest("the key of a watch is empty: all keys are the range from the byte 0x00 to 0x00")
         if request.start_revision < 0:
             raise InvalidRequest(f"a watch can't start at revision {request.start_revision}: use 0 for now")
         if not request.filters <= FILTERS:

@@ -27,6 +27,7 @@ RENEWAL_S_MIN = 0.05
 """Between two renewals of a lease: a node looks what is due every 0.02 s."""
 AUTHORIZATION = ("auto", "on", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,7 @@ class NodeConfig:
     retention: RetentionConfig = field(default_factory=RetentionConfig)
     limits: StoreLimits = field(default_factory=StoreLimits)
     log_level: str = "info"
+    log_format: str = "text"
 
     def __post_init__(self) -> None:
         check_id("id", self.id)
@@ -226,6 +228,8 @@ class NodeConfig:
         self._check_membership()
         if self.log_level not in LOG_LEVELS:
             raise ConfigError(f"log-level: {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
+        if self.log_format not in LOG_FORMATS:
+            raise ConfigError(f"log-format: {self.log_format!r} is not one of {', '.join(LOG_FORMATS)}")
 
     def advertised(self) -> dict[str, str]:
         """Name -> 'host:port' under which other processes reach this node."""

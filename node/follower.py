@@ -109,6 +109,7 @@ class FollowerNode:
                     fencing_families=lambda: fencing_families(self.fencing, self._clock.now()),
                     fenced=self.fencing.reads,
                     authorizer=self.authorizer,
+                    cluster_id=lambda: self.keeper.cluster_id,
                 ),
             )
         )

@@ -17,6 +17,7 @@ from palisade.api.http.scenario_host import ScenarioHost
 from palisade.api.http.v1_fenced import FencedRoutes
 from palisade.api.http.v1_fencing import FencingRoutes, RegionReads, View
 from palisade.api.http.v1_keys import answer
+from palisade.api.http.v1_login import SignInRoute
 from palisade.api.http.v1_partitions import PartitionRoutes
 from palisade.api.http.v1_scenarios import ScenarioRoutes
 from palisade.api.http.vault_metrics import VaultExposition
@@ -39,7 +40,7 @@ class FollowerServices:
     `vault`: how far its recoveries are. `members`: HTTP addresses of members that serve what a follower does not.
     `partitions`: None where the node holds none. `fencing_view`, `fencing_families`: what the node shows of fencing as
     JSON and as metrics. `fenced`: reads of the node's own vault. `authorizer`: None where every client may do
-    everything."""
+    everything. `cluster_id`: of the vault, empty while it has none."""
 
     topology: Topology
     vault: RecoveryFace
@@ -50,6 +51,7 @@ class FollowerServices:
     fencing_families: Callable[[], Iterable[Metric]] = tuple
     fenced: FencedReads = field(default_factory=FencedReads)
     authorizer: Authorizer | None = None
+    cluster_id: Callable[[], str] = str
 
 
 class FollowerServer:
@@ -74,6 +76,7 @@ class FollowerServer:
             face,
             [
                 web.get("/v1/topology", self._view, allow_head=False),
+                *SignInRoute(config.cluster, services.cluster_id, authorizes=services.authorizer is not None).routes(),
                 *PartitionRoutes(config.id, partitions).routes(),
                 *ScenarioRoutes(services.scenarios).routes(),
                 *FencingRoutes(fencing).routes(),

@@ -74,12 +74,12 @@ def check_same(stored: Layout, nodes: int | None, base_port: int | None) -> None
     """Raise ConfigError when something else is asked for than the cluster was formatted with."""
     if nodes is not None and nodes != stored.nodes:
         raise ConfigError(
-            f"nodes: {nodes} was asked for, but the cluster in this folder has {stored.nodes}; leave --nodes away, "
-            "or give another --data-dir (running clusters change with 'palisade member')"
+            f"nodes: {nodes} was given, but the cluster in this folder has {stored.nodes}; omit --nodes, or give "
+            "another --data-dir (running clusters change with 'palisade member')"
         )
     if base_port is not None and base_port != stored.base_port:
         raise ConfigError(
-            f"base-port: {base_port} was asked for, but the cluster in this folder was formatted with "
-            f"{stored.base_port}, and its members know each other by it; leave --base-port away, "
-            "or give another --data-dir"
+            f"base-port: {base_port} was given, but the cluster in this folder was formatted with {stored.base_port}, "
+            f"and its ports cannot change. Omit --base-port, or give another --data-dir; to run a backup on other "
+            f"ports, restore it with 'palisade restore --base-port {base_port}'"
         )

@@ -15,6 +15,7 @@ from palisade.base.address import Address, AddressError, parse_port, split_host
 from palisade.base.errors import ConfigError
 from palisade.node.config import (
     AUTHORIZATION,
+    LOG_FORMATS,
     LOG_LEVELS,
     FenceTimes,
     InitialMember,
@@ -143,6 +144,7 @@ OPTIONS = (
     Option("authorization", "authorization", read_level, f"Users have to sign in: {', '.join(AUTHORIZATION)}."),
     Option("root-password-file", "root_password_file", Path, "Makes the first user, root, with this password."),
     Option("log-level", "log_level", read_level, f"One of {', '.join(LOG_LEVELS)}."),
+    Option("log-format", "log_format", read_level, f"Format of log lines: {', '.join(LOG_FORMATS)}."),
     Option("heartbeat-ms", "heartbeat_ms", read_int, "Time between heartbeats of the leader.", TimingConfig),
     Option("election-min-ms", "election_min_ms", read_int, "Shortest silence before an election.", TimingConfig),
     Option("election-max-ms", "election_max_ms", read_int, "Longest silence before an election.", TimingConfig),

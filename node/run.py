@@ -14,6 +14,7 @@ from palisade.api.http.scenario_host import Playable
 from palisade.base.file_limit import raise_file_limit
 from palisade.node.config import NodeConfig
 from palisade.node.follower import FollowerNode
+from palisade.node.json_log import JsonFormatter
 from palisade.node.member import Node
 from palisade.node.standalone import StandaloneNode
 from palisade.node.uninitialized import UninitializedNode, config_of
@@ -43,7 +44,7 @@ def make_node(config: NodeConfig, scenarios: Sequence[Playable] = ()) -> Runnabl
 
 async def run_node(config: NodeConfig, make: Callable[[NodeConfig], Runnable] = make_node) -> None:
     """Run one node until SIGTERM or SIGINT. Raises what stopped it otherwise."""
-    _log_to_stderr(config.log_level)
+    _log_to_stderr(config.log_level, config.log_format)
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -78,8 +79,9 @@ async def _first(*coroutines: Coroutine[Any, Any, Any]) -> None:
         task.result()
 
 
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+def _log_to_stderr(level: str, form: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonFormatter() if form == "json" else text)
+    logging.basicConfig(level=level.upper(), handlers=[handler])
     logging.getLogger("pysyncobj").setLevel(logging.ERROR)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from palisade.base.key_text import key_text
 from palisade.vault.change import Item
 from palisade.vault.errors import Denied, Fenced, NotReached, Pending, ReadRefused
 from palisade.vault.regions import Policy, Region
@@ -82,7 +83,7 @@ def read_one(reading: Reading, key: bytes, look: Look[ShownPage], now: float, wa
     rule = reading.covering(key, key + b"\0")
     if rule is not None and rule.policy is Policy.SAFE_DEFAULT:
         return ShownPage(Item(key, rule.default, 0, 0, 0, 0), 0, ReadOrigin.DEFAULT)
-    refused = partial(_refusal, f"the key {key[:64]!r}", outcome, wait_s)
+    refused = partial(_refusal, f"the key {key_text(key)}", outcome, wait_s)
     found: Item | Rows | None = yield from _fetched(key, rule, refused)
     if isinstance(found, Rows):
         return ShownPage(found.items[0] if found.items else None, found.revision, ReadOrigin.QUORUM)
@@ -96,7 +97,7 @@ def read_range(
     outcome = yield from _settled(reading, look, now, wait_s)
     if not isinstance(outcome, Unreleased | Unreachable):
         return outcome
-    refused = partial(_refusal, f"the range from {start[:64]!r}", outcome, wait_s)
+    refused = partial(_refusal, f"the range from {key_text(start)}", outcome, wait_s)
     found: Rows = yield from _fetched(start, reading.covering(start, end), refused)
     return replace(found, origin=ReadOrigin.QUORUM) if isinstance(found, Rows) else found
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 from palisade.base.errors import PalisadeError
+from palisade.base.network_reason import reason_of
 
 TIMEOUT_S = 5.0
 
@@ -131,10 +132,8 @@ class Addresses:
 
 
 def error_text(error: BaseException) -> str:
-    """What it says, or its type: many errors of the network have no text."""
-    if isinstance(error, TimeoutError):
-        return str(error) or "no answer in time"
-    return str(error) or type(error).__name__
+    """The reason, never empty: many errors of the network have no text."""
+    return reason_of(error)
 
 
 def problem_text(status: int, content: Any) -> str:

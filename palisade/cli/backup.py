@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palisade.base.http_request import HttpRequests, NoAnswer
-from palisade.cli.credentials import headers
+from palisade.cli.credentials import shown
+from palisade.cli.http_request import RequestRefused
 from palisade.cli.options import client_options
 from palisade.cli.progress_bar import byte_bar
-from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, CliSession, Failure
+from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.wire.credentials import header_of
 
 if TYPE_CHECKING:
     from palisade.metastore.backup import BackupEnd, BackupHeader
@@ -23,24 +25,24 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 SILENT_S = 60.0
-"""A node that sends nothing for so long is given up."""
+"""A node that sends nothing for so long is not waited for any longer."""
 ASK_S = 2.0
 
 
 class BrokenOff(Exception):
-    """No backup came from this node: another one may give it."""
+    """This node did not give a whole backup; another one may."""
 
 
 @click.command()
 @click.argument("file")
-@click.option("--verify", is_flag=True, help="Check FILE, which was written before, and ask no node.")
-@click.option("--serializable", is_flag=True, help="Take what the node has, also without a majority.")
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists, once the new one is whole.")
+@click.option("--verify", is_flag=True, help="Verify an existing FILE; no node is asked.")
+@click.option("--serializable", is_flag=True, help="Back up the state of one node, also without a majority.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing FILE once the new one is complete.")
 @client_options
 def backup(session: CliSession, file: str, verify: bool, serializable: bool, overwrite: bool) -> None:
-    """Back up the whole store, history included, into FILE (- for stdout), while writes go on.
+    """Back up the whole store with its history into FILE (- for stdout), while writes continue.
 
-    FILE is there once it is whole, checked and on disk. `palisade restore` makes a cluster of it.
+    FILE exists once it is complete, verified and on disk. `palisade restore` makes a cluster from it.
     """
     from palisade.metastore.store_errors import BackupInvalid
     from palisade.node.backup_file import BackupFile, BackupFileError, verify_file
@@ -52,9 +54,11 @@ def backup(session: CliSession, file: str, verify: bool, serializable: bool, ove
                 header, end = verify_file(Path(file), show)
         else:
             target = None if file == STDOUT else BackupFile(Path(file), overwrite=overwrite)
-            header, end = asyncio.run(take(session, target, serializable))
+            header, end = session.run(take(session, target, serializable))
     except (BackupInvalid, BackupFileError) as error:
         session.fail(Failure(REFUSED, "bad-backup", str(error), False))
+    except RequestRefused as error:
+        session.fail(error.failure())
     except BrokenOff as error:
         session.fail(Failure(UNAVAILABLE, "unreachable", str(error), True))
     except KeyboardInterrupt:
@@ -62,14 +66,14 @@ def backup(session: CliSession, file: str, verify: bool, serializable: bool, ove
     finally:
         if target is not None:
             target.discard()
-    tell(session, file, header, end)
+    report(session, file, header, end)
 
 
-def tell(session: CliSession, file: str, header: BackupHeader, end: BackupEnd) -> None:
+def report(session: CliSession, file: str, header: BackupHeader, end: BackupEnd) -> None:
     shape = {"file": file, **asdict(header), "size_bytes": end.size_bytes, "blake2b": end.digest.hex()}
     text = (
         f"{file}: revision {header.revision} of {header.cluster} (generation {header.generation}), {header.keys} keys, "
-        f"{end.size_bytes} bytes, whole and checked"
+        f"{end.size_bytes} bytes, complete and verified"
     )
     if file == STDOUT:
         print(text, file=sys.stderr)
@@ -78,7 +82,7 @@ def tell(session: CliSession, file: str, header: BackupHeader, end: BackupEnd) -
 
 
 async def take(session: CliSession, target: BackupFile | None, serializable: bool) -> tuple[BackupHeader, BackupEnd]:
-    """From the first node that gives one. Raises BrokenOff, BackupInvalid, BackupFileError."""
+    """From the first node that gives one. Raises BrokenOff, RequestRefused, BackupInvalid, BackupFileError."""
     reasons = []
     for url in await urls_of(session):
         try:
@@ -97,16 +101,14 @@ async def take(session: CliSession, target: BackupFile | None, serializable: boo
 
 
 async def urls_of(session: CliSession) -> list[str]:
-    """Where the nodes serve HTTP: those first that do not lead, since they have less to do."""
+    """The HTTP addresses of the nodes; those that do not lead come first, as they have less load.
+
+    Raises AuthorizationError, OtherCluster, OSError."""
     from palisade.cli.status import ask
-    from palisade.wire.auth_errors import AuthorizationError
 
     timeout_s = min(ASK_S, session.deadline_s)
-    try:
-        said = await asyncio.gather(*(ask(each, timeout_s) for each in session.endpoints))
-    except AuthorizationError as error:
-        raise BrokenOff(f"{error}. {SIGN_IN}") from None
-    answers = [each for each in said if each is not None]
+    found = await asyncio.gather(*(ask(each, timeout_s) for each in await session.checked_endpoints()))
+    answers = [each for each in found if each is not None]
     members = {member["id"]: member for answer in answers for member in answer["members"]}
     up = {answer["member"] for answer in answers}
     order = sorted(members.values(), key=lambda each: (each["id"] not in up, each["leader"], each["id"]))
@@ -119,7 +121,7 @@ HALF_SENT = "it broke off"
 async def download(
     url: str, target: BackupFile | None, show: Callable[[int, int | None], None]
 ) -> tuple[BackupHeader, BackupEnd]:
-    """Every byte is checked before it is kept."""
+    """Every byte is verified before it is written. Raises BrokenOff, RequestRefused."""
     from palisade.metastore.backup import BackupCheck
     from palisade.metastore.store_errors import BackupInvalid
 
@@ -127,14 +129,14 @@ async def download(
     if target is not None:
         target.begin()
     at, _, path = url.removeprefix("http://").partition("/")
-    requests = HttpRequests(headers(), timeout_s=None, connect_s=5.0, silent_s=SILENT_S)
+    requests = HttpRequests(header_of(shown()), timeout_s=None, connect_s=5.0, silent_s=SILENT_S)
     try:
         async with requests, requests.open(at, f"/{path}") as response:
             if response.status != 200:
-                raise BrokenOff(await problem_text(response))
+                raise await refusal_in(response)
             async for data in response.content.iter_any():
                 check.feed(data)
-                keep(target, data)
+                write(target, data)
                 done += len(data)
                 show(done, check.header.size_bytes if check.header else None)
         return check.finish()
@@ -144,7 +146,7 @@ async def download(
         raise BrokenOff(f"{HALF_SENT} after {done} bytes: {error}") from None
 
 
-def keep(target: BackupFile | None, data: bytes) -> None:
+def write(target: BackupFile | None, data: bytes) -> None:
     if target is not None:
         target.write(data)
         return
@@ -152,9 +154,14 @@ def keep(target: BackupFile | None, data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-async def problem_text(response: Any) -> str:
+async def refusal_in(response: Any) -> BrokenOff | RequestRefused:
+    """RequestRefused if no node would give this client a backup; else BrokenOff, and another node may."""
     try:
         problem = await response.json(content_type=None)
     except ValueError:
         problem = None
-    return str(problem.get("detail", problem)) if isinstance(problem, dict) else f"HTTP {response.status}"
+    if not isinstance(problem, dict):
+        return BrokenOff(f"HTTP {response.status}")
+    if response.status in (401, 403) and not problem.get("retry"):
+        return RequestRefused({"status": response.status, **problem})
+    return BrokenOff(str(problem.get("detail", problem)))

@@ -1,4 +1,4 @@
-"""palisade bench: how fast this cluster is, seen from here."""
+"""palisade bench: throughput and latency of the cluster, measured from this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import click
 from palisade.cli.bench_statistics import Figures, figures
 from palisade.cli.load import progress_bar
 from palisade.cli.options import client_options
-from palisade.cli.printing import print_json, print_rows
 from palisade.cli.session import CliSession
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ Request = Callable[["Client", bytes], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """`clients` requests at a time, `total` altogether, over `keys` keys. `connections`: how many clients there are."""
+    """`clients` concurrent requests, `total` requests, over `keys` keys and `connections` connections."""
 
     what: str
     clients: int
@@ -47,21 +46,21 @@ class BenchPlan:
 
 @click.group()
 def bench() -> None:
-    """Measure the cluster from here: requests per second, and how long each takes.
+    """Measure requests per second and latencies from this machine.
 
-    Writes go to keys of the benchmark's own, which it deletes afterwards. This one process is the load generator: on
-    the machine of the cluster, the figures contain its work as well.
+    The keys belong to the benchmark, which deletes them afterwards. This one process generates the load: on the machine
+    of the cluster, the figures include its CPU time.
     """
 
 
 def sizes(command: Command) -> Command:
     for option in (
         click.option("--keys", type=click.IntRange(1, KEYS_MAX), default=10_000, show_default=True,
-                     help="How many keys the requests go to."),
+                     help="Number of different keys."),
         click.option("--value-size", "value_bytes", type=click.IntRange(0, VALUE_BYTES_MAX), default=100,
                      show_default=True, metavar="BYTES", help="Size of each value."),
         click.option("--total", type=click.IntRange(1, TOTAL_MAX), default=10_000, show_default=True,
-                     help="How many requests altogether."),
+                     help="Number of requests."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -76,26 +75,26 @@ def clients(most: int, default: int, what: str) -> Callable[[Command], Command]:
 @sizes
 @client_options
 def put(session: CliSession, clients: int, total: int, value_bytes: int, keys: int) -> None:
-    """Writes, each waiting for its answer."""
+    """Measure writes; each client waits for its response before the next request."""
     measure(session, BenchPlan("put", clients, clients, total, keys, value_bytes))
 
 
 @bench.command()
 @clients(CLIENTS_MAX, 64, "Connections, each with one request at a time.")
-@click.option("--serializable", is_flag=True, help="Read what the node has, without asking for a majority.")
+@click.option("--serializable", is_flag=True, help="Read the state of the node without a quorum.")
 @sizes
 @client_options
 def get(session: CliSession, clients: int, total: int, value_bytes: int, keys: int, serializable: bool) -> None:
-    """Linearizable reads of one key each."""
+    """Measure linearizable reads of single keys."""
     measure(session, BenchPlan("get", clients, clients, total, keys, value_bytes, serializable))
 
 
 @bench.command()
-@clients(OUTSTANDING_MAX, 1024, "Requests under way at a time.")
+@clients(OUTSTANDING_MAX, 1024, "Outstanding requests.")
 @sizes
 @client_options
 def stream(session: CliSession, clients: int, total: int, value_bytes: int, keys: int) -> None:
-    """Writes over one connection, many at a time."""
+    """Measure concurrent writes over one connection."""
     measure(session, BenchPlan("stream", clients, 1, total, keys, value_bytes))
 
 
@@ -106,14 +105,11 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
             return await run_plan(session, plan, client, show)
 
     found = session.call(run)
-    if session.as_json:
-        print_json(shape_of(plan, found))
-        return
     rows: list[tuple[str, str]] = [("requests", f"{found.done:,}"), ("seconds", f"{found.seconds:.2f}")]
     rows += [(f"failed: {code}", f"{count:,}") for code, count in found.failures.items()]
     rows += [("requests per second", f"{found.per_s:,.0f}")]
     rows += [(f"{name}, ms", f"{value:.2f}") for name, value in found.latencies_ms().items()]
-    print_rows([f"bench {plan.what}", ""], rows)
+    session.rows(shape_of(plan, found), [f"bench {plan.what}", "value"], rows)
 
 
 def shape_of(plan: BenchPlan, found: Figures) -> dict[str, Any]:
@@ -132,7 +128,7 @@ def shape_of(plan: BenchPlan, found: Figures) -> dict[str, Any]:
 
 
 async def run_plan(session: CliSession, plan: BenchPlan, client: Client, show: Callable[[int, int], None]) -> Figures:
-    """On connections that are open before the time begins. Raises what a request is refused with."""
+    """Measures on connections that are opened before. Raises the error of the first refused request."""
     prefix = f"/palisade-bench/{secrets.token_hex(8)}/".encode()
     value = bytes(plan.value_bytes)
     try:
@@ -203,11 +199,10 @@ async def drive(
 async def connected(session: CliSession, number: int) -> AsyncIterator[list[Client]]:
     from palisade.client import Client
 
+    endpoints = await session.checked_endpoints()
     async with contextlib.AsyncExitStack() as stack:
         opened = [
-            await stack.enter_async_context(
-                Client(session.endpoints, timeout_s=session.deadline_s, credentials=session.shown)
-            )
+            await stack.enter_async_context(Client(endpoints, timeout_s=session.deadline_s, credentials=session.shown))
             for _ in range(number)
         ]
         await asyncio.gather(*(client.status() for client in opened))

@@ -1,4 +1,4 @@
-"""What a benchmark has measured, as numbers. Pure."""
+"""The figures of a benchmark. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """`latencies_s`: of the requests that were answered, in order of size. `failures`: code -> how many."""
+    """`latencies_s`: of the successful requests, in ascending order. `failures`: code -> count."""
 
     seconds: float
     latencies_s: Sequence[float]
@@ -26,7 +26,7 @@ class Figures:
         return self.done / self.seconds if self.seconds > 0 else 0.0
 
     def latencies_ms(self) -> dict[str, float]:
-        """Empty where nothing was answered."""
+        """Empty without a successful request."""
         if not self.latencies_s:
             return {}
         mean = sum(self.latencies_s) / self.done
@@ -36,7 +36,7 @@ class Figures:
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:
-    """The smallest value that at least this part of them does not exceed."""
+    """The smallest value that is not exceeded by at least this part of the values."""
     return ordered[max(0, ceil(part * len(ordered)) - 1)]
 
 

@@ -1,4 +1,4 @@
-"""palisade catalog: a command for every operation, made from the operations themselves; list, show, procedures."""
+"""palisade catalog: a command for each operation, built from its definition; list, show, procedures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from palisade.catalog.errors import CatalogError
 from palisade.catalog.kinds.all import KINDS
 from palisade.catalog.kinds.kind import Field, OperationKind
 from palisade.cli.options import client_options
-from palisade.cli.printing import print_json, print_rows
+from palisade.cli.printing import print_json
 from palisade.cli.session import INTERRUPTED, REFUSED, UNKNOWN, CliSession, Failure
 
 POSITIONAL = ("text", "number", "many")
@@ -35,7 +35,7 @@ def catalog() -> None:
 
 
 def parameters_of(kind: OperationKind) -> list[click.Parameter]:
-    """Required names in order, everything else as options."""
+    """Required names as arguments in their order, all other fields as options."""
     return [parameter_of(field) for field in kind.fields]
 
 
@@ -46,7 +46,7 @@ def parameter_of(field: Field) -> click.Parameter:
     if field.shape == "flag":
         return click.Option([option, field.name], is_flag=True, help=field.help)
     if field.shape == "password":
-        text = "File with the password, - for standard input; else it is asked for."
+        text = "File with the password, - for standard input.  [default: a prompt]"
         return click.Option(["--password-file", field.name], type=click.File(), help=text)
     if field.shape in ("columns", "series", "properties"):
         singular = {"columns": "--column", "properties": "--property"}.get(field.shape, "--series")
@@ -56,7 +56,7 @@ def parameter_of(field: Field) -> click.Parameter:
 
 
 def request_of(kind: OperationKind, given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of the operation, from what was typed."""
+    """The fields of the operation, from the typed arguments."""
     read: dict[str, Callable[[Any], Any]] = {
         "many": list,
         "columns": lambda texts: [parts_of(text, COLUMN_PARTS) for text in texts],
@@ -82,9 +82,15 @@ def property_of(text: str) -> tuple[str, str | None]:
 
 
 def password_of(file: Any) -> str:
-    """Never from the command line: everybody on the machine can read that."""
+    """Never an argument, which all users of the machine can read. Raises click.UsageError without a terminal."""
     if file is not None:
-        return str(file.read()).rstrip("\r\n")
+        content = file.read()
+        return (content.decode() if isinstance(content, bytes) else content).rstrip("\r\n")
+    if not sys.stdin.isatty():
+        line = sys.stdin.readline().rstrip("\r\n")
+        if not line:
+            raise click.UsageError("no password: give --password-file FILE, or a line on standard input")
+        return line
     return str(click.prompt("password", hide_input=True, confirmation_prompt=True, err=True))
 
 
@@ -101,17 +107,17 @@ def begin(
         if left.code != INTERRUPTED:
             raise
         click.echo(
-            f"palisade: the operation goes on if it was begun; palisade catalog procedure {id_} shows it", err=True
+            f"palisade: the operation continues if it has started; palisade catalog procedure {id_} shows it", err=True
         )
         sys.exit(INTERRUPTED)
-    told(session, view, wait_s)
+    report(session, view, wait_s)
 
 
 def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, float], Any]) -> dict[str, Any]:
-    """Until it is done and released, or the time is over: in short calls, so that a node may be lost meanwhile.
+    """The procedure when it is done and released, or after `wait_s`. Short calls, so that a node may fail meanwhile.
 
-    What got no answer is sent again, since its id makes that safe; it is never said to have done nothing after a call
-    whose outcome is unknown.
+    A call without a response is repeated, which the procedure ID makes safe. After a call whose outcome is unknown, the
+    result is never "nothing was changed".
     """
     from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 
@@ -148,12 +154,12 @@ def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, f
 
 
 def raise_for(session: CliSession, error: dict[str, str]) -> NoReturn:
-    """As the node would have refused it, if it had been waited for."""
+    """Fails as if the node had refused the operation."""
     kind = by_code(CatalogError).get(error["code"], CatalogError)
     session.fail(Failure(REFUSED, error["code"], error["message"], kind.retry))
 
 
-def told(session: CliSession, view: dict[str, Any], wait_s: float) -> None:
+def report(session: CliSession, view: dict[str, Any], wait_s: float) -> None:
     from palisade.cli.catalog_rows import outcome_line
 
     if (view["ended"] and view["released"]) or wait_s == 0:
@@ -166,10 +172,10 @@ def told(session: CliSession, view: dict[str, Any], wait_s: float) -> None:
 
 WAIT = click.option(
     "--wait", "wait_s", type=click.FloatRange(0, 86_400), default=30.0, show_default=True, metavar="SECONDS",
-    help="How long to wait until every node shows it; 0: begin it and leave.",
+    help="Longest time to wait until the change is visible on every node; 0: start the operation, then exit.",
 )  # fmt: skip
 PROCEDURE = click.option(
-    "--procedure", metavar="ID", help="Name it: the same command again with this ID is not carried out twice."
+    "--procedure", metavar="ID", help="ID of the procedure: the same command with the same ID is executed once."
 )
 
 
@@ -186,24 +192,21 @@ for each in KINDS.values():
     catalog.add_command(operation_command(each))
 
 
-# What is there.
+# Reads.
 
 
 @catalog.command("list")
 @click.argument("collection", type=click.Choice(
     ["databases", "tables", "devices", "templates", "template-paths", "views", "ttl", "users", "roles"]
 ))  # fmt: skip
-@click.option("--below", default="", metavar="PATH", help="Only what is at this path and below it.")
+@click.option("--below", default="", metavar="PATH", help="Only objects at this path and below it.")
 @client_options
 def list_(session: CliSession, collection: str, below: str) -> None:
-    """The objects of one COLLECTION, in the order of their names."""
+    """List the objects of a COLLECTION, ordered by name."""
     from palisade.cli.catalog_rows import HEADER, object_row
 
     found = session.call(lambda client: client.catalog_objects(collection, below=below))
-    if session.as_json:
-        print_json({"objects": found})
-    else:
-        print_rows(HEADER, [object_row(collection, shape) for shape in found])
+    session.rows({"objects": found}, HEADER, [object_row(collection, shape) for shape in found], flexible="what")
 
 
 @catalog.command()
@@ -211,7 +214,7 @@ def list_(session: CliSession, collection: str, below: str) -> None:
 @click.argument("name")
 @client_options
 def show(session: CliSession, collection: str, name: str) -> None:
-    """One object of a COLLECTION with everything about it, as JSON."""
+    """Print one object of a COLLECTION with all its fields, as JSON."""
     import json
 
     found = session.call(lambda client: client.catalog_object(collection, name))
@@ -219,25 +222,24 @@ def show(session: CliSession, collection: str, name: str) -> None:
 
 
 @catalog.command()
-@click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="How many at most.")
+@click.option("--open", "open_only", is_flag=True, help="Only procedures that have not ended.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Largest number of procedures."
+)
 @client_options
 def procedures(session: CliSession, open_only: bool, limit: int) -> None:
-    """What was begun lately, the newest first: how far it is, and for whom it waits."""
+    """List the latest procedures, newest first, with their state and the nodes that they wait for."""
     from palisade.cli.catalog_rows import PROCEDURES_HEADER, procedure_row
 
     found = session.call(lambda client: client.procedures(open_only=open_only, limit=limit))
-    if session.as_json:
-        print_json({"procedures": found})
-    else:
-        print_rows(PROCEDURES_HEADER, [procedure_row(view) for view in found])
+    session.rows({"procedures": found}, PROCEDURES_HEADER, [procedure_row(view) for view in found])
 
 
 @catalog.command()
 @click.argument("id_", metavar="ID")
 @client_options
 def procedure(session: CliSession, id_: str) -> None:
-    """Every step of one procedure."""
+    """Print all steps of a procedure."""
     from palisade.cli.catalog_rows import procedure_lines
 
     found = session.call(lambda client: client.procedure(id_))
@@ -248,6 +250,6 @@ def procedure(session: CliSession, id_: str) -> None:
 @click.argument("id_", metavar="ID")
 @client_options
 def cancel(session: CliSession, id_: str) -> None:
-    """Take a procedure back, as long as nothing was destroyed and no permission changed."""
+    """Cancel a procedure; refused once it has destroyed data or changed permissions."""
     found = session.call(lambda client: client.procedure_cancel(id_))
     session.answer(found, f"procedure {id_} is {found['state']}")

@@ -45,7 +45,7 @@ SUMMARIES: dict[str, Callable[[Shape], str]] = {
     "devices": of_series,
     "templates": of_series,
     "template-paths": lambda shape: f"template {shape['template']}",
-    "views": lambda shape: f"stands for {shape['source']}",
+    "views": lambda shape: f"view of {shape['source']}",
     "ttl": lambda shape: f"kept for {shape['ttl_ms']} ms",
     "users": of_subject,
     "roles": of_subject,
@@ -62,7 +62,7 @@ def procedure_row(view: Shape) -> tuple[str, ...]:
 
 
 def waits_for(view: Shape) -> str:
-    """Why it goes no further now; empty where nothing holds it up."""
+    """The nodes for which the procedure waits; empty if it does not wait."""
     waiting = view["waiting"]
     if waiting is None:
         return ""
@@ -71,7 +71,7 @@ def waits_for(view: Shape) -> str:
 
 
 def procedure_lines(view: Shape) -> list[str]:
-    """All that was done, one line for each step."""
+    """The request and one line per step."""
     lines = [f"procedure {view['id']}: {view['kind']} {view['state']}"]
     lines += [f"  {name}: {value}" for name, value in view["request"].items()]
     for each in view["steps"]:
@@ -83,11 +83,9 @@ def procedure_lines(view: Shape) -> list[str]:
 
 
 def outcome_line(view: Shape) -> str:
-    """What an operation came to, on one line."""
+    """The outcome of an operation, on one line."""
     if view["ended"] and view["released"]:
         gone = f", {count(view['destroyed'], 'row')} removed" if view["destroyed"] else ""
         return f"{view['kind']}: done at revision {view['revision']}{gone}"
     why = waits_for(view) or "its turn"
-    return (
-        f"{view['kind']}: begun, {view['state']}; waits for {why}; palisade catalog procedure {view['id']} shows more"
-    )
+    return f"{view['kind']}: started, {view['state']}; waits for {why}; see palisade catalog procedure {view['id']}"

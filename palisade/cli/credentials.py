@@ -1,7 +1,7 @@
-"""Who the command line is, to nodes that ask: --user with a password, --token-file, or the environment.
+"""The credentials of the command line: --user with a password, --token-file, or the environment.
 
-A password is never an argument: everybody on the machine can read those. Commands that ask over HTTP take what the
-options of the command say from here (`headers`), so that no way of asking can forget it.
+A password is never an argument: all users of the machine can read those. Commands that send HTTP requests take the
+credentials from the options of the running command (`shown`), so that no way of sending a request can omit them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from pathlib import Path
 
 import click
 
-from palisade.wire.credentials import Credentials, Password, Token, header_of, node_proof
+from palisade.wire.credentials import Credentials, Password, StoredToken, Token, node_proof
 
 META = "palisade.credentials"
+CLUSTER_LINE = "cluster-id: "
+"""Begins the second line of a token file that `palisade login` has written."""
 
 
 def credentials_from(
     user: str | None, token_file: str | None, environ: Mapping[str, str], *, ask: bool = True
 ) -> Credentials | None:
-    """A user before a token before the join token; what was typed before the environment. Raises click.UsageError."""
+    """Precedence: user, token, join token; options before the environment. Raises click.UsageError."""
     if user and token_file:
         raise click.UsageError("give either --user or --token-file")
     if user is None and token_file is None:
@@ -29,44 +31,56 @@ def credentials_from(
     if user:
         return Password(user, password_of(user, environ, ask=ask))
     if token_file:
-        return Token(text_in(token_file, "token"))
+        return token_in(token_file)
+    return node_credentials(environ)
+
+
+def node_credentials(environ: Mapping[str, str]) -> Credentials | None:
     join_token = environ.get("PALISADE_JOIN_TOKEN")
     return node_proof(join_token) if join_token else None
 
 
 def password_of(user: str, environ: Mapping[str, str], *, ask: bool = True) -> str:
+    """Raises click.UsageError if there is none and no terminal to ask at."""
     if "PALISADE_PASSWORD" in environ:
         return environ["PALISADE_PASSWORD"]
     if environ.get("PALISADE_PASSWORD_FILE"):
         return text_in(environ["PALISADE_PASSWORD_FILE"], "password")
     if not ask or not sys.stdin.isatty():
-        raise click.UsageError(f"there is no password for {user}: set PALISADE_PASSWORD or PALISADE_PASSWORD_FILE")
+        raise click.UsageError(f"no password for {user}: set PALISADE_PASSWORD or PALISADE_PASSWORD_FILE")
     return str(click.prompt(f"password of {user}", hide_input=True, err=True))
+
+
+def token_in(path: str) -> Token:
+    """The token of a file; with the cluster ID of its second line, if it has one."""
+    first, _, second = text_in(path, "token").partition("\n")
+    if second.startswith(CLUSTER_LINE):
+        return StoredToken(first.rstrip("\r"), second.removeprefix(CLUSTER_LINE).strip(), path)
+    return Token(first.rstrip("\r"))
+
+
+def token_file_text(token: str, cluster_id: str) -> str:
+    return f"{token}\n{CLUSTER_LINE}{cluster_id}\n" if cluster_id else f"{token}\n"
 
 
 def text_in(path: str, what: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"the {what} in {path} can't be read: {error}") from None
+        raise click.UsageError(f"the {what} file {path} cannot be read: {error}") from None
 
 
-def keep(shown: Credentials | None) -> None:
-    """For the whole of this command."""
+def keep(found: Credentials | None) -> None:
+    """Stores the credentials for the rest of this command."""
     context = click.get_current_context(silent=True)
     if context is not None:
-        context.meta[META] = shown
+        context.meta[META] = found
 
 
 def shown() -> Credentials | None:
-    """What the options of this command said, else the environment."""
+    """The credentials of the running command's options, else those of the environment."""
     context = click.get_current_context(silent=True)
     if context is not None and META in context.meta:
         found: Credentials | None = context.meta[META]
         return found
     return credentials_from(None, None, os.environ, ask=False)
-
-
-def headers() -> dict[str, str]:
-    """Of every request over HTTP."""
-    return header_of(shown())

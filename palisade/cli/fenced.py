@@ -1,4 +1,4 @@
-"""palisade get and range with --at: reads of one node's own vault through its fence, over HTTP."""
+"""palisade get and range with --at: reads from one node's vault through its fence, over HTTP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from palisade.metastore.results import KeyValue
 
 
 def get_at(session: CliSession, at: str, key: bytes) -> dict[str, Any]:
-    """Shape `FencedKey` of the API; a key that is not there ends the process with exit code 1."""
+    """Shape `FencedKey` of the API. A missing key ends the process with exit code 1."""
     path = f"/v1/fenced/{quote_from_bytes(key, safe='')}"
     found: dict[str, Any] = run_or_fail(session, ask(at, path, timeout_s=session.deadline_s))
     return found

@@ -9,7 +9,7 @@ import click
 
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.options import at_option, client_options
-from palisade.cli.printing import print_json, print_rows
+from palisade.cli.printing import print_json
 from palisade.cli.session import CliSession
 
 
@@ -17,24 +17,25 @@ from palisade.cli.session import CliSession
 @at_option
 @client_options
 def fencing(session: CliSession, at: str | None) -> None:
-    """Who may serve reads from its vault, as the leader knows it, and which change waits for whom.
+    """The nodes that may serve reads from their vaults, as the leader sees them, and the changes that wait for release.
 
-    With --at: what that node says of itself, of whatever kind it is.
+    With --at: the view of that node, of any kind.
     """
     found = session.call(of_leader) if at is None else run_or_fail(session, ask(at, "/v1/fencing"))
     if session.as_json:
         print_json(found)
         return
-    print_own(found)
+    if not session.as_csv:
+        print_own(found)
     if found["leader"] is not None:
-        print_rows(HEADER, [holder_row(each) for each in found["leader"]["holders"]])
-        for wait in found["leader"]["waits"]:
-            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "nobody any more"
+        session.rows(found, HEADER, [holder_row(each) for each in found["leader"]["holders"]])
+        for wait in () if session.as_csv else found["leader"]["waits"]:
+            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "no node any more"
             print(f"revisions {wait['first']} to {wait['last']} wait since {wait['waited_ms']} ms: {whom}")
 
 
 async def of_leader(client: Any) -> dict[str, Any]:
-    """The client is led to the leader by itself; another member says of itself what it knows."""
+    """The view of the leader, to which the client is connected; without one, that of another member."""
     found: dict[str, Any] = await client.fencing()
     return found
 

@@ -1,4 +1,4 @@
-"""One question to a node over HTTP, for commands that any kind of node answers; the stream is of members alone."""
+"""One HTTP request to a node, for commands that a node of any kind serves; only members have a stream."""
 
 from __future__ import annotations
 
@@ -8,43 +8,69 @@ from collections.abc import Coroutine
 from typing import Any
 
 from palisade.base.http_request import HttpRequests, NoAnswer
-from palisade.cli.credentials import headers
-from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.cli.cluster_check import OtherCluster, check_http
+from palisade.cli.credentials import shown
+from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, UNKNOWN, CliSession, Failure, failure_of
+from palisade.wire.credentials import Credentials, StoredToken, header_of
 
 TIMEOUT_S = 5.0
+UNKNOWN_CODES = {"outcome-unknown", "release-pending"}
 
 
 class RequestRefused(Exception):
-    """The node has refused it: a problem of the API."""
+    """The node refused the request with a problem of the API."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
         super().__init__(str(problem.get("detail") or problem.get("title") or problem))
         self.code = str(problem.get("code", "refused"))
+        self.status = int(problem.get("status", 0))
         self.retry = bool(problem.get("retry", False))
 
+    def failure(self) -> Failure:
+        """The exit code that the same refusal has on the stream."""
+        text = f"{self}. {SIGN_IN}" if self.status == 401 else str(self)
+        if self.code in UNKNOWN_CODES:
+            return Failure(UNKNOWN, self.code, text, self.retry)
+        return Failure(UNAVAILABLE if self.retry else REFUSED, self.code, text, self.retry)
 
-async def ask(at: str, path: str, method: str = "GET", body: Any = None, timeout_s: float = TIMEOUT_S) -> Any:
-    """The JSON of the answer. Raises NoAnswer, Refused."""
-    async with HttpRequests(headers(), timeout_s=timeout_s) as requests:
+
+async def checked_header(at: str, credentials: Credentials | None) -> dict[str, str]:
+    """The header of requests to `at`. Raises OtherCluster, NoAnswer."""
+    if isinstance(credentials, StoredToken):
+        await check_http(at, credentials)
+    return header_of(credentials)
+
+
+async def ask(
+    at: str, path: str, method: str = "GET", body: Any = None, timeout_s: float = TIMEOUT_S, *, anonymous: bool = False
+) -> Any:
+    """The JSON of the response. `anonymous`: without credentials. Raises NoAnswer, RequestRefused, OtherCluster."""
+    headers = {} if anonymous else await checked_header(at, shown())
+    async with HttpRequests(headers, timeout_s=timeout_s) as requests:
         answer = await requests.json(at, path, method, body)
     found = answer.content
     if isinstance(found, dict) and answer.status < 400:
         return found
     if isinstance(found, dict) and "code" in found:
-        raise RequestRefused(found)
+        raise RequestRefused({"status": answer.status, **found})
     raise NoAnswer(at, f"HTTP {answer.status}, not from a node")
 
 
 def run_or_fail(session: CliSession, asking: Coroutine[Any, Any, Any]) -> Any:
-    """What the coroutine returns. Every end of it that is not a bug of ours ends the process with its exit code."""
+    """The result of the coroutine. Every error except a bug ends the process with its exit code."""
     try:
         return asyncio.run(asking)
     except NoAnswer as error:
         hint = "give the HTTP address of a running node, as in its --http"
         session.fail(Failure(UNAVAILABLE, "unreachable", f"{error}; {hint}", True))
     except RequestRefused as error:
-        session.fail(Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry))
+        session.fail(error.failure())
     except BrokenPipeError:
         session.leave_closed_pipe()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OtherCluster as error:
+        failure = failure_of(error, [])
+        if failure is None:
+            raise
+        session.fail(failure)

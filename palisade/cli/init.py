@@ -3,51 +3,96 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 import click
 
 from palisade.base.http_request import HttpRequests, NoAnswer
-from palisade.cli.credentials import headers
+from palisade.cli.credentials import node_credentials, shown
+from palisade.cli.options import read_address
 from palisade.cli.printing import print_json
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.cli.target import VARIABLE, find_target
+from palisade.wire.credentials import StoredToken, header_of
 
-TIMEOUT_S = 20.0
+AGAIN_S = 0.2
+NO_ANSWER = 0
 
 
 @click.command()
 @click.argument("members", nargs=-1, required=True)
 @click.option(
-    "--at", default="127.0.0.1:7401", show_default=True, metavar="HOST:PORT", help="HTTP address of one of them."
+    "--at",
+    type=read_address,
+    metavar="HOST:PORT",
+    help="HTTP address of one of the nodes.  [default: 127.0.0.1:7401]",
 )
-@click.option("--cancel", is_flag=True, help="Take back what has begun, as long as nothing is committed.")
+@click.option("--cancel", is_flag=True, help="Abort an initialization that has not committed yet.")
+@click.option(
+    "--timeout",
+    "deadline_s",
+    type=click.FloatRange(0.01, 3600),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest time to wait for the nodes.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def init(members: tuple[str, ...], at: str, cancel: bool, as_json: bool) -> None:
-    """Make a cluster out of the nodes MEMBERS, which were started without --initial-cluster and --join.
+def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: float, as_json: bool) -> None:
+    """Create a cluster from the nodes MEMBERS, which were started without --initial-cluster and --join.
 
-    They find each other by --seeds. Repeating it changes nothing, and goes on with what was interrupted.
-    Where users have to sign in, it needs PALISADE_JOIN_TOKEN, the one that the nodes have.
+    The nodes find each other by --seeds. The command is idempotent, resumes an interrupted initialization, and waits
+    for the nodes until --timeout. Where users have to sign in, it needs PALISADE_JOIN_TOKEN, the token of the nodes.
 
     \b
     palisade init n1 n2 n3 --at 127.0.0.1:7401
     """
-    code, said = asyncio.run(ask(at, {"members": list(members), "cancel": cancel}))
-    if code == 200:
+    session = CliSession([], deadline_s, as_json)
+    body = {"members": list(members), "cancel": cancel}
+    status, found = asyncio.run(initialize(at or default_address(), body, deadline_s))
+    if status == 200:
         if as_json:
-            print_json(said)
+            print_json(found)
         else:
-            print(f"{'cancelled' if cancel else 'initialized'}: {', '.join(said['members'])}")
+            print(f"{'cancelled' if cancel else 'initialized'}: {', '.join(found['members'])}")
         return
-    refused = 400 <= code < 500
-    failure = Failure(REFUSED if refused else UNAVAILABLE, said["code"], said["detail"], not refused)
-    CliSession([], 0, as_json).fail(failure)
+    refused = 400 <= status < 500
+    session.fail(Failure(REFUSED if refused else UNAVAILABLE, found["code"], found["detail"], not refused))
 
 
-async def ask(at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """(status, answer); 503 where nobody answers."""
+def default_address() -> str:
+    """Raises click.UsageError if only streams are known: a node without a cluster serves HTTP only."""
+    target = find_target(None, os.environ, Path())
+    if target.http is None:
+        raise click.UsageError(f"give --at: {VARIABLE} has the addresses of streams, and init needs one of HTTP")
+    return target.http
+
+
+async def initialize(at: str, body: dict[str, Any], deadline_s: float) -> tuple[int, dict[str, Any]]:
+    """(status, response) of the last request. Requests that may succeed later are repeated until the deadline.
+
+    A connection that is refused ends the command at once, unless the node has responded before: its HTTP port is closed
+    for a moment when it becomes a member."""
+    until = time.monotonic() + deadline_s
+    credentials = shown()
+    headers = header_of(node_credentials(os.environ) if isinstance(credentials, StoredToken) else credentials)
+    responded = False
+    async with HttpRequests(headers, timeout_s=deadline_s) as requests:
+        while True:
+            status, found = await ask(requests, at, body)
+            responded = responded or status != NO_ANSWER
+            if 200 <= status < 500 or not responded or time.monotonic() + AGAIN_S >= until:
+                return status, found
+            await asyncio.sleep(AGAIN_S)
+
+
+async def ask(requests: HttpRequests, at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """(status, response); NO_ANSWER without a response."""
     try:
-        async with HttpRequests(headers(), timeout_s=TIMEOUT_S) as requests:
-            answer = await requests.json(at, "/v1/cluster/init", "POST", body)
+        answer = await requests.json(at, "/v1/cluster/init", "POST", body)
     except NoAnswer as error:
-        return 503, {"code": "unavailable", "detail": f"{error}; start it, or give another --at"}
+        return NO_ANSWER, {"code": "unavailable", "detail": f"{error}; start the node, or give another --at"}
     return answer.status, {"code": "unavailable", "detail": str(answer.content), **answer.content}

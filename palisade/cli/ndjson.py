@@ -1,6 +1,6 @@
 """Entries as lines of JSON: {"key": "...", "value": ...}. Pure.
 
-A value that is no text is stored as compact JSON; bytes are given as key_base64 and value_base64.
+A value that is not a string is stored as compact JSON; bytes are given as key_base64 and value_base64.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ FIELDS = {"key", "key_base64", "value", "value_base64"}
 
 
 class LineError(ValueError):
-    """A line that is no entry: its number, and what is wrong with it."""
+    """An invalid line: its number, and the error."""
 
 
 def read_entries(lines: Iterable[bytes]) -> list[CatalogEntry]:
-    """Empty lines are left out; the last line of a key counts. Raises LineError for the first line that is no entry."""
+    """Empty lines are skipped; the last line of a key counts. Raises LineError for the first invalid line."""
     entries: dict[bytes, CatalogEntry] = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -36,11 +36,11 @@ def read_entries(lines: Iterable[bytes]) -> list[CatalogEntry]:
 def read_entry(content: Any) -> CatalogEntry:
     """Raises ValueError."""
     if not isinstance(content, Mapping):
-        raise ValueError('is no object such as {"key": "/a", "value": "x"}')
+        raise ValueError('is not an object such as {"key": "/a", "value": "x"}')
     if unknown := sorted(set(content) - FIELDS):
         raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(FIELDS))}")
     if not isinstance(content.get("key", ""), str):
-        raise ValueError("key is no text")
+        raise ValueError("key is not a string")
     key = field_bytes(content, "key")
     if not key:
         raise ValueError("the key is empty")
@@ -48,7 +48,7 @@ def read_entry(content: Any) -> CatalogEntry:
 
 
 def field_bytes(content: Mapping[str, Any], name: str) -> bytes:
-    """The bytes of a field given as it is or in base64. Raises ValueError unless it is given once."""
+    """The bytes of a field, given as text or in base64. Raises ValueError unless it is given once."""
     encoded = content.get(f"{name}_base64")
     if (name in content) == (encoded is not None):
         raise ValueError(f"give either {name} or {name}_base64")
@@ -57,7 +57,7 @@ def field_bytes(content: Mapping[str, Any], name: str) -> bytes:
         text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         return text.encode("utf-8")
     if not isinstance(encoded, str):
-        raise ValueError(f"{name}_base64 is no text")
+        raise ValueError(f"{name}_base64 is not a string")
     try:
         return base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError) as error:

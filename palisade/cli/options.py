@@ -1,10 +1,11 @@
-"""The options that all client commands share."""
+"""The options that client commands share."""
 
 from __future__ import annotations
 
 import functools
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,23 +13,13 @@ import click
 from palisade.base.address import Address, AddressError
 from palisade.cli.credentials import credentials_from, keep
 from palisade.cli.session import CliSession
+from palisade.cli.target import find_target, read_endpoints
 
-ENDPOINTS = "127.0.0.1:7601,127.0.0.1:7602,127.0.0.1:7603"
-
-
-def read_endpoints(text: str) -> list[str]:
-    """'host:port,host:port' as a list, each checked."""
-    try:
-        found = [str(Address.parse(part.strip())) for part in text.split(",") if part.strip()]
-    except AddressError as error:
-        raise click.BadParameter(str(error)) from None
-    if not found:
-        raise click.BadParameter("is empty; give host:port of at least one node")
-    return found
+OUTPUTS = ("table", "json", "csv")
 
 
 def read_address(text: str) -> str:
-    """'host:port', checked."""
+    """'host:port', validated."""
     try:
         return str(Address.parse(text.strip()))
     except AddressError as error:
@@ -41,7 +32,7 @@ def read_bytes(text: str) -> bytes:
 
 
 def read_lease(text: str) -> int:
-    """A lease's number, decimal or with 0x."""
+    """The number of a lease, decimal or with 0x."""
     try:
         number = int(text, 0)
     except ValueError:
@@ -52,31 +43,49 @@ def read_lease(text: str) -> int:
 
 
 at_option = click.option(
-    "--at", type=read_address, metavar="HOST:PORT", help="HTTP address of one node, of any kind, to ask instead."
+    "--at", type=read_address, metavar="HOST:PORT", help="Ask the node with this HTTP address, a node of any kind."
 )
 
 
-def client_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --endpoints, --deadline, --json and the credentials; the command gets one `CliSession` as first argument."""
+def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds --endpoints, --timeout, -o and --json; the command gets one `CliSession` as its first argument."""
 
     @functools.wraps(command)
     def with_session(
-        endpoints: list[str], deadline_s: float, as_json: bool, as_user: str | None, token_file: str | None, **rest: Any
+        endpoints: tuple[str, ...] | None, deadline_s: float, output: str | None, as_json: bool, **rest: Any
     ) -> None:
-        shown = credentials_from(as_user, token_file, os.environ)
-        keep(shown)
-        command(CliSession(endpoints, deadline_s, as_json, shown), **rest)
+        if as_json and output not in (None, "json"):
+            raise click.UsageError(f"give either --json or -o {output}")
+        target = find_target(endpoints, os.environ, Path())
+        form = "json" if as_json else output
+        command(CliSession(target.endpoints, deadline_s, form == "json", None, target.source, form == "csv"), **rest)
 
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md."),
-        click.option("--token-file", metavar="FILE", help="What `palisade login` wrote (or PALISADE_TOKEN_FILE)."),
-        click.option("--user", "as_user", help="Who you are, to nodes that ask (or PALISADE_USER); the password is in "
-                     "PALISADE_PASSWORD or PALISADE_PASSWORD_FILE, or asked for."),
-        click.option("--deadline", "deadline_s", type=click.FloatRange(0.01, 3600), default=5.0, show_default=True,
+        click.option("--json", "as_json", is_flag=True, help="The same as -o json, in the shapes of docs/cli.md."),
+        click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Format of the output.  [default: table]"),
+        click.option("--timeout", "deadline_s", type=click.FloatRange(0.01, 3600), default=5.0, show_default=True,
                      metavar="SECONDS", help="Longest time for one request."),
-        click.option("--endpoints", type=read_endpoints, envvar="PALISADE_ENDPOINTS", default=ENDPOINTS,
-                     show_default=True, metavar="HOST:PORT,...",
-                     help="Stream addresses of the nodes (or PALISADE_ENDPOINTS)."),
+        click.option("--endpoints", type=read_endpoints, metavar="HOST:PORT,...",
+                     help="Stream addresses of the nodes.  [default: PALISADE_ENDPOINTS, else the cluster in .palisade,"
+                     " else the default ports of `palisade up`]"),
     ):  # fmt: skip
         with_session = option(with_session)
     return with_session
+
+
+def client_options(command: Callable[..., None]) -> Callable[..., None]:
+    """As `cluster_options`, with the options of credentials."""
+
+    @functools.wraps(command)
+    def with_credentials(session: CliSession, as_user: str | None, token_file: str | None, **rest: Any) -> None:
+        shown = credentials_from(as_user, token_file, os.environ)
+        keep(shown)
+        command(session.with_credentials(shown), **rest)
+
+    for option in (
+        click.option("--token-file", metavar="FILE", help="File that `palisade login` wrote (or PALISADE_TOKEN_FILE)."),
+        click.option("--user", "as_user", help="User name (or PALISADE_USER); the password comes from "
+                     "PALISADE_PASSWORD, PALISADE_PASSWORD_FILE, or a prompt."),
+    ):  # fmt: skip
+        with_credentials = option(with_credentials)
+    return cluster_options(with_credentials)

@@ -1,4 +1,4 @@
-"""palisade partitions: which node keeps which partitions of the demo catalog, and who has what."""
+"""palisade partitions: which nodes keep which partitions of the demo catalog, and what each node has."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palisade.base.http_request import HttpRequests, NoAnswer
-from palisade.cli.credentials import headers
+from palisade.cli.credentials import shown
 from palisade.cli.load import progress_bar
 from palisade.cli.options import client_options
-from palisade.cli.printing import print_json, print_rows
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.wire.credentials import header_of
 
 if TYPE_CHECKING:
     from palisade.segments.assigning import Assigned
@@ -25,23 +25,27 @@ TIMEOUT_S = 3.0
 def partitions() -> None:
     """Copies of the demo catalog's partitions, on the nodes that run with --partitions.
 
-    They are removed when they are past the TTL rule of demo.TABLE, or of demo (palisade catalog set-ttl), and come back
-    when it is lifted.
+    A partition past the TTL rule of demo.TABLE, or else of demo (palisade catalog set-ttl), is removed; it is fetched
+    again when the rule is removed.
     """
 
 
 @partitions.command("assign")
 @click.option(
-    "--replicas", type=click.IntRange(0, 1_000), default=1, show_default=True, help="Copies of each; 0: none."
+    "--replicas", type=click.IntRange(0, 1_000), default=1, show_default=True, help="Copies of each partition; 0: none."
 )
-@click.option("--prefix", default="", metavar="TABLE/DAY", help="Only those that begin so, such as flights/2013-01.")
-@click.option("--nodes", metavar="NAME,...", help="Who keeps them; all nodes that run with --partitions if not given.")
+@click.option(
+    "--prefix", default="", metavar="TABLE/DAY", help="Only partitions that begin so, such as flights/2013-01."
+)
+@click.option(
+    "--nodes", metavar="NAME,...", help="The nodes that keep copies.  [default: all that run with --partitions]"
+)
 @client_options
 def assign(session: CliSession, replicas: int, prefix: str, nodes: str | None) -> None:
-    """Say which nodes keep a copy of each partition, in the version that the catalog has now.
+    """Assign copies of each partition to nodes, in the version that the catalog has now.
 
-    The same nodes and partitions always give the same assignment; a node that comes or goes moves only what it gets or
-    had. Repeat it when nodes or partitions have changed: what is right already is not written.
+    The same nodes and partitions always give the same assignment; adding or removing a node moves only the copies of
+    that node. Repeat the command when nodes or partitions have changed: only differences are written.
     """
     from palisade.segments.assigning import assign_partitions
     from palisade.wire.segment_errors import PartitionError
@@ -63,9 +67,9 @@ def assign(session: CliSession, replicas: int, prefix: str, nodes: str | None) -
 @partitions.command("list")
 @client_options
 def list_(session: CliSession) -> None:
-    """Show for each node how many partitions are assigned to it, are there, and are missing, and why.
+    """Per node: the number of partitions that are assigned, local and missing, and the reason if some are missing.
 
-    Expired: past their TTL, and not there. Trashed: past their TTL, and still in the trash of the node.
+    Expired: past their TTL and not local. Trashed: past their TTL and still in the trash folder of the node.
     """
     from palisade.segments.assigning import assigned_by_node
     from palisade.segments.names import ASSIGNMENTS
@@ -81,10 +85,7 @@ def list_(session: CliSession) -> None:
         ]
 
     rows = session.call(ask)
-    if session.as_json:
-        print_json({"nodes": rows})
-    else:
-        print_rows(HEADER, [summary_row(row) for row in rows])
+    session.rows({"nodes": rows}, HEADER, [summary_row(row) for row in rows])
 
 
 def named(text: str) -> list[str]:
@@ -108,8 +109,8 @@ async def keepers(client: Any) -> list[str]:
     silent = sorted(name for name, each in found.items() if each is None)
     if silent:
         raise NotFetched(
-            f"{', '.join(silent)} does not say whether it keeps partitions: wait until it is back or out of the "
-            "topology, or name the nodes with --nodes"
+            f"{', '.join(silent)} does not answer, so it is not known whether it keeps partitions; nothing was "
+            "assigned. Wait until it is back or out of the topology, or name the nodes with --nodes"
         )
     return sorted(name for name, each in found.items() if each is not None and each["keeps"])
 
@@ -121,8 +122,8 @@ def addresses_in(topology: Mapping[str, Any]) -> dict[str, str]:
 
 
 async def ask_all(addresses: Mapping[str, str]) -> dict[str, dict[str, Any] | None]:
-    """What each says of its partitions; None for one that does not answer."""
-    async with HttpRequests(headers(), timeout_s=TIMEOUT_S) as requests:
+    """The view of each node of its partitions; None for one that does not answer."""
+    async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests:
         answers = await asyncio.gather(*(ask_one(requests, address) for address in addresses.values()))
     return dict(zip(addresses, answers, strict=True))
 

@@ -1,7 +1,8 @@
-"""What the commands print for people: a table on a terminal, fields separated by tabs for pipes; JSON for programs."""
+"""Output of the commands: a table on a terminal, a header and rows with tabs in a pipe, CSV, JSON."""
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections.abc import Sequence
@@ -14,23 +15,30 @@ def print_json(shape: Any) -> None:
     print(json.dumps(shape, ensure_ascii=False), flush=True)
 
 
-def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """`header` is left away where the output is no terminal."""
+def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, flexible: str | None = None) -> None:
+    """`flexible`: the column that may be shortened to fit the width of the terminal."""
     if not sys.stdout.isatty():
-        for row in rows:
+        for row in (header, *rows):
             print("\t".join(map(str, row)))
         return
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(*header, header_style="bold")
-    for row in rows:
-        table.add_row(*(shorten(str(each)) for each in row))
-    Console().print(table, markup=False)
+    from palisade.cli.table import tables
+
+    console = Console()
+    for table in tables(header, [[shorten(str(each)) for each in row] for row in rows], console.width, flexible):
+        console.print(table, markup=False)
+
+
+def print_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """RFC 4180, with a header and LF as the line end."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
 
 
 def readable(value: bytes) -> str:
-    """On one line, whatever it holds: control characters and bytes that are no text are escaped."""
+    """The value on one line: control characters and bytes that are not UTF-8 are escaped."""
     text = value.decode("utf-8", "backslashreplace")
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
@@ -40,7 +48,7 @@ def shorten(text: str) -> str:
 
 
 def print_bytes(value: bytes) -> None:
-    """The value as it is, with a line end on a terminal."""
+    """The value unchanged; on a terminal a line end follows."""
     sys.stdout.flush()
     sys.stdout.buffer.write(value + (b"\n" if sys.stdout.isatty() and not value.endswith(b"\n") else b""))
     sys.stdout.buffer.flush()

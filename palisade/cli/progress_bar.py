@@ -1,4 +1,4 @@
-"""A progress bar for long work on bytes, on stderr, where that is a terminal."""
+"""A progress bar for work on bytes, on stderr if that is a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def byte_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
-    """What it yields takes the bytes done and about how many there are."""
+    """Yields a function of (bytes done, approximate total or None)."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 

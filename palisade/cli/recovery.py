@@ -1,4 +1,4 @@
-"""palisade recovery: what the recoveries of a node did and how far one is, from the node or from its data folder."""
+"""palisade recovery: reports of a node's recoveries, and progress of a running one, from the node or its folder."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ PATH = "/v1/recovery"
 
 
 @click.command()
-@click.option("--at", metavar="HOST:PORT", type=read_address, help="HTTP address of a running node, of any kind.")
+@click.option("--at", metavar="HOST:PORT", type=read_address, help="HTTP address of a running node of any kind.")
 @click.option(
-    "--data-dir", type=click.Path(path_type=Path), help="Data folder of a node, also of one that has refused to start."
+    "--data-dir", type=click.Path(path_type=Path), help="Data folder of a node, also of one that refused to start."
 )
-@click.option("--watch", is_flag=True, help="Go on until Ctrl-C: show each recovery while it is under way.")
+@click.option("--watch", is_flag=True, help="Follow later recoveries too, until Ctrl-C.")
 @click.option(
     "--catch-up-difference",
     "difference",
     type=int,
     metavar="REVISIONS",
-    help="Until its next start, the node has caught up when LV is at most so far behind LM.",
+    help="Set until the next start: the node has caught up when LM - LV is at most REVISIONS.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
 def recovery(at: str | None, data_dir: Path | None, watch: bool, difference: int | None, as_json: bool) -> None:
-    """Show how a node came from its vault to the cluster's state: case, LV, LM, MM, what was moved, time per phase.
+    """Show how a node recovered from its vault to the cluster's state: case, LV, LM, MM, bytes, time per phase.
 
-    One that is under way is followed to its end, with a bar on a terminal and lines elsewhere; with --json it is
-    printed once, as it is, and with --watch a line of JSON each time that it has changed.
+    A recovery in progress is followed to its end, with a bar on a terminal and lines elsewhere. With --json its current
+    state is printed once; with --json --watch a line of JSON on every change.
     """
     if (at is None) == (data_dir is None):
         raise click.UsageError("give either --at HOST:PORT or --data-dir")
@@ -43,7 +43,7 @@ def recovery(at: str | None, data_dir: Path | None, watch: bool, difference: int
         raise click.UsageError("give either --watch or --catch-up-difference")
     session = CliSession([], 0.0, as_json)
     if at is None:
-        tell(session, {"recoveries": read_folder(session, data_dir or Path())})
+        report(session, {"recoveries": read_folder(session, data_dir or Path())})
     elif difference is not None:
         change(session, at, difference)
     else:
@@ -54,25 +54,25 @@ def change(session: CliSession, at: str, difference: int) -> None:
     body = {"revisions": difference}
     found = run_or_fail(session, ask(at, f"{PATH}/catch-up-difference", "PUT", body))
     now, before = found["catch_up_difference"], found["before"]
-    session.answer(found, f"the catch-up difference is {now} revisions now, it was {before}; the next start forgets it")
+    session.answer(found, f"the catch-up difference is {now} revisions until the next start; it was {before}")
 
 
 def show(session: CliSession, at: str, watch: bool) -> None:
     from palisade.cli.recovery_watch import follow, screen_for
 
     if session.as_json and not watch:
-        tell(session, run_or_fail(session, recoveries(at)))
+        report(session, run_or_fail(session, recoveries(at)))
         return
     with screen_for(session) as screen:
         last = run_or_fail(session, follow(lambda: recoveries(at), screen, watch))
-    tell(session, last)
+    report(session, last)
 
 
 async def recoveries(at: str) -> dict[str, Any]:
-    """Raises NoAnswer, Refused."""
+    """Raises NoAnswer, RequestRefused."""
     found: dict[str, Any] = await ask(at, PATH)
     if not {"recoveries", "begun", "under_way"} <= found.keys():
-        raise NoAnswer(at, "what does answer reports no recoveries as this version does")
+        raise NoAnswer(at, "the response has no report of recoveries: not a node of this version")
     return found
 
 
@@ -82,11 +82,11 @@ def read_folder(session: CliSession, data_dir: Path) -> list[dict[str, Any]]:
     try:
         found = kept_report(data_dir)
     except (OSError, ValueError) as error:
-        session.fail(Failure(REFUSED, "not-read", f"the report in {data_dir} can't be read: {error}", False))
+        session.fail(Failure(REFUSED, "not-read", f"the report in {data_dir} cannot be read: {error}", False))
     return [] if found is None else [found]
 
 
-def tell(session: CliSession, shape: dict[str, Any]) -> None:
+def report(session: CliSession, shape: dict[str, Any]) -> None:
     from palisade.recovery.report_json import reports_text
 
     session.answer(shape, reports_text(shape["recoveries"]) or "no recovery has ended yet")

@@ -1,7 +1,6 @@
-"""Following a recovery that is under way: a bar on a terminal, plain lines elsewhere, lines of JSON for programs.
+"""Follows a recovery in progress: a bar on a terminal, plain lines elsewhere, lines of JSON for programs.
 
-The node is asked a few times a second, which costs it nothing; the bar itself is on stderr, and what is printed when a
-recovery has ended on stdout.
+The node is polled four times a second. The bar is on stderr; the reports of ended recoveries are on stdout.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from palisade.recovery.report_json import progress_cell, progress_text, report_l
 
 POLL_S = 0.25
 LINE_S = 5.0
-"""A plain line at least so often, while a recovery is under way."""
+"""Longest time between two plain lines of a recovery in progress."""
 Shape = dict[str, Any]
 
 
 class RecoveryScreen(Protocol):
-    """Is told each answer of GET /v1/recovery, in their order."""
+    """Gets each response of GET /v1/recovery, in order."""
 
     def show(self, found: Shape) -> None: ...
 
     def ended(self, report: Shape) -> None:
-        """One has ended while it was looked on, and others are looked for."""
+        """A recovery has ended while it was followed, and later ones are awaited."""
         ...
 
 
 async def follow(ask: Callable[[], Awaitable[Shape]], screen: RecoveryScreen, for_ever: bool) -> Shape:
-    """The last answer, once nothing is under way. `for_ever`: later recoveries, too, until it is cancelled."""
+    """The last response, once no recovery is in progress. `for_ever`: later recoveries too, until cancelled."""
     known = None
     while True:
         found = await ask()
@@ -51,12 +50,12 @@ async def follow(ask: Callable[[], Awaitable[Shape]], screen: RecoveryScreen, fo
 
 
 def news(known: int, ended: int) -> int:
-    """How many have ended since; all of them in a process that was started again."""
+    """The number of recoveries that ended since; all of them if the process was restarted."""
     return ended - known if ended >= known else ended
 
 
 class JsonLines:
-    """An object each time that something has changed."""
+    """An object on every change."""
 
     def __init__(self) -> None:
         self._last: Any = None
@@ -67,11 +66,11 @@ class JsonLines:
             print_json(found)
 
     def ended(self, report: Shape) -> None:
-        """The next line has it."""
+        """The next line has the report."""
 
 
 class PlainLines:
-    """A line per phase, per tenth of it, and per `LINE_S`."""
+    """A line per phase, per tenth of a phase, and per `LINE_S`."""
 
     def __init__(self, every: int = round(LINE_S / POLL_S)) -> None:
         self._every = every
@@ -94,7 +93,7 @@ class PlainLines:
 
 
 class Bar:
-    """Of the present phase; the reports of recoveries that have ended scroll above it."""
+    """A bar for the current phase; the reports of ended recoveries scroll above it."""
 
     def __init__(self, progress: Any) -> None:
         self._progress = progress

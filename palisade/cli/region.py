@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from palisade.cli.options import client_options
-from palisade.cli.printing import print_json, print_rows
 from palisade.cli.session import CliSession
 
 MODES = ("strict", "eventual")
@@ -22,14 +21,11 @@ def region() -> None:
 @region.command("list")
 @client_options
 def list_(session: CliSession) -> None:
-    """Show every region: its prefix, its mode, and what a reader does that must not answer (its policy)."""
+    """List the regions: prefix, mode, and the policy for reads while the vault must not be trusted."""
     found = session.call(lambda client: client.regions())
-    if session.as_json:
-        print_json(found)
-        return
     header = ["name", "prefix", "mode", "policy", "default", "built in"]
-    print_rows(header, [row(each) for each in found["regions"]])
-    for problem in found["problems"]:
+    session.rows(found, header, [row(each) for each in found["regions"]])
+    for problem in () if session.as_json else found["problems"]:
         click.echo(problem, err=True)
 
 
@@ -58,15 +54,16 @@ def text(shape: dict[str, Any], name: str) -> str:
     type=click.Choice(POLICIES),
     default="fail_closed",
     show_default=True,
-    help="What a read gets while the vault must not be trusted: an error, the quorum's word, a no, or the default.",
+    help="Response to a read while the vault must not be trusted: an error (fail_closed), a read from the leader "
+    "(refetch), a refusal (deny), or --default (safe_default).",
 )
-@click.option("--default", "default", default="", help="Of safe_default: the value that does no harm.")
+@click.option("--default", "default", default="", help="The value of the policy safe_default.")
 @client_options
 def set_(session: CliSession, name: str, prefix: str, mode: str, policy: str, default: str) -> None:
-    """Make the region NAME of all keys that begin with PREFIX, or change it. Done when every node treats them so.
+    """Create or replace the region NAME of all keys that begin with PREFIX. Returns when it is effective on every node.
 
-    Of several regions the one with the longest prefix counts. A strict write is answered once no node can show what it
-    replaced, so it waits for one that does not answer, up to about 3.3 seconds.
+    The region with the longest prefix counts. A strict write is acknowledged only after no node can serve the old
+    value; a node that does not answer delays it by up to about 3.3 seconds.
     """
     from palisade.vault.regions import Mode, Policy, Region, pack_region
 
@@ -79,13 +76,13 @@ def set_(session: CliSession, name: str, prefix: str, mode: str, policy: str, de
 
 @region.command()
 @click.argument("name")
-@click.option("--prefix", help="Another prefix.")
-@click.option("--mode", type=click.Choice(MODES))
-@click.option("--policy", type=click.Choice(POLICIES), help="What a read gets while the vault must not be trusted.")
-@click.option("--default", "default", help="Of safe_default: the value that does no harm.")
+@click.option("--prefix", help="New prefix.")
+@click.option("--mode", type=click.Choice(MODES), help="New mode.")
+@click.option("--policy", type=click.Choice(POLICIES), help="New policy for reads while the vault must not be trusted.")
+@click.option("--default", "default", help="New value of the policy safe_default.")
 @client_options
 def change(session: CliSession, name: str, **given: str | None) -> None:
-    """Change what is given of the region NAME; the rest stays. Done when every node treats its keys so."""
+    """Change only the given properties of the region NAME. Returns when the change is effective on every node."""
     fields: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if not fields:
         raise click.UsageError("give --prefix, --mode, --policy or --default")
@@ -99,6 +96,6 @@ def change(session: CliSession, name: str, **given: str | None) -> None:
 @click.argument("name")
 @client_options
 def delete(session: CliSession, name: str) -> None:
-    """Forget the region NAME: its keys belong to the next shorter prefix, or to none, and are eventual then."""
+    """Delete the region NAME. Its keys then belong to the region with the next shorter prefix, or are eventual."""
     revision = session.call(lambda client: client.region_delete(name))
-    session.answer({"revision": revision, "deleted": 1}, f"region {name} is deleted, revision {revision}")
+    session.answer({"revision": revision, "deleted": 1}, f"deleted region {name}, revision {revision}")

@@ -1,4 +1,4 @@
-"""palisade restore: a new cluster out of a backup. palisade recover-quorum: a new cluster out of one survivor."""
+"""palisade restore: a new cluster from a backup. palisade recover-quorum: a new cluster from one survivor."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from palisade.cli.progress_bar import byte_bar
 from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
 
 if TYPE_CHECKING:
+    from palisade.node.local_layout import Layout
     from palisade.node.quorum_recovery import QuorumRecovery
     from palisade.node.restore import RestoreReport, RestoreRequest
 
@@ -22,12 +23,12 @@ STDIN = "-"
 
 @click.command()
 @click.argument("file")
-@click.option("--data-dir", type=click.Path(path_type=Path), required=True, help="Folder to make; empty or not there.")
-@click.option("--id", "node", metavar="NODE", help="Make the data folder of this one node, for 'palisade node'.")
-@click.option("--nodes", type=int, help="Make a local cluster of so many nodes, for 'palisade up'.  [default: 3]")
-@click.option("--base-port", type=int, help="Of the local cluster.  [default: 7400]")
-@click.option("--cluster", metavar="NAME", help="Another name for the cluster than it has in the backup.")
-@click.option("--generation", type=int, help="Generation of the new history.  [default: the backup's and one]")
+@click.option("--data-dir", type=click.Path(path_type=Path), required=True, help="Folder to create; missing or empty.")
+@click.option("--id", "node", metavar="NODE", help="Create the data folder of this one node, for 'palisade node'.")
+@click.option("--nodes", type=int, help="Create a local cluster of N nodes, for 'palisade up'.  [default: 3]")
+@click.option("--base-port", type=int, help="Base port of the local cluster.  [default: 7400]")
+@click.option("--cluster", metavar="NAME", help="Name of the new cluster.  [default: that of the backup]")
+@click.option("--generation", type=int, help="Generation of the new history.  [default: that of the backup plus 1]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
 def restore(
     file: str,
@@ -39,16 +40,17 @@ def restore(
     generation: int | None,
     as_json: bool,
 ) -> None:
-    """Make a new cluster out of the backup FILE (- for stdin), with its keys, history and revisions.
+    """Create a new cluster from the backup FILE (- for stdin), with its keys, history and revisions.
 
-    Its generation is one more than that of the backup, so that whoever kept a copy of what came after it notices. A
-    backup that is restored for the second time wants a --generation that no restore of it has had.
+    Its generation is higher by one, so that nodes and watches with later data are refused. When you restore the same
+    backup again, give an unused --generation. Give --base-port if another cluster on this machine uses the ports.
 
     \b
     palisade restore FILE --data-dir D                   then: palisade up --data-dir D --no-demo
     palisade restore FILE --data-dir D1 --id n1          on each machine, with its own id; then start all of them
                                                          with the same --cluster and --initial-cluster
     """
+    from palisade.node.local_layout import Layout
     from palisade.node.restore import RestoreRequest
 
     session = CliSession([], 0.0, as_json)
@@ -68,12 +70,26 @@ def restore(
         "keys": header.keys,
         "nodes": nodes_shape,
     }
+    if node is None:
+        warn_of_ports(Layout(report.cluster, *local))
     begins = f"palisade up --data-dir {data_dir} --no-demo" if node is None else f"palisade node --id {node} ..."
     text = (
         f"{data_dir}: cluster {report.cluster}, generation {report.generation}, revision {header.revision}, "
         f"{header.keys} keys; start it with '{begins}'"
     )
     session.answer(shape, text)
+
+
+def warn_of_ports(layout: Layout) -> None:
+    """A line on stderr if a port of the new cluster is in use now."""
+    from palisade.base.port_probe import PortUnavailable, check_free
+
+    try:
+        for member in layout.members():
+            if member.http is not None:
+                check_free(member.http, f"HTTP of {member.id}", "restore into another folder with another --base-port")
+    except PortUnavailable as error:
+        click.echo(f"palisade: {error}", err=True)
 
 
 def attempt(session: CliSession, file: str, request: RestoreRequest) -> RestoreReport:
@@ -104,16 +120,18 @@ def stdin_parts() -> Iterator[bytes]:
 
 
 @click.command("recover-quorum")
-@click.option("--data-dir", type=click.Path(path_type=Path), required=True, help="Of the node that is to go on alone.")
-@click.option("--confirm", metavar="CLUSTER", help="Name of the cluster: do it. Without it, nothing is changed.")
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), required=True, help="Data folder of the node that continues alone."
+)
+@click.option("--confirm", metavar="CLUSTER", help="Name of the cluster. Without it, nothing is changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
 def recover_quorum(data_dir: Path, confirm: str | None, as_json: bool) -> None:
-    """Let one stopped node go on alone, because the majority of its cluster is lost for ever.
+    """Continue with one stopped node after the permanent loss of the majority of its cluster.
 
-    What a majority without this node has acknowledged is lost. The generation grows by one: nodes of before are
-    refused, and come back with an empty data folder and --join. The first strict writes wait until leases of before
-    have run out. Without --confirm it is only shown what would be done: of several survivors take the one with the
-    greatest last term, then index.
+    Writes that the lost majority acknowledged without this node are lost. The generation grows by one: the other nodes
+    are refused, and rejoin with an empty data folder and --join. The first strict writes wait until the leases of the
+    lost nodes have expired. Without --confirm the command only shows the result: of several survivors choose the one
+    with the greatest last term, then the greatest index.
     """
     from palisade.metastore.errors import StoreCorrupt
     from palisade.metastore.store_errors import StoreFailed
@@ -137,13 +155,13 @@ def recover_quorum(data_dir: Path, confirm: str | None, as_json: bool) -> None:
 def text_of(found: QuorumRecovery) -> str:
     survivor = found.survivor
     holds = f"holds revision {found.revision} or more (last term {survivor.last_term}, index {survivor.last_index})"
-    lost = ", ".join(survivor.lost) or "nobody"
+    lost = ", ".join(survivor.lost) or "no other member"
     if found.done:
         return (
             f"{survivor.member} {holds} and is the only voter of {survivor.cluster}, generation {found.generation}; "
-            f"start it as before. {lost} may come back with --join and an empty data folder only"
+            f"start it as usual. {lost} can rejoin only with --join and an empty data folder"
         )
     return (
-        f"{survivor.member} {holds}. With --confirm {survivor.cluster} it goes on alone, in generation "
-        f"{found.generation}, and without {lost}: whatever only they have is lost. Nothing was changed now"
+        f"{survivor.member} {holds}. With --confirm {survivor.cluster} it continues alone, in generation "
+        f"{found.generation}, without {lost}: data that only they have is lost. Nothing was changed"
     )

@@ -1,4 +1,4 @@
-"""palisade scenario list, run: recovery shown with real processes, one case at a time (R12)."""
+"""palisade scenario list, run: recovery demonstrated with real processes, one case at a time (R12)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ INDENT = {"scenario": "", "step": "  - ", "check": "    ", "report": "  recovery
 
 @click.group()
 def scenario() -> None:
-    """Show how nodes come back: each scenario starts its own small cluster and brings about one case.
+    """Demonstrate recovery: each scenario starts a small cluster of its own and causes one recovery case.
 
-    No running cluster is touched. Everything is in a temporary folder, which is removed afterwards.
+    Running clusters are not affected. All files are in a temporary folder, which is removed afterwards.
     """
 
 
 @scenario.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with all that must hold.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, including the checks.")
 def list_scenarios(as_json: bool) -> None:
-    """Which scenarios there are, which case each brings about, and what it shows."""
+    """List the scenarios, the recovery case of each, and what it demonstrates."""
     from palisade.cli.scenarios.all import SCENARIOS
 
     if as_json:
@@ -43,13 +43,13 @@ def list_scenarios(as_json: bool) -> None:
 
 @scenario.command("run")
 @click.argument("names", nargs=-1)
-@click.option("--all", "run_all", is_flag=True, help="Run every scenario, one after the other.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per scenario when it has ended.")
-@click.option("--events", is_flag=True, help="Print one JSON object per step, check and report, as it happens.")
-@click.option("--keep", is_flag=True, help="Keep the folder of each scenario, with the logs of its nodes.")
+@click.option("--all", "run_all", is_flag=True, help="Run all scenarios, one after the other.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per scenario at its end.")
+@click.option("--events", is_flag=True, help="Print one JSON object per step, check and report at once.")
+@click.option("--keep", is_flag=True, help="Keep the folder of each scenario with the logs of its nodes.")
 @click.option("--parent-pipe", type=int, hidden=True, help="End when the other end of this file descriptor is closed.")
 def run(names: Sequence[str], run_all: bool, as_json: bool, events: bool, keep: bool, parent_pipe: int | None) -> None:
-    """Run the scenarios NAMES. Exit code 1 if something that must hold does not."""
+    """Run the scenarios NAMES. Exit code 1 if a check does not hold."""
     session = CliSession([], 0.0, as_json or events)
     chosen = choose(session, names, run_all)
     if parent_pipe is not None:
@@ -69,21 +69,21 @@ def choose(session: CliSession, names: Sequence[str], run_all: bool) -> list[Sce
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:
         known = ", ".join(BY_NAME)
-        session.fail(Failure(USAGE, "no-such-scenario", f"there is no scenario {unknown[0]}; known are {known}", False))
+        session.fail(Failure(USAGE, "no-such-scenario", f"there is no scenario {unknown[0]}; there are {known}", False))
     if bool(names) == run_all:
         raise click.UsageError("name the scenarios to run, or give --all; 'palisade scenario list' shows them")
     return list(SCENARIOS) if run_all else [BY_NAME[name] for name in names]
 
 
 async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], teller: Teller, keep: bool) -> bool:
-    """Whether all of them held. SIGTERM ends it as Ctrl-C does: with everything cleaned up."""
+    """Whether all scenarios hold. SIGTERM ends it as Ctrl-C does: with complete cleanup."""
     from palisade.catalog.demo.flights import DataSetError
     from palisade.cli.scenarios.runner import run as run_scenario
     from palisade.client.bulk_load import read_demo
     from palisade.node.options import OPTIONS
 
     for option in OPTIONS:
-        os.environ.pop(option.variable, None)  # meant for other nodes than those of a scenario
+        os.environ.pop(option.variable, None)  # meant for other nodes
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -101,7 +101,7 @@ async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], teller: T
 
 
 class Teller:
-    """Text as it happens; with `as_json` an object per scenario, with `events` an object per event."""
+    """Prints text at once; with `as_json` an object per scenario, with `events` an object per event."""
 
     def __init__(self, as_json: bool, events: bool) -> None:
         self._as_json = as_json

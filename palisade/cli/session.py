@@ -1,7 +1,7 @@
-"""Runs a command against the cluster, and turns every end into an exit code and one clear line.
+"""Runs a command against the cluster, and turns every outcome into an exit code and one clear line.
 
 0 done, 1 refused (nothing was changed), 2 wrong usage, 3 unavailable (nothing was changed; try again), 4 outcome
-unknown (it may have been done).
+unknown (it may have been executed).
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from palisade.cli.printing import print_json
+from palisade.cli.printing import print_csv, print_json, print_rows
+from palisade.wire.credentials import StoredToken
 
 if TYPE_CHECKING:
     from palisade.client import Client
@@ -24,12 +25,12 @@ T = TypeVar("T")
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
-NO_STREAM = "A node that is no member has no stream: palisade status, topology and recovery ask it with --at"
+NO_STREAM = "A node that is not a member has no stream: palisade status, topology and recovery ask it with --at"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a command ended badly. `code` is stable; `retry` says whether the same may succeed later."""
+    """A failed command. `code` is stable; `retry` tells whether the same command may succeed later."""
 
     exit_code: int
     code: str
@@ -37,9 +38,10 @@ class Failure:
     retry: bool
 
 
-def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
-    """What an error of the client means here; None for one that is a bug of ours."""
+def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "") -> Failure | None:
+    """The failure for an error of the client; None for one that is a bug. `source`: where the endpoints come from."""
     from palisade.catalog.errors import CatalogError
+    from palisade.cli.cluster_check import OtherCluster
     from palisade.metastore.errors import MetastoreError
     from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
     from palisade.wire.auth_errors import AuthorizationError
@@ -62,46 +64,77 @@ def failure_of(error: BaseException, endpoints: list[str]) -> Failure | None:
         return Failure(UNAVAILABLE if error.retry else REFUSED, row.code, text, error.retry)
     if isinstance(error, RaftError):
         return Failure(REFUSED, refusal_of(error).code, str(error), False)
+    if isinstance(error, OtherCluster):
+        return Failure(REFUSED, error.code, str(error), False)
     if isinstance(error, OSError | TimeoutError):
-        hint = f"no node answers at {', '.join(endpoints)} ({error or type(error).__name__})"
-        text = f"{hint}; start one with 'palisade up', or give --endpoints. {NO_STREAM}"
-        return Failure(UNAVAILABLE, "unreachable", text, True)
+        return unreachable(endpoints, source, error)
     return None
+
+
+def unreachable(endpoints: Sequence[str], source: str, error: BaseException | None = None) -> Failure:
+    """No endpoint answers."""
+    from palisade.base.network_reason import reason_of
+
+    reason = f": {reason_of(error)}" if error is not None else ""
+    origin = f" ({source})" if source else ""
+    text = f"no node answers at {', '.join(endpoints)}{origin}{reason}"
+    return Failure(
+        UNAVAILABLE, "unreachable", f"{text}; start one with 'palisade up', or give --endpoints. {NO_STREAM}", True
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class CliSession:
-    """How one command reaches the cluster and how it answers. `endpoints` are 'host:port' of streams."""
+    """How one command reaches the cluster, and the format of its output.
 
-    endpoints: list[str]
+    `endpoints`: 'host:port' of streams. `shown`: the credentials. `source`: where the endpoints come from."""
+
+    endpoints: Sequence[str]
     deadline_s: float
     as_json: bool
     shown: Credentials | None = None
-    """Who asks."""
+    source: str = ""
+    as_csv: bool = False
+
+    def with_credentials(self, shown: Credentials | None) -> CliSession:
+        return replace(self, shown=shown)
 
     def call(self, action: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """What `action` returns. Every error that is not a bug of ours ends the process with its exit code."""
+        """The result of `action`. Every error except a bug ends the process with its exit code."""
 
         async def run() -> T:
             from palisade.client import Client
 
-            async with Client(self.endpoints, timeout_s=self.deadline_s, credentials=self.shown) as client:
+            endpoints = await self.checked_endpoints()
+            async with Client(endpoints, timeout_s=self.deadline_s, credentials=self.shown) as client:
                 return await action(client)
 
+        return self.run(run())
+
+    def run(self, asking: Coroutine[Any, Any, T]) -> T:
+        """The result of `asking`. Every error except a bug ends the process with its exit code."""
         try:
-            return asyncio.run(run())
+            return asyncio.run(asking)
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
             self.leave_closed_pipe()
         except Exception as error:
-            failure = failure_of(error, self.endpoints)
+            failure = failure_of(error, self.endpoints, self.source)
             if failure is None:
                 raise
             self.fail(failure)
 
+    async def checked_endpoints(self) -> list[str]:
+        """The endpoints to which the credentials may be sent. Raises OtherCluster, OSError."""
+        if not isinstance(self.shown, StoredToken):
+            return list(self.endpoints)
+        from palisade.cli.cluster_check import ASK_S, check_streams
+
+        return list(await check_streams(self.endpoints, self.shown, min(ASK_S, self.deadline_s)))
+
     def fail(self, failure: Failure) -> NoReturn:
-        """Say it on stderr, as one line, and leave."""
+        """Prints the failure on stderr, as one line or one JSON object, and ends the process."""
         if self.as_json:
             body = {"code": failure.code, "message": failure.message, "retry": failure.retry}
             print(json.dumps({"error": body}), file=sys.stderr)
@@ -109,15 +142,32 @@ class CliSession:
             print(f"palisade: {' '.join(failure.message.split())}", file=sys.stderr)
         sys.exit(failure.exit_code)
 
+    def unreachable(self) -> NoReturn:
+        self.fail(unreachable(self.endpoints, self.source))
+
     def answer(self, shape: Any, text: str) -> None:
-        """The result, for programs or for people."""
+        """The result: JSON, CSV of the fields that are single values, or text."""
         if self.as_json:
             print_json(shape)
+        elif self.as_csv:
+            single = {name: value for name, value in shape.items() if not isinstance(value, dict | list)}
+            print_csv(list(single), [list(single.values())])
         else:
             print(text)
 
+    def rows(
+        self, shape: Any, header: Sequence[str], rows: Sequence[Sequence[Any]], *, flexible: str | None = None
+    ) -> None:
+        """A result of several rows. `flexible`: the column that may be shortened on a narrow terminal."""
+        if self.as_json:
+            print_json(shape)
+        elif self.as_csv:
+            print_csv(header, rows)
+        else:
+            print_rows(header, rows, flexible=flexible)
+
     @staticmethod
     def leave_closed_pipe() -> NoReturn:
-        """The reader of our output has gone (`| head`): that is its right, and no error."""
+        """The reader of the output has ended (`| head`), which is not an error."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

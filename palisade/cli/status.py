@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,13 +14,10 @@ from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused, run_or_fail
 from palisade.cli.http_request import ask as ask_http
 from palisade.cli.options import at_option, client_options
-from palisade.cli.printing import print_json
-from palisade.cli.session import NO_STREAM, UNAVAILABLE, CliSession, Failure, failure_of
+from palisade.cli.session import CliSession
 
 if TYPE_CHECKING:
     from palisade.client import Client
-
-T = TypeVar("T")
 
 ASK_S = 2.0
 
@@ -29,49 +26,38 @@ ASK_S = 2.0
 @at_option
 @client_options
 def status(session: CliSession, at: str | None) -> None:
-    """One line per node: role, term, revisions (LM newest, MM oldest readable), commit and applied index, URL.
+    """One line per node: role, readiness, HTTP address, revisions, fence, term, indexes.
 
-    Nodes that follow the cluster without being members are among them, with the revision of their vault; --at asks one
-    such node alone. Exit code 3 if no node answers.
+    LM is the newest revision, MM the oldest readable one, LV that of the vault, RR the newest released one; the leader
+    is marked with *. On a narrow terminal the less important columns are omitted, and named below the table; -o csv and
+    --json have all of them. Nodes that follow the cluster without being members are included; --at asks one such node
+    alone. Exit code 3 if no node answers.
     """
-    from palisade.service.status import cells, refusals_of, status_table, waits_of
+    from palisade.service.status import cells, refusals_of, titles, waits_of
 
-    if at is None:
-        rows = known_or_fail(session, ask_all(session.endpoints, min(ASK_S, session.deadline_s)))
-    else:
-        rows = [run_or_fail(session, row_at(at))]
+    rows = session.run(rows_from(session)) if at is None else [run_or_fail(session, row_at(at))]
     if not any(row["role"] for row in rows):
-        nobody = f"no node answers at {', '.join(session.endpoints)}"
-        text = f"{nobody}; start one with 'palisade up', or give --endpoints. {NO_STREAM}"
-        session.fail(Failure(UNAVAILABLE, "unreachable", text, True))
-    if session.as_json:
-        print_json({"nodes": rows})
-    elif sys.stdout.isatty():
+        session.unreachable()
+    if sys.stdout.isatty() and not (session.as_json or session.as_csv):
         from rich.console import Console
 
-        Console().print(status_table(rows))
+        from palisade.cli.status_table import status_table
+
+        console = Console()
+        console.print(status_table(rows, console.width))
     else:
-        for row in rows:
-            print("\t".join(cells(row)))
+        session.rows({"nodes": rows}, titles(), [cells(row) for row in rows])
     for line in () if session.as_json else (*refusals_of(rows), *waits_of(rows)):
         print(line, file=sys.stderr)
 
 
-def known_or_fail(session: CliSession, asking: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns; a node that wants to know who asks ends the process."""
-    from palisade.wire.auth_errors import AuthorizationError
-
-    try:
-        return asyncio.run(asking)
-    except AuthorizationError as error:
-        failure = failure_of(error, [])
-        if failure is None:
-            raise
-        session.fail(failure)
+async def rows_from(session: CliSession) -> list[dict[str, Any]]:
+    """Raises AuthorizationError, OtherCluster, OSError."""
+    return await ask_all(await session.checked_endpoints(), min(ASK_S, session.deadline_s))
 
 
-async def ask_all(endpoints: list[str], timeout_s: float) -> list[dict[str, Any]]:
-    """A row per node: of those asked, and of the members that they know and that were not asked yet."""
+async def ask_all(endpoints: Sequence[str], timeout_s: float) -> list[dict[str, Any]]:
+    """A row per node: those that are asked, and the other members that they know."""
     answers = dict(zip(endpoints, await asyncio.gather(*(ask(each, timeout_s) for each in endpoints)), strict=True))
     more = sorted(streams_of(answers.values()).keys() - answers.keys())
     answers.update(zip(more, await asyncio.gather(*(ask(each, timeout_s) for each in more)), strict=True))
@@ -82,7 +68,7 @@ async def ask_all(endpoints: list[str], timeout_s: float) -> list[dict[str, Any]
 
 
 async def row_at(at: str) -> dict[str, Any]:
-    """Raises NoAnswer, Refused."""
+    """Raises NoAnswer, RequestRefused, OtherCluster."""
     from palisade.service.status import row_of
 
     return row_of(await ask_http(at, "/v1/status"), f"http://{at}")
@@ -95,7 +81,7 @@ def own_client(endpoint: str) -> Client:
 
 
 async def followers_known_at(endpoint: str, timeout_s: float) -> dict[str, str]:
-    """Name -> HTTP address of the nodes in the logical topology that are no members of the group."""
+    """Name -> HTTP address of the nodes in the logical topology that are not members of the group."""
     from palisade.metastore.errors import MetastoreError
     from palisade.raftgroup.errors import RaftError
 
@@ -108,30 +94,31 @@ async def followers_known_at(endpoint: str, timeout_s: float) -> dict[str, str]:
 
 
 async def follower_row(name: str, http: str, timeout_s: float) -> dict[str, Any]:
+    from palisade.cli.cluster_check import OtherCluster
     from palisade.service.status import row_of, silent_row
 
     url = f"http://{http}" if http else None
     try:
         return row_of(await ask_http(http, "/v1/status", timeout_s=timeout_s), url)
-    except (NoAnswer, RequestRefused):
+    except (NoAnswer, RequestRefused, OtherCluster):
         return silent_row(name, url)
 
 
 async def ask(endpoint: str, timeout_s: float) -> Mapping[str, Any] | None:
-    """What one node says of itself; None if it does not answer."""
+    """The status of one node; None if it does not answer."""
     from palisade.metastore.errors import MetastoreError
     from palisade.raftgroup.errors import RaftError
 
     try:
         async with asyncio.timeout(timeout_s), own_client(endpoint) as client:
-            said: Mapping[str, Any] = await client.status()
-            return said
+            found: Mapping[str, Any] = await client.status()
+            return found
     except (OSError, TimeoutError, MetastoreError, RaftError):
         return None
 
 
 def streams_of(answers: Iterable[Mapping[str, Any] | None]) -> dict[str, tuple[str, str | None]]:
-    """Stream address -> (member, its HTTP URL), of every member that one of them knows."""
+    """Stream address -> (member, its HTTP URL), of every member that one of the answers has."""
     found: dict[str, tuple[str, str | None]] = {}
     for answer in answers:
         for member in answer["members"] if answer else ():
@@ -143,7 +130,7 @@ def streams_of(answers: Iterable[Mapping[str, Any] | None]) -> dict[str, tuple[s
 
 
 def rows_of(answers: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
-    """Sorted by name; an endpoint that is silent and no member's is left out if another one answers."""
+    """Sorted by name. An endpoint that does not answer and belongs to no member is omitted if another one answers."""
     from palisade.service.status import row_of, silent_row
 
     known = streams_of(answers.values())

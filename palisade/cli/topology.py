@@ -9,7 +9,6 @@ import click
 
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.options import at_option, client_options
-from palisade.cli.printing import print_json, print_rows
 from palisade.cli.session import CliSession
 
 
@@ -17,10 +16,10 @@ from palisade.cli.session import CliSession
 @at_option
 @client_options
 def topology(session: CliSession, at: str | None) -> None:
-    """Which nodes are there (physical), and which may serve (logical), as the node that is asked sees them.
+    """The nodes that exist (physical) and those that may serve (logical), as the asked node sees them.
 
-    A node is in the physical topology as soon as the others have heard of it, and in the logical one when it was let in
-    and has recovered: its standing is 'active' then, 'validated' before.
+    A node enters the physical topology when the others discover it. It enters the logical one when it is admitted
+    ('validated') and becomes 'active' when it has recovered.
     """
     from palisade.topology.table_rows import HEADER, copy_note, node_rows
 
@@ -28,10 +27,7 @@ def topology(session: CliSession, at: str | None) -> None:
         return await client.topology()
 
     found = session.call(over_stream) if at is None else run_or_fail(session, ask(at, "/v1/topology"))
-    if session.as_json:
-        print_json(found)
-    else:
-        print_rows(HEADER, node_rows(found))
-        note = copy_note(found)
-        if note is not None:
-            print(note, file=sys.stderr)
+    session.rows(found, HEADER, node_rows(found))
+    note = None if session.as_json else copy_note(found)
+    if note is not None:
+        print(note, file=sys.stderr)

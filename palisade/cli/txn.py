@@ -21,28 +21,28 @@ from palisade.wire import json_results as shapes
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"), default="-")
 @client_options
 def txn(session: CliSession, file: Any) -> None:
-    """Run a transaction from FILE, or from standard input: all of `then` if every compare holds, else all of `else`.
+    """Run a transaction from FILE or standard input: all of `success` if every compare holds, else all of `failure`.
 
     \b
     compare
         version /leader = 0
-    then
+    success
         put /leader n1
         put "/leader/since" 2013-01-01
-    else
+    failure
         get /leader
 
     \b
     Targets: version, create, mod, lease (numbers), value (text).     Relations: = != < >
     Operations: put KEY VALUE [lease=N], delete KEY, delete-prefix P, get KEY, get-prefix P
-    An absent key has version 0. Words with blanks are quoted; # begins a comment.
+    A missing key has version 0. Words with blanks are quoted; # begins a comment.
 
-    The same as JSON, which can also hold binary values (key_base64, value_base64) and nested transactions:
+    The same in JSON, which also allows binary values (key_base64, value_base64) and nested transactions:
 
     \b
     {"compare": [{"target": "version", "key": "/leader", "relation": "=", "operand": 0}],
-     "then": [{"put": {"key": "/leader", "value": "n1"}}, {"txn": {"then": []}}],
-     "else": [{"range": {"key": "/leader"}}, {"delete": {"key": "/old/", "prefix": true}}]}
+     "success": [{"put": {"key": "/leader", "value": "n1"}}, {"txn": {"success": []}}],
+     "failure": [{"range": {"key": "/leader"}}, {"delete": {"key": "/old/", "prefix": true}}]}
     """
     try:
         request = parse_txn(file.read())
@@ -53,12 +53,12 @@ def txn(session: CliSession, file: Any) -> None:
 
 
 def parse_txn(text: str) -> Txn:
-    """Either form; JSON begins with '{'. Raises FormError."""
+    """Both forms; JSON begins with '{'. Raises FormError."""
     return parse_json(text) if text.lstrip().startswith("{") else parse_text(text)
 
 
 def lines_of(result: TxnResult, indent: str = "") -> list[str]:
-    branch, held = ("then", "every compare held") if result.succeeded else ("else", "a compare did not hold")
+    branch, held = ("success", "every compare held") if result.succeeded else ("failure", "a compare did not hold")
     lines = [f"{indent}{branch} ({held}), revision {result.revision}"]
     for each in result.results:
         lines += operation_lines(each, indent + "    ")

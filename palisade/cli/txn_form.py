@@ -1,4 +1,4 @@
-"""What the two written forms of a transaction share: names of targets and relations, and their meaning. Pure."""
+"""Names of targets, relations and sections, which both written forms of a transaction share. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ RELATIONS = {
     ">": CompareResult.GREATER,
     "<": CompareResult.LESS,
 }
-SECTIONS = ("compare", "then", "else")
+SECTIONS = ("compare", "success", "failure")
+OLD_SECTIONS = {"then": "success", "else": "failure"}
+"""Names of earlier versions, which are still read (docs/vocabulary.md)."""
 
 
 class FormError(ValueError):
-    """Not understood: the place, what is wrong there, and what it should look like."""
+    """A transaction that cannot be parsed: the place, the error, and the correct form."""
 
 
 def compare(target: str, key: bytes, relation: str, operand: Any, range_end: bytes) -> Compare:

@@ -1,11 +1,11 @@
 """The JSON form of a transaction. Pure.
 
     {"compare": [{"target": "version", "key": "/leader", "relation": "=", "operand": 0}],
-     "then": [{"put": {"key": "/leader", "value": "n1"}}, {"txn": {"then": [...]}}],
-     "else": [{"range": {"key": "/leader"}}]}
+     "success": [{"put": {"key": "/leader", "value": "n1"}}, {"txn": {"success": [...]}}],
+     "failure": [{"range": {"key": "/leader"}}]}
 
 Operations are put, delete, range and txn. Keys and values are "key", "value", or "key_base64", "value_base64"; a range,
-delete or compare of everything with a prefix has "prefix": true.
+delete or compare of all keys with a prefix has "prefix": true. "then" and "else" are old names of the branches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from palisade.cli.txn_form import SECTIONS, FormError, Operation, compare, key_bytes, number
+from palisade.cli.txn_form import OLD_SECTIONS, SECTIONS, FormError, Operation, compare, key_bytes, number
 from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
 
 KEY_FIELDS = {"key", "key_base64"}
@@ -31,7 +31,10 @@ def parse_json(text: str) -> Txn:
 
 
 def _json_txn(content: Any, place: str) -> Txn:
-    fields = _fields(content, place, {"compare", "then", "else"})
+    given = _fields(content, place, {*SECTIONS, *OLD_SECTIONS})
+    fields = {OLD_SECTIONS.get(name, name): value for name, value in given.items()}
+    if len(fields) < len(given):
+        raise FormError(f"{place}: gives a branch twice; use 'success' and 'failure'")
     lists = {}
     for name in SECTIONS:
         lists[name] = fields.get(name, [])
@@ -39,8 +42,8 @@ def _json_txn(content: Any, place: str) -> Txn:
             raise FormError(f"{place}: {name!r} is not a list")
     return Txn(
         compare=tuple(_json_compare(each, f"compare {n}") for n, each in enumerate(lists["compare"], 1)),
-        success=tuple(_json_operation(each, f"then {n}") for n, each in enumerate(lists["then"], 1)),
-        failure=tuple(_json_operation(each, f"else {n}") for n, each in enumerate(lists["else"], 1)),
+        success=tuple(_json_operation(each, f"success {n}") for n, each in enumerate(lists["success"], 1)),
+        failure=tuple(_json_operation(each, f"failure {n}") for n, each in enumerate(lists["failure"], 1)),
     )
 
 

@@ -2,15 +2,16 @@
 
     compare
         version /leader = 0
-    then
+    success
         put /leader n1
         put /leader/since 2013-01-01 lease=77
-    else
+    failure
         get /leader
 
 Targets are version, create, mod, lease (numbers) and value (text); relations =, !=, <, >. Operations are put KEY VALUE
 [lease=N], delete KEY, delete-prefix P, get KEY, get-prefix P. Words with blanks are quoted as in a shell; # begins a
-comment. Nested transactions and binary values need the JSON form (`txn_json.py`).
+comment. then and else are old names of success and failure. Nested transactions and binary values need the JSON form
+(`txn_json.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from palisade.cli.txn_form import SECTIONS, FormError, Operation, compare, key_bytes, number
+from palisade.cli.txn_form import OLD_SECTIONS, SECTIONS, FormError, Operation, compare, key_bytes, number
 from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
 
 
@@ -28,10 +29,10 @@ def parse_text(text: str) -> Txn:
     for line_number, line in enumerate(text.splitlines(), 1):
         try:
             words = shlex.split(line, comments=True)
-            if words and len(words) == 1 and words[0] in SECTIONS:
-                section = words[0]
+            if len(words) == 1 and OLD_SECTIONS.get(words[0], words[0]) in SECTIONS:
+                section = OLD_SECTIONS.get(words[0], words[0])
             elif words and section is None:
-                raise FormError("begin with one of the words compare, then, else on a line of its own")
+                raise FormError("begin with one of the words compare, success, failure on a line of its own")
             elif words and section is not None:
                 sections[section].append(words)
                 _check_line(section, words)
@@ -41,8 +42,8 @@ def parse_text(text: str) -> Txn:
         raise FormError("the transaction is empty; 'palisade txn --help' shows an example")
     return Txn(
         compare=tuple(map(_text_compare, sections["compare"])),
-        success=tuple(map(_text_operation, sections["then"])),
-        failure=tuple(map(_text_operation, sections["else"])),
+        success=tuple(map(_text_operation, sections["success"])),
+        failure=tuple(map(_text_operation, sections["failure"])),
     )
 
 

@@ -13,21 +13,23 @@ from palisade.cli.session import REFUSED, CliSession, Failure
 
 
 @click.command()
-@click.option("--nodes", type=int, metavar="N", help="How many, 1 to 9; 3 in a new cluster. Best an odd number.")
+@click.option(
+    "--nodes", type=int, metavar="N", help="Number of nodes, 1 to 9, best an odd number.  [default: 3 in a new cluster]"
+)
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
     default=".palisade",
     show_default=True,
-    help="Folder of the cluster; the first start formats it, later ones come back with its data.",
+    help="Folder of the cluster. The first start creates it; later ones continue with its data.",
 )
 @click.option(
     "--base-port",
     type=int,
     metavar="P",
-    help="Node i has HTTP at P+i, peer at P+100+i, stream at P+200+i, SWIM at P+300+i; 7400 in a new cluster.",
+    help="Node i has HTTP at P+i, peer at P+100+i, stream at P+200+i, SWIM at P+300+i.  [default: 7400, if new]",
 )
-@click.option("--demo/--no-demo", default=True, help="Load the demo catalog the first time.  [default: demo]")
+@click.option("--demo/--no-demo", default=True, help="Load the demo catalog at the first start.  [default: demo]")
 @click.option(
     "--config", type=click.Path(path_type=Path), help="Configuration file for every node: palisade node --help."
 )
@@ -37,11 +39,12 @@ def up(
 ) -> None:
     """Run a cluster on this machine, in the foreground: N processes on 127.0.0.1. Ctrl-C stops it.
 
-    A node that ends by itself is shown with its reason and the last lines of its log, and started again after a pause.
-    The first Ctrl-C (or SIGTERM) stops the nodes in good order within 10 seconds, a second one at once. The nodes end
-    with this process in any case: each watches a pipe to it.
+    If a node ends by itself, its reason and the last lines of its log are printed, and it is restarted after a pause.
+    The first Ctrl-C (or SIGTERM) stops the nodes in order within 10 seconds, a second one kills them. The nodes always
+    end with this process: each watches a pipe to it.
 
-    Variables such as PALISADE_HEARTBEAT_MS reach every node.
+    Variables such as PALISADE_HEARTBEAT_MS apply to every node. Commands in the same folder find the cluster in
+    .palisade; for others the command prints a line that sets PALISADE_ENDPOINTS.
     """  # fmt: skip
     from palisade.cli.supervisor.screen import screen_for
     from palisade.cli.supervisor.up import UpRefused, UpRequest

@@ -1,4 +1,4 @@
-"""palisade vault inspect, verify, export, reset: the vault in a node's data folder, without asking any node."""
+"""palisade vault inspect, verify, export, reset: the vault in a node's data folder. No node is asked."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Command = Callable[..., Any]
 
 @click.group()
 def vault() -> None:
-    """Look at the vault of a node: its own copy of the cluster's state. No node is asked."""
+    """The vault of a node, its local copy of the cluster's state, in its data folder. No node is asked."""
 
 
 def vault_options(command: Command) -> Command:
-    """Hands the session and the vault's folder to the command."""
+    """Passes the session and the folder of the vault to the command."""
     folder = click.Path(path_type=Path)
 
     def with_session(data_dir: Path, as_json: bool, **options: Any) -> None:
@@ -45,7 +45,7 @@ def vault_options(command: Command) -> Command:
 @vault.command("inspect")
 @vault_options
 def inspect(session: CliSession, path: Path) -> None:
-    """Whose vault it is, and how far: LV, digests, keys. The node may be running."""
+    """Print the node and cluster of the vault, LV, digests and the number of keys. The node may be running."""
     from palisade.vault.fence_file import look_at
     from palisade.vault.inspection import summary_of
     from palisade.vault.opening import read_vault
@@ -64,7 +64,7 @@ def inspect(session: CliSession, path: Path) -> None:
 @vault.command("verify")
 @vault_options
 def verify(session: CliSession, path: Path) -> None:
-    """Check every page, checksum and digest. The node must be stopped."""
+    """Verify every page, checksum and digest. The node must be stopped."""
     from palisade.vault.directory import VaultDirectory
     from palisade.vault.verification import verify_at_rest
 
@@ -84,7 +84,7 @@ def verify(session: CliSession, path: Path) -> None:
 @click.argument("file")
 @vault_options
 def export(session: CliSession, path: Path, file: str) -> None:
-    """Write every key and value into FILE (- for stdout), one JSON object per line, as `palisade load` takes them."""
+    """Write every key and value into FILE (- for stdout), one JSON object per line, as input for `palisade load`."""
     from palisade.vault.inspection import export_rows
     from palisade.vault.opening import read_vault
 
@@ -102,10 +102,10 @@ def export(session: CliSession, path: Path, file: str) -> None:
 
 
 @vault.command("reset")
-@click.option("--confirm", is_flag=True, help="Do it. Without it, nothing is changed.")
+@click.option("--confirm", is_flag=True, help="Rename it. Without this option, nothing is changed.")
 @vault_options
 def reset(session: CliSession, path: Path, confirm: bool) -> None:
-    """Put the vault aside, under another name, so that the next start takes a snapshot. The node must be stopped."""
+    """Rename the vault, so that the next start fetches a snapshot. The node must be stopped."""
     from palisade.vault.directory import VaultDirectory
 
     directory = VaultDirectory(path)
@@ -113,14 +113,14 @@ def reset(session: CliSession, path: Path, confirm: bool) -> None:
         directory.require_file()
         aside = directory.put_aside() if confirm else None
     if aside is None:
-        text = f"{path} would be put aside, and the next start take a snapshot: say --confirm. Nothing was changed"
+        text = f"with --confirm, {path} is renamed, and the next start fetches a snapshot. Nothing was changed"
     else:
-        text = f"{path} is now {aside}; the next start takes a snapshot. Remove {aside} when nothing in it is missed"
+        text = f"renamed {path} to {aside}; the next start fetches a snapshot. Remove {aside} if it is not needed"
     session.answer({"path": str(path), "aside": str(aside) if aside else None, "done": confirm}, text)
 
 
 def write_rows(rows: Iterator[dict[str, object]], file: str, show: Callable[[int], None]) -> int:
-    """How many. A file is there once it is whole."""
+    """Returns the number of keys. The file exists once it is complete."""
     if file == STDOUT:
         return write_to(sys.stdout.buffer.write, rows, show)
     target = Path(file)
@@ -140,7 +140,7 @@ def write_to(write: Callable[[bytes], Any], rows: Iterator[dict[str, object]], s
 
 @contextmanager
 def refused_clearly(session: CliSession) -> Iterator[None]:
-    """Every refusal as one line and an exit code."""
+    """Turns every refusal into one line and an exit code."""
     from palisade.vault.errors import VaultError, VaultUnusable
 
     try:
@@ -158,7 +158,7 @@ def refused_clearly(session: CliSession) -> Iterator[None]:
 
 @contextmanager
 def key_bar(title: str) -> Iterator[Callable[[int], None]]:
-    """What it yields takes the number of keys so far. On stderr, where that is a terminal."""
+    """Yields a function that takes the number of keys so far. Shown on stderr if that is a terminal."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -178,15 +178,19 @@ def fence_shape(fence: Fence, trusted: bool) -> dict[str, Any]:
 
 def text_of(path: Path, summary: Summary, fence: dict[str, Any] | None) -> str:
     mine = summary.lineage
-    whose = f"of node {mine.node_id} in cluster {mine.cluster_id}, generation {mine.generation}" if mine else "nobody's"
+    whose = (
+        f"of node {mine.node_id} in cluster {mine.cluster_id}, generation {mine.generation}"
+        if mine
+        else "without an owner"
+    )
     text = f"{path}: {whose}, LV {summary.revision}, {summary.keys} keys, chain {summary.chain}"
     if summary.recovering is not None:
-        text += f"; a snapshot of revision {summary.recovering} was begun and is not finished"
+        text += f"; a snapshot of revision {summary.recovering} is incomplete"
     if summary.pending:
         text += f"; {summary.pending} change(s) staged and not applied"
     if summary.eviction_pending:
-        text += "; an eviction of local data is not finished"
+        text += "; an eviction of local data is incomplete"
     if fence is not None:
-        trusted = "may be trusted now" if fence["trusted"] else "must not be trusted now"
-        text += f"; its fence is {fence['state']}: what it holds {trusted}, RR {fence['released']}"
+        trusted = "may be served" if fence["trusted"] else "must not be served"
+        text += f"; its fence is {fence['state']}: its content {trusted} now, RR {fence['released']}"
     return text

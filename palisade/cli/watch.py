@@ -21,27 +21,27 @@ TROUBLE_S = 1.0
 @click.command()
 @click.argument("key", type=read_bytes)
 @click.argument("end", type=read_bytes, default="")
-@click.option("--prefix", is_flag=True, help="Everything that begins with KEY.")
-@click.option("--from-revision", type=click.IntRange(0), default=0, help="Begin there; 0 is after the newest.")
-@click.option("--prev-kv", is_flag=True, help="Show what was there before, too.")
-@click.option("--revisions", type=click.IntRange(1), help="Leave after changes of so many revisions.")
+@click.option("--prefix", is_flag=True, help="All keys that begin with KEY.")
+@click.option("--start-revision", type=click.IntRange(0), default=0, help="First revision; 0: after the newest one.")
+@click.option("--prev-kv", is_flag=True, help="Print the previous values.")
+@click.option("--revisions", type=click.IntRange(1), help="Exit after changes of so many revisions.")
 @client_options
 def watch(
-    session: CliSession, key: bytes, end: bytes, prefix: bool, from_revision: int, prev_kv: bool, revisions: int | None
+    session: CliSession, key: bytes, end: bytes, prefix: bool, start_revision: int, prev_kv: bool, revisions: int | None
 ) -> None:
     """Print every change of KEY, of a range, or of a prefix, until Ctrl-C. With --json: one object per revision.
 
     \b
-    palisade watch /catalog/ --prefix --from-revision 1
+    palisade watch /catalog/ --prefix --start-revision 1
     """
     range_end = end_of_range(end, prefix)
 
     async def follow(client: Any) -> None:
-        await client.status()  # a watch waits for a cluster for ever: say so in time if there is none
+        await client.status()  # a watch waits without limit: fail in time if there is no cluster
         seen = 0
-        watching = client.watch(key, range_end, prefix=prefix, start_revision=from_revision, prev_kv=prev_kv)
+        watching = client.watch(key, range_end, prefix=prefix, start_revision=start_revision, prev_kv=prev_kv)
         async with watching as changes:
-            telling = asyncio.ensure_future(tell_trouble(changes))
+            warning = asyncio.ensure_future(warn_of_trouble(changes))
             try:
                 async for events in changes:
                     show(session, events)
@@ -49,12 +49,12 @@ def watch(
                     if revisions is not None and seen >= revisions:
                         return
             finally:
-                telling.cancel()
+                warning.cancel()
 
     session.call(follow)
 
 
-async def tell_trouble(watch: Any) -> None:
+async def warn_of_trouble(watch: Any) -> None:
     """Silence may mean that nothing changes, or that nothing can come: say which."""
     told: str | None = None
     while True:

@@ -49,7 +49,7 @@ def named(regions: Regions, name: str) -> Region:
     """Raises KeyNotFound."""
     found = next((each for each in regions.all if each.name == name), None)
     if found is None:
-        raise KeyNotFound(f"there is no region {name[:64]!r}")
+        raise KeyNotFound(f"there is no region {name[:64]}")
     return found
 
 
@@ -137,7 +137,7 @@ class RegionAdmin:
             raise InvalidRequest(f"the region {name} is built in, and stays as it is")
         read = await self._service.range(Range(region_key(name)), caller=THIS_NODE)
         if not read.kvs:
-            raise KeyNotFound(f"there is no region {name[:64]!r}")
+            raise KeyNotFound(f"there is no region {name[:64]}")
         try:
             return unpack_region(name, read.kvs[0].value), read.kvs[0].mod_revision
         except ValueError as error:
@@ -157,6 +157,6 @@ class RegionAdmin:
             raise InvalidRequest("the name of a region has 1 to 64 bytes")
         result = await self._service.write(DeleteRange(region_key(name)), caller=THIS_NODE)
         if not result.deleted:
-            raise KeyNotFound(f"there is no region {name!r} that could be deleted: the built in ones stay")
+            raise KeyNotFound(f"there is no region {name} that can be deleted; built-in regions stay")
         await self._service.all_released()
         return int(result.revision)

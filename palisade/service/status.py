@@ -1,11 +1,9 @@
-"""The status of nodes for people and programs: one row per node, as a table, a line, or JSON. Pure but for rich."""
+"""The status of nodes for people and programs: one row per node, as cells, a line, or JSON. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from rich.table import Table
 
 from palisade.recovery.report_json import progress_cell
 
@@ -28,8 +26,14 @@ COLUMNS = (
     ("LV", "vault"),
     ("url", "url"),
 )
+IMPORTANCE = (
+    "id", "role", "ready", "url", "revision", "fence", "vault", "topology", "released", "term", "lease",
+    "minimal_revision", "applied_index", "commit_index", "incarnation",
+)  # fmt: skip
+"""The fields in the order in which a narrow terminal keeps them. `incarnation`: that in the topology; `lease`: the age
+of the lease by which the node serves reads; `released`: RR; `vault`: LV."""
 OF_FENCE = {"incarnation": "incarnation", "lease": "lease_age_ms", "vault": "applied"}
-"""Where a row has these: in its field `fencing`."""
+"""Fields that a row has in its object `fencing`."""
 NUMBERS = {
     "released", "term", "revision", "minimal_revision", "commit_index", "applied_index", "incarnation", "lease",
     "vault",
@@ -37,7 +41,7 @@ NUMBERS = {
 
 
 def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
-    """What a node says of itself (`palisade/api/cluster_view.py`), cut down to a row."""
+    """A row of the status of one node (`palisade/api/cluster_view.py`)."""
     raft, fencing = status.get("raft", {}), status.get("fencing") or {}
     return {
         "id": status.get("member"),
@@ -61,22 +65,12 @@ def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
 
 
 def silent_row(node: str | None, url: str | None) -> dict[str, Any]:
-    """The row of a node that does not answer: everything but its name and address is null."""
+    """The row of a node that does not answer: all fields but its name and address are null."""
     return {**row_of({}, url), "id": node}
 
 
-def status_table(rows: Sequence[Row]) -> Table:
-    """LM is the newest revision, MM the oldest that is readable; the leader has a star.
-
-    `inc`: its incarnation in the topology, `lease`: how long ago it asked for the lease by which it serves, RR: up to
-    where it shows what is released, LV: how far its vault is.
-    """
-    table = Table(header_style="bold")
-    for title, field in COLUMNS:
-        table.add_column(title, justify="right" if field in NUMBERS else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*cells(row), style=None if row.get("ready") else "red")
-    return table
+def titles() -> list[str]:
+    return [title for title, _ in COLUMNS]
 
 
 def cells(row: Row) -> list[str]:
@@ -84,7 +78,7 @@ def cells(row: Row) -> list[str]:
 
 
 def cell(row: Row, field: str) -> str:
-    """A field as people read it; large numbers with their thousands apart."""
+    """A field as text; large numbers have separators of thousands."""
     value = (row.get("fencing") or {}).get(OF_FENCE[field]) if field in OF_FENCE else row.get(field)
     if field == "ready":
         return "yes" if value else "no"
@@ -100,7 +94,7 @@ def cell(row: Row, field: str) -> str:
 
 
 def line_of(row: Row) -> str:
-    """'n1 leader term 2 revision 5,532 ready', and 'recovering (replay 24 %)' behind it."""
+    """'n1 leader term 2 revision 5,532 ready', followed by 'recovering (replay 24 %)' if it is."""
     if row.get("role") is None:
         return f"{row.get('id')} silent"
     ready = "ready" if row.get("ready") else "not ready"
@@ -110,7 +104,7 @@ def line_of(row: Row) -> str:
 
 
 def changes_of(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
-    """What is worth a new line when it changes; revisions are not, and of a recovery its phase and each tenth of it."""
+    """The values whose change is worth a new line: no revisions; of a recovery its phase and each tenth."""
     fields = ("id", "role", "term", "ready")
     return [(*(row.get(field) for field in fields), *tenth_of(row.get("recovery"))) for row in rows]
 
@@ -122,17 +116,17 @@ def tenth_of(progress: Mapping[str, Any] | None) -> tuple[Any, ...]:
 
 
 def waits_of(rows: Sequence[Row]) -> list[str]:
-    """A line for each change that waits for its release, as the leader knows it."""
+    """A line for each range of revisions that waits for its release, as the leader sees it."""
     lines = []
     for row in rows:
         for wait in (row.get("fencing") or {}).get("waits") or ():
-            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "nobody any more"
+            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "no node any more"
             lines.append(f"revisions {wait['first']} to {wait['last']} wait since {wait['waited_ms']} ms: {whom}")
     return lines
 
 
 def refusals_of(rows: Sequence[Row]) -> list[str]:
-    """A line for each member that does not let another one connect."""
+    """A line for each member that refuses the connections of another one."""
     return [
         f"{member} refuses {row['id']}: {reason}"
         for row in rows

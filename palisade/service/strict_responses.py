@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from palisade.base.key_text import key_text
 from palisade.metastore.requests import Put, Range, prefix_end
 from palisade.metastore.result_codec import revision_of
 from palisade.raftgroup.proposals import Applied
@@ -73,7 +74,7 @@ class StrictResponses:
         key = writes_own(request, self._has_own)
         if key is not None:
             raise ReservedKey(
-                f"{key[:64]!r}: keys under {OWN.decode()} are the cluster's own. Use /v1/regions and /v1/catalog, "
+                f"{key_text(key)}: keys under {OWN.decode()} are the cluster's own. Use /v1/regions and /v1/catalog, "
                 "or palisade region and palisade catalog; delete around them"
             )
 

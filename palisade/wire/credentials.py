@@ -31,6 +31,14 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredToken(Token):
+    """A token of a file. It may be sent only to the cluster `cluster_id`, which issued it."""
+
+    cluster_id: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeProof:
     text: str = field(repr=False)
 

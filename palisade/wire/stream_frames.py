@@ -32,7 +32,8 @@ class FrameKind(enum.IntEnum):
     """C {"protocol": int, "client": str, "timeout_ms": int, "follows": bool}: the node gives up before such a client
     does, so that the client hears what became of its request. `follows`: it wants to hear of changes of leader."""
     WELCOME = 2
-    """N {"protocol", "cluster", "member", "leader": str or nil, "streams": {member: "host:port"}}"""
+    """N {"protocol", "cluster", "member", "leader": str or nil, "streams": {member: "host:port"}}. After a HELLO with
+    "identify": true, which carries no credentials: {"protocol", "cluster", "cluster_id"}, and the node closes."""
     REFUSED = 3
     """N {"reason": str}: the connection ends."""
     WRITES = 4

@@ -121,7 +121,7 @@ def test_a_backup_says_what_it_holds_and_verify_says_the_same(take: Callable[...
     assert verified == taken
     said = run("backup", str(file), "--verify").stdout
     assert said.startswith(f"{file}: revision {KEYS + 1} of demo (generation 1), {KEYS} keys, ")
-    assert said.endswith("whole and checked\n")
+    assert said.endswith("complete and verified\n")
     assert names(tmp_path) == ["b.backup"]
 
 
@@ -129,7 +129,7 @@ def test_to_stdout_go_the_bytes_alone(take: Callable[..., Result], backup: Path)
     result = take("-", "--json")
     assert result.stdout_bytes[: len(MAGIC)] == MAGIC
     assert len(result.stdout_bytes) == backup.stat().st_size
-    assert "whole and checked" in result.stderr
+    assert "complete and verified" in result.stderr
 
 
 def test_a_file_that_is_there_stays_as_it_is_unless_it_is_said(take: Callable[..., Result], tmp_path: Path) -> None:
@@ -195,15 +195,15 @@ def test_what_the_disk_does_not_give_back_is_no_backup(
 
 def test_ctrl_c_leaves_no_file(take: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = sys.modules["palisade.cli.backup"]
-    keep, kept = command.keep, list[int]()
+    write, written = command.write, list[int]()
 
     def interrupt(target: Any, data: bytes) -> None:
-        keep(target, data)
-        kept.append(len(data))
-        if sum(kept) > 200_000:
+        write(target, data)
+        written.append(len(data))
+        if sum(written) > 200_000:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "keep", interrupt)
+    monkeypatch.setattr(command, "write", interrupt)
     result = take(str(tmp_path / "b.backup"), exit_code=130)
     assert (result.output, names(tmp_path)) == ("", [])
 

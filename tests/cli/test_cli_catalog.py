@@ -16,6 +16,7 @@ from palisade.cli.main import main
 from tests.support.cli_node import CliNode, cli_node
 
 Run = Callable[..., Result]
+NO_ROWS = "name\twhat\trevision\n"
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 
 
@@ -60,11 +61,11 @@ def test_a_table_is_made_altered_listed_shown_and_dropped(run: Run) -> None:
     assert run("add-column", "plant.readings", "note", "text").stdout.startswith("add-column: done at revision ")
     run("alter-column-type", "plant.readings", "pressure", "int64")
     run("set-table-properties", "plant.readings", "--property", "owner=ops", "--property", "unused")
-    line = run("list", "tables").stdout.split("\t")
+    line = run("list", "tables").stdout.splitlines()[1].split("\t")
     assert line[:2] == ["plant.readings", "machine string, pressure int64, note text [owner=ops]"]
     assert said(run("show", "tables", "plant.readings"))["columns"][0]["category"] == "tag"
     assert said(run("drop-table", "plant.readings", "--json"))["state"] == "done"
-    assert run("list", "tables").stdout == ""
+    assert run("list", "tables").stdout == NO_ROWS
     assert run("show", "tables", "plant.readings", exit_code=REFUSED).stderr.startswith("palisade: there is no ")
 
 
@@ -77,16 +78,16 @@ def test_devices_templates_views_and_ttl(run: Run) -> None:
     run("activate-template", "plant.m.m1")
     run("create-view", "plant.v", "plant.l.p.heat")
     run("set-ttl", "plant.readings", "60000")
-    devices = [line.split("\t")[:2] for line in run("list", "devices").stdout.splitlines()]
+    devices = [line.split("\t")[:2] for line in run("list", "devices").stdout.splitlines()[1:]]
     assert devices == [["plant.l.p", "heat int32, flow double"], ["plant.m.m1", "template meter"]]
-    assert run("list", "devices", "--below", "plant.m").stdout.startswith("plant.m.m1\t")
+    assert run("list", "devices", "--below", "plant.m").stdout.splitlines()[1].startswith("plant.m.m1\t")
     assert "kept for 60000 ms" in run("list", "ttl").stdout
-    assert "stands for plant.l.p.heat" in run("list", "views").stdout
+    assert "view of plant.l.p.heat" in run("list", "views").stdout
     assert "template meter" in run("list", "template-paths").stdout
     run("delete-series", "plant.l.p", "heat", "flow")
     run("delete-devices", "plant.readings", "m1", "m2")
     run("drop-database", "plant")
-    assert run("list", "devices").stdout == ""
+    assert run("list", "devices").stdout == NO_ROWS
 
 
 def test_a_password_never_comes_from_the_command_line_and_is_never_shown(run: Run) -> None:
@@ -125,9 +126,9 @@ def test_what_takes_longer_says_where_to_look_and_for_whom_it_waits(run: Run, no
     node.do(lambda: setattr(releases, "released", released))
     node.do(lambda: setattr(releases, "waiting_for", lambda revision: ["n3"]))
     pending = run("create-role", "ops", "--procedure", "mine", "--wait", "0.5", exit_code=UNKNOWN)
-    assert "create-role: begun, prepared; waits for n3 to have revision" in pending.stderr
+    assert "create-role: started, prepared; waits for n3 to have revision" in pending.stderr
     assert "palisade catalog procedure mine" in pending.stderr
-    assert run("procedures", "--open").stdout.split("\t")[:3] == ["mine", "create-role", "prepared"]
+    assert run("procedures", "--open").stdout.splitlines()[1].split("\t")[:3] == ["mine", "create-role", "prepared"]
     lines = run("procedure", "mine").stdout.splitlines()
     assert lines[0] == "procedure mine: create-role prepared"
     assert lines[-1].startswith("  waits for n3 to have revision ")
@@ -148,7 +149,7 @@ def test_what_is_queued_can_be_cancelled(run: Run, node: CliNode) -> None:
     run("create-database", "plant", "--procedure", "mine", "--wait", "0")
     assert run("cancel", "mine").stdout in ("procedure mine is rolled-back\n", "procedure mine is failed\n")
     node.do(gate.set)
-    assert run("list", "databases").stdout == ""
+    assert run("list", "databases").stdout == NO_ROWS
     assert (
         "the procedure was cancelled"
         in run("create-database", "plant", "--procedure", "mine", exit_code=REFUSED).stderr

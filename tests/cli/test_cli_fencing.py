@@ -76,9 +76,10 @@ def test_a_region_is_made_listed_and_deleted(run: Run) -> None:
 
 
 def test_fencing_says_who_may_serve_and_who_is_waited_for_until_when(run: Run) -> None:
-    own, holder, wait = run("fencing").stdout.splitlines()
+    own, header, holder, wait = run("fencing").stdout.splitlines()
     assert own.startswith("n1 is active, its lease is 286 ms old and ends in 2714 ms; RR 5,536, LV 5,530, term 7")
     assert own.endswith("incarnation 2")
+    assert header.startswith("holder\tincarnation\tstaged")
     assert holder.split("\t") == ["n2", "3", "5,530", "6", "312 ms ago", "2998 ms", "recovering", "holds leases"]
     assert wait == f"revisions 5537 to 5538 wait since 40 ms: {WHY}"
     assert json.loads(run("fencing", "--json").stdout) == VIEW
@@ -93,7 +94,7 @@ def test_a_node_that_serves_nothing_says_why(run: Run, shown: dict[str, Any]) ->
 
 def test_status_says_it_too(run: Run) -> None:
     found = run("status")
-    cells = found.stdout.splitlines()[0].split("\t")
+    cells = found.stdout.splitlines()[1].split("\t")
     assert cells[9:14] == ["2", "active", "0.3 s", "5,536", "5,530"]
     assert f"revisions 5537 to 5538 wait since 40 ms: {WHY}" in found.output
     (row,) = json.loads(run("status", "--json").stdout)["nodes"]

@@ -249,7 +249,7 @@ def test_the_catch_up_difference_is_changed_at_the_node() -> None:
 
     with answering(answer) as at:
         result = run("recovery", "--at", at, "--catch-up-difference", "50")
-        assert "is 50 revisions now, it was 100" in result.stdout
+        assert "is 50 revisions until the next start; it was 100" in result.stdout
         shown = run("recovery", "--at", at, "--catch-up-difference", "50", "--json")
         assert json.loads(shown.stdout) == {"catch_up_difference": 50, "before": 100}
     assert asked == [("PUT", "/v1/recovery/catch-up-difference", {"revisions": 50})] * 2
@@ -306,7 +306,7 @@ def test_status_and_topology_ask_a_node_of_any_kind() -> None:
     }
     view = {"physical": [physical], "logical": [], "version": 0, "logical_age_s": None, "strangers": {}}
     with answering(lambda request, body: (200, FOLLOWER if request.path == "/v1/status" else view)) as at:
-        row = run("status", "--at", at).stdout.rstrip("\n").split("\t")
+        row = run("status", "--at", at).stdout.splitlines()[1].split("\t")
         assert row[:4] == ["f1", "follower-node", "-", "5,532"]
         assert row[7:] == ["yes", "active", *["-"] * 5, f"http://{at}"]
         (as_json,) = json.loads(run("status", "--at", at, "--json").stdout)["nodes"]

@@ -1,4 +1,4 @@
-"""Both written forms of a transaction mean the same, and what is not understood is refused with its place."""
+"""Both written forms of a transaction have the same meaning; errors name their place."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from palisade.metastore.requests import Compare, CompareResult, CompareTarget, D
 from palisade.metastore.results import KeyValue, PutResult, RangeResult, TxnResult
 
 TEXT = """
-# who leads?
+# leader election
 compare
     version /leader = 0
     value /mode != 'very fast'
-then
+success
     put /leader n1
     put "/a b" "" lease=0x4d
     delete-prefix /old/
-else
+failure
     get /leader
     get-prefix /nodes/
     delete /x
@@ -30,12 +30,12 @@ FORM = {
         {"target": "version", "key": "/leader", "operand": 0},
         {"target": "value", "key_base64": "L21vZGU=", "relation": "!=", "operand": "very fast"},
     ],
-    "then": [
+    "success": [
         {"put": {"key": "/leader", "value": "n1"}},
         {"put": {"key": "/a b", "value_base64": "", "lease": "77"}},
         {"delete": {"key": "/old/", "prefix": True}},
     ],
-    "else": [
+    "failure": [
         {"range": {"key": "/leader"}},
         {"range": {"key": "/nodes/", "prefix": True}},
         {"delete": {"key": "/x"}},
@@ -51,13 +51,24 @@ MEANING = Txn(
 )
 
 
-def test_text_and_json_mean_the_same() -> None:
+def test_text_and_json_forms_have_the_same_meaning() -> None:
     assert parse_txn(TEXT) == MEANING
     assert parse_txn(json.dumps(FORM)) == MEANING
 
 
-def test_json_can_hold_a_transaction_in_a_transaction() -> None:
-    assert parse_txn('{"then": [{"txn": {"then": [{"put": {"key": "a", "value": "b"}}]}}]}') == Txn(
+def test_then_and_else_are_old_names_of_the_branches() -> None:
+    old = {"then": "success", "else": "failure"}
+    assert parse_txn(TEXT.replace("\nsuccess\n", "\nthen\n").replace("\nfailure\n", "\nelse\n")) == MEANING
+    assert (
+        parse_txn(json.dumps({{new: name for name, new in old.items()}.get(k, k): v for k, v in FORM.items()}))
+        == MEANING
+    )
+    with pytest.raises(FormError, match="gives a branch twice"):
+        parse_txn('{"then": [], "success": []}')
+
+
+def test_json_form_allows_nested_transactions() -> None:
+    assert parse_txn('{"success": [{"txn": {"success": [{"put": {"key": "a", "value": "b"}}]}}]}') == Txn(
         success=(Txn(success=(Put(b"a", b"b"),)),)
     )
 
@@ -66,41 +77,41 @@ def test_json_can_hold_a_transaction_in_a_transaction() -> None:
     ("text", "says"),
     [
         ("", "the transaction is empty"),
-        ("put /a b", "line 1: 'put /a b': begin with one of the words compare, then, else"),
+        ("put /a b", "line 1: 'put /a b': begin with one of the words compare, success, failure"),
         ("compare\nversion /a 0", "line 2: 'version /a 0': a compare is TARGET KEY RELATION OPERAND"),
         ("compare\nage /a = 0", "'age' is not one of version, create, mod, value, lease"),
         ("compare\nversion /a == 0", "'==' is not one of = != > <"),
         ("compare\nversion /a = x", "operand 'x' is not a whole number"),
-        ("then\nput /a", "an operation is put KEY VALUE"),
-        ('then\nput /a "b', "line 2: 'put /a \"b': No closing quotation"),
+        ("success\nput /a", "an operation is put KEY VALUE"),
+        ('success\nput /a "b', "line 2: 'put /a \"b': No closing quotation"),
         ("{", "this is not JSON"),
-        ('{"than": []}', "the transaction: unknown field 'than'"),
-        ('{"then": {}}', "'then' is not a list"),
-        ('{"then": [{"put": {"key": "a"}}]}', "then 1: give either 'value', as a text, or 'value_base64'"),
-        ('{"then": [{"put": {"key": "a", "key_base64": "YQ==", "value": ""}}]}', "then 1: give either 'key'"),
-        ('{"then": [{"put": {"key_base64": "!", "value": ""}}]}', "key_base64 is not base64"),
-        ('{"then": [{"drop": {}}]}', "then 1: 'drop' is not one of put, delete, range, txn"),
-        ('{"then": [{}]}', "then 1: is not one operation such as"),
-        ('{"else": [{"txn": {"then": [1]}}]}', "then 1: is not one operation"),
+        ('{"then-else": []}', "the transaction: unknown field 'then-else'"),
+        ('{"success": {}}', "'success' is not a list"),
+        ('{"success": [{"put": {"key": "a"}}]}', "success 1: give either 'value', as a text, or 'value_base64'"),
+        ('{"success": [{"put": {"key": "a", "key_base64": "YQ==", "value": ""}}]}', "success 1: give either 'key'"),
+        ('{"success": [{"put": {"key_base64": "!", "value": ""}}]}', "key_base64 is not base64"),
+        ('{"success": [{"drop": {}}]}', "success 1: 'drop' is not one of put, delete, range, txn"),
+        ('{"success": [{}]}', "success 1: is not one operation such as"),
+        ('{"failure": [{"txn": {"success": [1]}}]}', "success 1: is not one operation"),
         (
             '{"compare": [{"key": "a", "target": "mod", "operand": true}]}',
             "compare 1: operand True is not a whole number",
         ),
-        ('{"then": [{"range": {"key": "a", "prefix": 1}}]}', "'prefix' is true or false"),
+        ('{"success": [{"range": {"key": "a", "prefix": 1}}]}', "'prefix' is true or false"),
     ],
 )
-def test_what_is_not_understood_is_refused_with_its_place(text: str, says: str) -> None:
+def test_form_that_cannot_be_parsed_is_refused_with_its_place(text: str, says: str) -> None:
     with pytest.raises(FormError) as refusal:
         parse_txn(text)
     assert says in str(refusal.value)
 
 
-def test_the_answer_shows_the_branch_and_every_operation() -> None:
+def test_output_has_the_branch_and_every_operation() -> None:
     kv = KeyValue(b"/leader", b"n2", 3, 3, 1, 0)
     result = TxnResult(7, False, (PutResult(7), RangeResult(7, (kv,), False, 1), TxnResult(7, True, ())))
     assert lines_of(result) == [
-        "else (a compare did not hold), revision 7",
+        "failure (a compare did not hold), revision 7",
         "    put",
         "    /leader\tn2",
-        "    then (every compare held), revision 7",
+        "    success (every compare held), revision 7",
     ]

@@ -58,8 +58,7 @@ def test_inspect_says_whether_it_may_be_trusted(folder: Path) -> None:
     served = {"trusted": True, "state": "ACTIVE", "term": 7, "released": 4}
     assert said("inspect", "--data-dir", str(folder))["fence"] == served
     assert (
-        "its fence is ACTIVE: what it holds may be trusted now, RR 4"
-        in run("inspect", "--data-dir", str(folder)).stdout
+        "its fence is ACTIVE: its content may be served now, RR 4" in run("inspect", "--data-dir", str(folder)).stdout
     )
     (folder / "vault" / FENCE_FILE).write_bytes(b"no page")
     assert said("inspect", "--data-dir", str(folder))["fence"] is None

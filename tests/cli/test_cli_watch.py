@@ -1,4 +1,4 @@
-"""palisade watch tells silence in which nothing changes from silence in which nothing can come."""
+"""palisade watch reports when no events can arrive, so that silence means that nothing has changed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class FakeWatch:
     trouble: str | None = None
 
 
-async def test_it_says_once_that_nothing_can_come_and_once_that_it_can_again(
+async def test_watch_reports_once_that_no_events_can_arrive_and_once_that_they_can(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(watch_module, "TROUBLE_S", 0.0)
     watch = FakeWatch()
-    telling = asyncio.ensure_future(watch_module.tell_trouble(watch))
+    warning = asyncio.ensure_future(watch_module.warn_of_trouble(watch))
     for trouble in (None, "n1 knows no leader", None):
         watch.trouble = trouble
         for _ in range(5):
             await asyncio.sleep(0)
-    telling.cancel()
+    warning.cancel()
     assert capsys.readouterr().err.splitlines() == [
         "palisade watch: nothing new can come: n1 knows no leader",
         "palisade watch: changes can come again; none was missed",

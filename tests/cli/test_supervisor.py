@@ -56,9 +56,9 @@ def test_a_layout_that_cannot_work_is_refused(nodes: int, base_port: int) -> Non
 def test_a_folder_keeps_its_nodes_and_ports() -> None:
     check_same(Layout("c"), None, None)
     check_same(Layout("c"), 3, 7400)
-    with pytest.raises(ConfigError, match="nodes: 5 was asked for, but the cluster in this folder has 3"):
+    with pytest.raises(ConfigError, match="nodes: 5 was given, but the cluster in this folder has 3"):
         check_same(Layout("c"), 5, None)
-    with pytest.raises(ConfigError, match="base-port: 8400 was asked for"):
+    with pytest.raises(ConfigError, match="base-port: 8400 was given"):
         check_same(Layout("c"), None, 8400)
 
 

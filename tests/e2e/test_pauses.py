@@ -105,7 +105,7 @@ async def test_without_a_majority_requests_end_by_their_deadline_and_go_on_by_th
     local = await alone.get("/v1/kv?key=kept&serializable=true")
     assert local is not None
     assert local["kvs"][0]["value"] == "x"
-    code, _, said = await palisade("put", "new", "x", "--deadline", "1", "--endpoints", alone.stream)
+    code, _, said = await palisade("put", "new", "x", "--timeout", "1", "--endpoints", alone.stream)
     assert (code, said.count("\n"), "nothing was done" in said) == (UNAVAILABLE, 1, True), said
     for node in others:
         node.resume()

@@ -19,8 +19,8 @@ from palisade.cli.scenarios import actor
 from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
 from palisade.cli.scenarios.runner import run
 from palisade.cli.scenarios.story import ScenarioEvent
-from palisade.cli.supervisor.child import Child
 from palisade.client.bulk_load import read_demo
+from tests.support.forked_child import ForkedChild
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 
 pytestmark = pytest.mark.e2e
@@ -32,7 +32,11 @@ def entries() -> list[CatalogEntry]:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-async def test_the_scenario_holds_and_its_report_names_the_right_case(name: str, entries: list[CatalogEntry]) -> None:
+async def test_scenario_holds_and_its_report_names_the_right_case(
+    name: str, entries: list[CatalogEntry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes are forked; the tests of the command below start them as users do."""
+    monkeypatch.setattr(actor, "Child", ForkedChild)
     told: list[ScenarioEvent] = []
     outcome = await run(BY_NAME[name], entries, told.append)
     assert outcome.held, "\n".join(event.text for event in told)
@@ -55,7 +59,7 @@ async def test_a_planted_fault_is_seen(
 ) -> None:
     """The nodes run with the fault; the scenario says what does not hold."""
 
-    class Planted(Child):
+    class Planted(ForkedChild):
         async def start(self) -> None:
             _, _, module, *rest = self.program
             self.program = ["-P", "-m", "tests.support.planted_node", fault, module, *rest]

@@ -14,11 +14,10 @@ from typing import Any
 
 import aiohttp
 
-from tests.faults import kernel
 from tests.faults.mixed import MixedClients
 from tests.faults.network import PORTS, Network
 from tests.faults.rules import Rule
-from tests.support.fence_history import Told, reads_of, violations
+from tests.support.fence_history import Told, violations
 from tests.support.fencing_cluster import KEY, History, lease, make_strict, now, serving
 from tests.support.node_log import faults_in
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
@@ -79,48 +78,18 @@ class GroundCluster(Cluster):
         return [node for node in self.members if node is not leader]
 
 
-class ReadSoFar:
-    """What one reader has written, read as far as it is there."""
-
-    def __init__(self, file: Path, by: str) -> None:
-        self._file, self._by, self._offset = file, by, 0
-        self._found: tuple[list[Told], list[tuple[float, str]]] = ([], [])
-
-    def now(self) -> tuple[list[Told], list[tuple[float, str]]]:
-        with contextlib.suppress(FileNotFoundError), self._file.open("rb") as file:
-            file.seek(self._offset)
-            text = file.read()
-            text = text[: text.rfind(b"\n") + 1]
-            self._offset += len(text)
-            told, other = reads_of(text.decode("ascii"), self._by)
-            self._found[0].extend(told)
-            self._found[1].extend(other)
-        return self._found
-
-    def forget(self, before: float) -> None:
-        """What had been told by then has been checked."""
-        told, other = self._found
-        del told[: sum(each.ended < before for each in told)]
-        del other[: sum(at < before for at, _ in other)]
-
-
 class GroundHistory(History):
     """A write that nobody was told of may come late, behind a later one of another node: so each takes effect only
     where less is written there. Whatever else a scenario finds, at its end it is said what was read that was old."""
 
     def __init__(self, ground: Ground, cluster: GroundCluster, writer: Callable[[], NodeProcess]) -> None:
         super().__init__(cluster, cluster.nodes, writer)
-        self.before_exec = kernel.die_with_parent
         self._ground = ground
-        self._known = {node.id: ReadSoFar(self._file(node), node.id) for node in cluster.nodes}
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._writing = asyncio.Lock()
         self._newest: list[Told] = []
         self._counted_to = 0.0
-
-    def reads(self, node: NodeProcess) -> tuple[list[Told], list[tuple[float, str]]]:
-        return self._known[node.id].now()
 
     async def __aexit__(self, *_: object) -> None:
         await self._end()

@@ -23,6 +23,7 @@ from tests.faults.ground import Ground
 from tests.faults.network import network_of
 from tests.faults.scenarios import HOSTS, SCENARIOS
 from tests.support.planted_fence import FAULTS
+from tests.support.preloaded import fork_server
 
 
 def arguments() -> argparse.Namespace:
@@ -59,6 +60,7 @@ def main() -> int:
     folder = given.folder or Path(tempfile.mkdtemp(prefix="palisade-faults-"))
     folder.mkdir(parents=True, exist_ok=True)
     network = network_of(given.network, HOSTS, given.seed)
+    fork_server()
     ground = Ground(network, folder, given.seed, given.seconds, times=given.times, plant=given.plant)
     try:
         failed = asyncio.run(played(ground, given.scenario))

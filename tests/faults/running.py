@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
+import tempfile
 from typing import Any
 
-from tests.faults import kernel
+from tests.support.preloaded import Preloaded
+from tests.support.processes import until_ended
 
 LONGEST_S = 150.0
+STDERR = 2
 
 
 async def played(scenario: str, *options: str, within_s: float = LONGEST_S, show: bool = False) -> dict[str, Any]:
-    """The report of `tests.faults.play`. One that does not end in time is killed, and everything of its with it.
-    `show`: what it does goes to stderr while it does it."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.faults.play", scenario, *options, stdout=subprocess.PIPE,
-        stderr=None if show else subprocess.PIPE,
-        start_new_session=True, preexec_fn=kernel.die_with_parent,
-    )  # fmt: skip
-    try:
-        out, said = await asyncio.wait_for(process.communicate(), within_s)
-    except TimeoutError:
-        return {"scenario": scenario, "violations": [], "failed": f"it did not end within {within_s} s", "log": []}
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-    try:
-        return dict(json.loads(out))
-    except ValueError:
-        failed = f"it ended with {process.returncode}: {(said or b'').decode(errors='replace')[-3000:]}"
-        return {"scenario": scenario, "violations": [], "failed": failed, "log": []}
+    """The report of `tests.faults.play`. If it does not end in time it is killed with all processes that it started.
+    `show`: its progress goes to stderr."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        said = STDERR if show else err.fileno()
+        process = Preloaded([scenario, *options], out.fileno(), said, module="tests.faults.play")
+        try:
+            await asyncio.wait_for(until_ended(process), within_s)
+        except TimeoutError:
+            return {"scenario": scenario, "violations": [], "failed": f"it did not end within {within_s} s", "log": []}
+        finally:
+            process.kill()
+            code = process.wait()
+        for file in (out, err):
+            file.seek(0)
+        try:
+            return dict(json.loads(out.read()))
+        except ValueError:
+            failed = f"it ended with {code}: {err.read().decode(errors='replace')[-3000:]}"
+            return {"scenario": scenario, "violations": [], "failed": failed, "log": []}
 
 
 def shown(report: dict[str, Any]) -> str:

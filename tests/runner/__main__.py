@@ -7,6 +7,7 @@ know yet count.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,8 +27,8 @@ CHECKS = Step("checks", ("scripts/check",))
 COMPUTES = Step("computing tests", (*PYTEST, *BOTH, *COMPUTING))
 FIRST = (CHECKS, COMPUTES, ALONE, TWO)
 SECOND = (
-    Step("seeds", ("scripts/sim", "--count", "300"), after=COMPUTES.name),
     Step("planted faults", ("scripts/sim", "--plants")),
+    Step("seeds", ("scripts/sim", "--count", "300")),
 )
 """Seeds and planted faults touch no disk and wait for nothing, so they disturb no test that measures times. Computing
 tests are not in this lane: some of them have a server with deadlines of its own."""
@@ -46,11 +47,17 @@ def changed() -> list[str]:
     return sorted({*git("diff", "--name-only", base), *git("ls-files", "--others", "--exclude-standard")})
 
 
+def computes(path: str) -> bool:
+    """Whether a test file may contain computing tests; those of `tidy` are part of the checks."""
+    marks = re.search(r"^pytestmark = .*", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+    return not path.startswith("tests/tidy/") and (marks is None or "mark.e2e" not in marks[0])
+
+
 def quick() -> int:
     files = git("ls-files", "--cached", "--others", "--exclude-standard")
     belong = affected(import_graph(ROOT, files), changed())
-    chosen = () if belong is None else tuple(sorted(path for path in belong if not path.startswith("tests/tidy/")))
-    print(f"{len(chosen)} test files belong to the change" if belong is not None else "all tests belong to the change")
+    chosen = () if belong is None else tuple(sorted(filter(computes, belong)))
+    print("all tests are affected by the change" if belong is None else f"{len(chosen)} test files are affected")
     tests = Step("computing tests", (*PYTEST, *BOTH, *COMPUTING, *chosen), passes=(0, NO_TESTS))
     first = (Step("checks", ("scripts/check",)), *([tests] if belong is None or chosen else []))
     return Run().go(first, (SEEDS,))

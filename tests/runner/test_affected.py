@@ -60,6 +60,29 @@ def test_a_conftest_counts_for_the_tests_of_its_folder(root: Path) -> None:
     assert belong(root, "store/block.py") == {"tests/store/test_history.py"}
 
 
+def test_tests_that_import_a_module_are_preferred_to_those_that_reach_it_through_helpers(root: Path) -> None:
+    """Except in the folder of its room: `tests/store` for `store/`. All tests reach the store through some helper."""
+    (root / "tests/other/test_worlds.py").write_text("from tests.support import worlds")
+    (root / "tests/other/test_nothing.py").write_text("import store.machine")
+    tree = [path for path in TREE if path != "tests/other/test_machine.py"] + ["tests/other/test_worlds.py"]
+    assert affected(import_graph(root, tree), ["store/machine.py"]) == {"tests/other/test_nothing.py"}
+    (root / "tests/store/test_history.py").write_text("from tests.support import worlds")
+    assert affected(import_graph(root, tree), ["store/machine.py"]) == {
+        "tests/other/test_nothing.py", "tests/store/test_history.py",
+    }  # fmt: skip
+
+
+def test_helpers_of_the_simulator_lead_to_no_test_unless_they_are_what_changed(root: Path) -> None:
+    """The seeds of `--quick` run the whole program."""
+    helper, tree = root / "tests/sim/world.py", [*TREE, "tests/sim/world.py", "tests/sim/test_world.py"]
+    helper.parent.mkdir()
+    helper.write_text("import store.machine")
+    (helper.parent / "test_world.py").write_text("from tests.sim import world")
+    graph = import_graph(root, tree)
+    assert affected(graph, ["store/machine.py"]) == {"tests/other/test_machine.py"}
+    assert affected(graph, ["tests/sim/world.py"]) == {"tests/sim/test_world.py"}
+
+
 def test_the_importers_of_a_module_without_tests_stand_for_it(root: Path) -> None:
     (root / "tests/store/conftest.py").write_text("")
     assert belong(root, "store/block.py") == {"tests/store/test_history.py"}

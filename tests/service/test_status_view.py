@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from palisade.service.status import cell, changes_of, line_of, row_of, silent_row, status_table
+from palisade.cli.status_table import status_table
+from palisade.service.status import cell, changes_of, line_of, row_of, silent_row
 
 STATUS = {
     "cluster": "c", "member": "n1", "version": "0", "role": "leader", "leader": "n1", "term": 2, "ready": True,
@@ -28,7 +29,7 @@ def test_a_row_holds_what_the_table_shows() -> None:
 def test_the_table_has_every_column_and_says_who_is_silent() -> None:
     console = Console(width=140, force_terminal=False)
     with console.capture() as capture:
-        console.print(status_table([LEADER, SILENT]))
+        console.print(status_table([LEADER, SILENT], 200))
     lines = capture.get().splitlines()
     assert any("n1 *" in line and "5,532" in line and "http://127.0.0.1:7401" in line for line in lines)
     assert any("n2" in line and "silent" in line and " no " in line for line in lines)

@@ -14,7 +14,7 @@ import os
 import secrets
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -33,7 +33,8 @@ from tests.sim.speed import shown_speeds, speeds
 
 INTERRUPTED = 130
 TRACE_LINES = 40
-BATCH = 16
+AHEAD = 8
+"""Seeds submitted per process ahead of the next outcome, so that no process waits for another."""
 SEEDS = 1_000_000
 """To begin at one of so many, where time is the bound."""
 
@@ -79,8 +80,11 @@ def outcomes(asked: argparse.Namespace) -> Iterator[Outcome]:
                 return
         return
     with ProcessPoolExecutor(asked.jobs) as pool:
-        while time.monotonic() < until and (batch := list(islice(wanted, BATCH * asked.jobs))):
-            yield from pool.map(run_seed, *zip(*batch, strict=True))
+        running = deque(pool.submit(run_seed, *task) for task in islice(wanted, AHEAD * asked.jobs))
+        while running:
+            yield running.popleft().result()
+            if time.monotonic() < until:
+                running.extend(pool.submit(run_seed, *task) for task in islice(wanted, 1))
 
 
 class Report:

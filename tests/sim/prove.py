@@ -1,27 +1,36 @@
-"""Whether a planted fault is seen: the run with it is red for each checker that it is for, the same without it well."""
+"""Proves planted faults: each expected checker reports the run with the fault, and the same run without it passes.
+
+A run with a fault ends once all expected checkers have reported. The run without it, the control, ends at the same
+simulated time; it continues to its end, and its history is judged, if that is how the fault was detected. Faults with
+the same stage and seed share one control.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from math import inf
 
 from tests.sim.checkers.registry import NAMES
 from tests.sim.plants import PLANTS, Stage
-from tests.sim.run import Outcome, run_seed
+from tests.sim.run import Outcome, Until, run_seed
 
 SEEDS_MAX = 8
 """How many are tried: which seed shows a fault changes with the code."""
+CONTROL_MORE_S = 1.0
+"""The control runs for so much longer, in simulated time: without the fault the same may happen a little later."""
 
 Place = tuple[Stage, int]
-"""A stage and a seed: where a run without any fault planted is well or not."""
+"""A stage and a seed: what a control runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """`seed`: of the run; 0 if nothing was seen at all. `told`: the checkers that saw it, the first one first.
+    """`seed`: of the run; 0 if no checker reported anything in any run. `told`: the checkers that reported, in order.
 
-    `well_without`: the same run without the fault is. `cpu_s`: of all runs that it took.
+    `well_without`: the control passed. `control_s`: how long it has to run, in simulated time; None: to its end.
+    `cpu_s`: of all runs that the proof took.
     """
 
     plant: str
@@ -30,6 +39,11 @@ class Proof:
     violation: str
     well_without: bool
     cpu_s: float
+    control_s: float | None = None
+
+    @property
+    def place(self) -> Place:
+        return PLANTS[self.plant].on, self.seed
 
     @property
     def right(self) -> bool:
@@ -37,43 +51,64 @@ class Proof:
         return self.well_without and set(plant.catches) <= set(self.told) and plant.says in self.violation
 
 
-def prove(name: str, first: int = 0, seeds: int = SEEDS_MAX, well: frozenset[Place] = frozenset()) -> Proof:
-    """By the first seed that proves it; if there is none, the first in which anything was seen.
+def prove(name: str, first: int = 0, seeds: int = SEEDS_MAX) -> Proof:
+    """By the first seed that proves it; if there is none, the first in which anything was reported.
 
-    `first` 0: the seed that is kept with the plant. `well`: what is known already of runs without a fault.
+    `first` 0: the seed that is kept with the plant.
     """
-    stage = PLANTS[name].on
-    first = first or stage.seed
+    first = first or PLANTS[name].on.seed
     found, cpu_s = Proof(name, 0, (), "", well_without=False, cpu_s=0.0), 0.0
     for seed in range(first, first + seeds):
-        outcome = run_on(stage, seed, name)
-        cpu_s += outcome.cpu_s
-        proof = Proof(name, seed, outcome.told, outcome.violation, well_without=True, cpu_s=0.0)
-        if proof.right and (stage, seed) not in well:
-            control = run_on(stage, seed)
-            cpu_s += control.cpu_s
-            proof = replace(proof, well_without=not control.failed)
+        proof = with_fault(name, seed)
+        cpu_s += proof.cpu_s
+        if proof.right:
+            well, control_cpu_s = without_fault(proof.place, proof.control_s)
+            cpu_s += control_cpu_s
+            proof = replace(proof, well_without=well)
         if proof.right:
             return replace(proof, cpu_s=cpu_s)
-        if outcome.failed and not found.seed:
+        if proof.violation and not found.seed:
             found = proof
     return replace(found, cpu_s=cpu_s)
 
 
-def run_on(stage: Stage, seed: int, plant: str | None = None) -> Outcome:
-    return run_seed(seed, stage.scenario, stage.plan, stage.settings, plant=plant, goes_on=plant is not None)
+def with_fault(name: str, seed: int) -> Proof:
+    """What the run with the fault shows; its control is yet to be run."""
+    plant = PLANTS[name]
+    outcome = run_on(plant.on, seed, name, Until(goes_on=True, reported=frozenset(plant.catches)))
+    control_s = None if outcome.judged else outcome.simulated_s + CONTROL_MORE_S
+    return Proof(name, seed, outcome.told, outcome.violation, True, outcome.cpu_s, control_s)
+
+
+def without_fault(place: Place, for_s: float | None) -> tuple[bool, float]:
+    """(the control passed, its seconds of CPU)."""
+    outcome = run_on(*place, until=Until(s=inf if for_s is None else for_s))
+    return not outcome.failed, outcome.cpu_s
+
+
+def run_on(stage: Stage, seed: int, plant: str | None = None, until: Until | None = None) -> Outcome:
+    return run_seed(seed, stage.scenario, stage.plan, stage.settings, plant=plant, until=until or Until())
 
 
 def prove_all(pool: ProcessPoolExecutor) -> Iterator[Proof]:
-    """Of each plant, as they come. What runs without a fault come to is found out once for all of them."""
-    places = dict.fromkeys((plant.on, plant.on.seed) for plant in PLANTS.values())
-    well = frozenset(place for place, good in zip(places, pool.map(_is_well, places), strict=True) if good)
-    for proving in [pool.submit(prove, name, well=well) for name in PLANTS]:
-        yield proving.result()
+    """Of each plant, in their order. One whose kept seed proves nothing is proved anew by the next ones."""
+    proofs = list(pool.map(with_fault, PLANTS, [plant.on.seed for plant in PLANTS.values()]))
+    lengths: dict[Place, float | None] = {}
+    for proof in proofs:
+        if proof.right:
+            lengths[proof.place] = _longer(lengths.get(proof.place, 0.0), proof.control_s)
+    controls = dict(zip(lengths, pool.map(without_fault, lengths, lengths.values()), strict=True))
+    again = {
+        proof.plant: pool.submit(prove, proof.plant)
+        for proof in proofs
+        if not (proof.right and controls[proof.place][0])
+    }
+    for proof in proofs:
+        yield again[proof.plant].result() if proof.plant in again else proof
 
 
-def _is_well(place: Place) -> bool:
-    return not run_on(*place).failed
+def _longer(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else max(one, other)
 
 
 def shown(proof: Proof) -> str:

@@ -2,7 +2,7 @@
 
 When the faults have stopped everything has to make progress within bounds (`checkers/liveness.py`).
 
-A run ends with what the first checker says. Where a fault is planted it may go on, so that it is seen who else sees it.
+A run ends at the first violation. With a planted fault it may continue until all expected checkers have reported.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from palisade.metastore.requests import Range
 from tests.sim.ambient import ambient
@@ -29,7 +30,7 @@ from tests.sim.network import WINDOW_BYTES
 from tests.sim.plants import planted
 from tests.sim.streaming import LastingWatcher
 from tests.sim.workload import Workload
-from tests.sim.world import Settings, World
+from tests.sim.world import Settings, TimeIsUp, World
 from tests.support.onlooker import Violation
 from tests.support.raft_network import QUEUED_BYTES_MAX
 from tests.support.simulation import Process, Stuck
@@ -53,6 +54,8 @@ class Outcome:
     liveness_s: float = 0.0
     cpu_s: float = 0.0
     operations: int = 0
+    judged: bool = False
+    """A history has been judged: the run came to its end, or to a restore."""
     coverage: dict[str, int] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
 
@@ -65,19 +68,32 @@ class Outcome:
         return self.failed and other.failed and self.told[:1] == other.told[:1]
 
 
+@dataclass(frozen=True, slots=True)
+class Until:
+    """When a run ends before its own end: at the first violation, or, with `goes_on`, once all checkers in `reported`
+    have reported one (empty: never); and at `s` of simulated time."""
+
+    goes_on: bool = False
+    reported: frozenset[str] = frozenset()
+    s: float = inf
+
+
+FIRST_VIOLATION = Until()
+WHOLE = Until(goes_on=True)
+
+
 def run_seed(
     seed: int,
     scenario: str = "many",
     plan: Plan | None = None,
     settings: Settings | None = None,
     plant: str | None = None,
-    goes_on: bool = False,
+    until: Until = FIRST_VIOLATION,
 ) -> Outcome:
-    """`plan`: instead of the one that the seed makes. `plant`: a fault of `plants` to be planted. `goes_on`: also when
-    something was seen."""
+    """`plan`: replaces the one drawn from the seed. `plant`: a fault of `plants` that is planted during the run."""
     with planted(plant):
         run = Run(seed, SCENARIOS[scenario], plan, settings)
-        run.world.goes_on = goes_on
+        run.world.goes_on, run.world.wanted, run.world.until_s = until.goes_on, until.reported, until.s
         outcome = run.run()
     del run
     gc.collect()
@@ -117,6 +133,8 @@ class Run:
         with ambient(world.seed, lambda: world.now, wall, small_windows=small_windows, small_queues=small_queues):
             try:
                 self._run()
+            except TimeIsUp:
+                pass
             except (Violation, Stuck) as error:
                 outcome.violation = str(error)
             except Exception as error:
@@ -157,6 +175,7 @@ class Run:
         self.world.checkers = checkers
 
     def _judge(self) -> None:
+        self.outcome.judged = True
         for checker in self.world.checkers:
             with self._unbroken():
                 checker.ended()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +16,9 @@ from tests.sim.checkers.liveness import Liveness
 from tests.sim.checkers.of_history import CHECKS
 from tests.sim.checkers.registry import BEYOND_THE_BOUND, CHECKERS, NAMES
 from tests.sim.faults import SCENARIOS
-from tests.sim.plants import PLANTS, planted
+from tests.sim.plants import PLANTS, Stage, planted
 from tests.sim.prove import Proof, matrix, uncaught
-from tests.sim.run import Outcome
+from tests.sim.run import Outcome, Until
 from tests.support import raft_rules
 
 HELPERS = {"__init__", "registry", "of_history", "growing"}
@@ -55,6 +58,58 @@ def test_a_planted_fault_is_seen_and_is_what_fails_the_run() -> None:
     assert proof.right, proof
     assert proof.violation.startswith("words on disk: seed ")
     assert proof.well_without
+    assert proof.control_s is not None, "the run went on although the expected checker had reported"
+
+
+def test_control_of_fault_that_a_judged_history_shows_is_judged_as_well() -> None:
+    proof = prove.with_fault("watches-with-gaps", PLANTS["watches-with-gaps"].on.seed)
+    assert (proof.right, proof.control_s) == (True, None), proof
+
+
+def test_faults_of_one_stage_share_one_control_that_covers_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends after the latest detection, or runs to its end if one fault was detected by judging the history."""
+    controls: list[tuple[prove.Place, float]] = []
+
+    def run_on(stage: Stage, seed: int, plant: str | None = None, until: Until | None = None) -> Outcome:
+        assert until is not None
+        if plant is None:
+            controls.append(((stage, seed), until.s))
+            return Outcome(seed, stage.scenario, (), simulated_s=until.s)
+        assert until.goes_on
+        assert until.reported == set(PLANTS[plant].catches)
+        found = PLANTS[plant].catches, float(list(PLANTS).index(plant))
+        return Outcome(
+            seed, stage.scenario, (), PLANTS[plant].says or "seen", found[0], simulated_s=found[1],
+            judged=plant == "watches-with-gaps",
+        )  # fmt: skip
+
+    monkeypatch.setattr(prove, "run_on", run_on)
+    pool: Any = ThreadPoolExecutor(1)
+    with pool:
+        proofs = list(prove.prove_all(pool))
+    assert [proof.plant for proof in proofs if proof.right] == list(PLANTS)
+    latest: dict[prove.Place, float] = {}
+    for number, plant in enumerate(PLANTS.values()):
+        latest[plant.on, plant.on.seed] = number + prove.CONTROL_MORE_S
+    judged = PLANTS["watches-with-gaps"].on
+    assert dict(controls) == latest | {(judged, judged.seed): math.inf}
+    assert len(controls) == len(latest)
+
+
+def test_fault_whose_control_fails_is_proved_by_another_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove, "PLANTS", {PLANT: PLANTS[PLANT]})
+    first = PLANTS[PLANT].on.seed
+
+    def run_on(stage: Stage, seed: int, plant: str | None = None, until: Until | None = None) -> Outcome:
+        wrong = "stays up: it did not" if plant is None and seed == first else ""
+        seen = PLANTS[PLANT].catches if plant is not None else ()
+        return Outcome(seed, stage.scenario, (), ", ".join(seen) or wrong, seen)
+
+    monkeypatch.setattr(prove, "run_on", run_on)
+    pool: Any = ThreadPoolExecutor(1)
+    with pool:
+        (proof,) = prove.prove_all(pool)
+    assert (proof.right, proof.seed) == (True, first + 1)
 
 
 PLANT = "progress-ahead-of-events"
@@ -67,7 +122,7 @@ def runs(
     asked: list[tuple[int, bool]] = []
 
     def run_seed(
-        seed: int, scenario: str, plan: object, settings: object, *, plant: str | None, goes_on: bool
+        seed: int, scenario: str, plan: object, settings: object, *, plant: str | None, until: Until
     ) -> Outcome:
         asked.append((seed, plant is not None))
         seen = told.get(seed, ()) if plant is not None else ()

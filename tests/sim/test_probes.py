@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sim.faults import SCENARIOS
 from tests.sim.plants import planted
-from tests.sim.run import Run, run_seed
+from tests.sim.run import WHOLE, Run, run_seed
 from tests.sim.seen import PROBER, Ok, Path, WatchAsked, WatchDelivered
 from tests.sim.world import Settings
 
@@ -43,7 +43,7 @@ def test_a_path_counts_as_gone_only_where_clients_were_answered() -> None:
     """Probes count for nothing: all is well when they ask."""
     way = "way of a request: vault-reader"
     assert run_seed(3, "calm", settings=Settings()).coverage[way]
-    silent = run_seed(3, "calm", settings=Settings(), plant="readers-that-are-fenced-for-ever", goes_on=True)
+    silent = run_seed(3, "calm", settings=Settings(), plant="readers-that-are-fenced-for-ever", until=WHOLE)
     assert way not in silent.coverage
     assert silent.coverage["refusal: fenced"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from math import inf
 from random import Random
 from typing import Any, TypeVar
 
@@ -88,6 +89,10 @@ class Settings:
         )
 
 
+class TimeIsUp(Exception):
+    """The run was to end at this simulated time."""
+
+
 class Checker(Onlooker):
     """One property of the whole cluster."""
 
@@ -106,7 +111,11 @@ class World:
         self.history = History(lambda: self.simulation.now)
         self.violations: list[Violation] = []
         self.goes_on = False
-        """After a violation, so that it is seen which other checkers see it too; each says so once."""
+        """After a violation, so that other checkers can report it, too; each reports once."""
+        self.wanted: frozenset[str] = frozenset()
+        """With `goes_on`: the run ends once all of these checkers have reported. Empty: it continues to its end."""
+        self.until_s = inf
+        """At that simulated time the run ends, without having been judged."""
         self._checkers: list[Onlooker] = []
         self._turned_hooks: list[Callable[[Host], None]] = []
         self.owners: dict[Process, Host] = {}
@@ -287,6 +296,8 @@ class World:
                     turned(host)
         if self.violations and not self.goes_on:
             raise self.violations[0]
+        if self.simulation.now > self.until_s:
+            raise TimeIsUp
 
     def go_on_from(self, base: Base) -> None:
         """Another history, which begins with a backup, or with what a survivor has."""
@@ -334,6 +345,8 @@ class World:
         violation = Violation(checker, f"seed {self.seed}, at {self.simulation.now:.3f} s: {text}")
         if checker not in self.told:
             self.violations.append(violation)
+            if self.wanted and self.wanted <= set(self.told):
+                self.goes_on = False
         if not self.goes_on:
             raise violation
 

@@ -18,18 +18,23 @@ from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.service.catalog import Catalog
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
+from tests.support.permission_world import Clock, FenceableRows, Users, gate_over, usual
 from tests.support.releases import ControlledReleases
 
 
 class CliNode:
-    """`endpoint` is the address of its stream, `http` that of HTTP; `do` runs something in its loop."""
+    """`endpoint` is the address of its stream, `http` that of HTTP; `do` runs something in its loop.
+
+    `rows`: the permissions of a guarded node."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, services: NodeServices, group: FakeGroup, addresses: Any
-    ) -> None:
+        self, loop: asyncio.AbstractEventLoop, services: NodeServices, group: FakeGroup, addresses: Any,
+        rows: FenceableRows | None = None,
+    ) -> None:  # fmt: skip
         self.group = group
         self.services = services
         self.endpoint, self.http = addresses["stream"], addresses["http"]
+        self.rows = rows
         self._loop = loop
 
     def do(self, action: Callable[[], Any]) -> Any:
@@ -40,8 +45,10 @@ class CliNode:
 
 
 @contextmanager
-def cli_node(deadline_s: float = 0.3, limits: Limits | None = None, **views: Any) -> Iterator[CliNode]:
-    """`views`: fields of `NodeServices`."""
+def cli_node(
+    deadline_s: float = 0.3, limits: Limits | None = None, *, guarded: bool = False, **views: Any
+) -> Iterator[CliNode]:
+    """`guarded`: clients sign in, with the users of `permission_world.usual`. `views`: fields of `NodeServices`."""
     started: list[CliNode] = []
     ready, stop = threading.Event(), asyncio.Event()
 
@@ -50,6 +57,10 @@ def cli_node(deadline_s: float = 0.3, limits: Limits | None = None, **views: Any
         group.apply([encode_command(FoundCluster("id-1"))])
         service = KeyValues(group, group.store, deadline_s=deadline_s)
         catalog = Catalog(service, "n1", ControlledReleases())  # type: ignore[arg-type]
+        rows = FenceableRows(service) if guarded else None
+        if rows is not None:
+            await usual(Users(service))
+            views["authorizer"] = gate_over(rows, Clock())
         services = NodeServices(service, catalog=catalog, **views)
         procedures = asyncio.create_task(catalog.runner.run())
         server, http = StreamServer(services, "demo"), HttpServer(services, "demo", "n1")
@@ -58,7 +69,7 @@ def cli_node(deadline_s: float = 0.3, limits: Limits | None = None, **views: Any
         ports = {"http": http.port, "stream": server.port}
         addresses = {"peer": "127.0.0.1:7501", **{name: f"127.0.0.1:{port}" for name, port in ports.items()}}
         group._members = Membership((Member("n1", MemberRole.VOTER, "fake", addresses),))
-        started.append(CliNode(asyncio.get_running_loop(), services, group, addresses))
+        started.append(CliNode(asyncio.get_running_loop(), services, group, addresses, rows))
         ready.set()
         await stop.wait()
         procedures.cancel()

@@ -1,13 +1,15 @@
 """Whether a history of fenced reads of one key is linearizable: its value only ever grows, one writer at a time.
 
 A read must not be older than any write that was answered before it began (stale), nor older than what any reader
-was shown before it began (new-then-old), on whichever node (issue 4, "Shown by", 2). Pure.
+was shown before it began (new-then-old), on whichever node (issue 4, "Shown by", 2).
 """
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -51,3 +53,29 @@ def reads_of(text: str, by: str) -> tuple[list[Told], list[tuple[float, str]]]:
         else:
             other.append((float(fields[0]), fields[2]))
     return told, other
+
+
+class ReadSoFar:
+    """The output of one `fence_reader`, parsed as far as it is written; each line is parsed once."""
+
+    def __init__(self, file: Path, by: str) -> None:
+        self._file, self._by, self._offset = file, by, 0
+        self._found: tuple[list[Told], list[tuple[float, str]]] = ([], [])
+
+    def now(self) -> tuple[list[Told], list[tuple[float, str]]]:
+        """Empty before the reader has made its file."""
+        with contextlib.suppress(FileNotFoundError), self._file.open("rb") as file:
+            file.seek(self._offset)
+            text = file.read()
+            text = text[: text.rfind(b"\n") + 1]
+            self._offset += len(text)
+            told, other = reads_of(text.decode("ascii"), self._by)
+            self._found[0].extend(told)
+            self._found[1].extend(other)
+        return self._found
+
+    def forget(self, before: float) -> None:
+        """Drops what ended before that time and has been checked."""
+        told, other = self._found
+        del told[: sum(each.ended < before for each in told)]
+        del other[: sum(at < before for at, _ in other)]

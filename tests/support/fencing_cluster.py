@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
 
-from tests.support.fence_history import Told, reads_of, violations
+from tests.support.fence_history import ReadSoFar, Told, violations
+from tests.support.preloaded import Preloaded
 from tests.support.processes import Cluster, NodeProcess, until
 
 KEY = "/strict/x"
+STDERR = 2
 ENOUGH = 100
 """Reads from each vault before anything happens, so that what is found afterwards says something."""
 
@@ -49,9 +50,8 @@ class History(AbstractAsyncContextManager["History"]):
 
     def __init__(self, cluster: Cluster, nodes: Sequence[NodeProcess], writer: Callable[[], NodeProcess]) -> None:
         self._cluster, self._nodes, self._writer = cluster, nodes, writer
-        self.before_exec: Callable[[], None] | None = None
-        """Called in the new process of each reader, before its program."""
-        self._readers: list[subprocess.Popen[bytes]] = []
+        self._readers: list[Preloaded] = []
+        self._known = {node.id: ReadSoFar(self._file(node), node.id) for node in nodes}
         self.answered: list[Told] = []
         self.failures: list[Any] = []
         self.value = 0
@@ -59,9 +59,9 @@ class History(AbstractAsyncContextManager["History"]):
 
     def _start_readers(self) -> None:
         for node in self._nodes:
-            vault, file = node.data_dir / "vault", self._file(node)
-            arguments = ["-m", "tests.support.fence_reader", str(vault), KEY, str(file)]
-            self._readers.append(subprocess.Popen([sys.executable, *arguments], preexec_fn=self.before_exec))
+            self._file(node).unlink(missing_ok=True)
+            arguments = [str(node.data_dir / "vault"), KEY, str(self._file(node))]
+            self._readers.append(Preloaded(arguments, STDERR, STDERR, module="tests.support.fence_reader"))
 
     @contextlib.contextmanager
     def readers(self) -> Iterator[None]:
@@ -102,7 +102,7 @@ class History(AbstractAsyncContextManager["History"]):
         """What happens next may be the end of this node, and a reader that has just begun would show nothing."""
         await until(lambda: len(self.reads(node)[0]) >= ENOUGH, f"{ENOUGH} values read from the vault of {node.id}")
 
-    def _file(self, node: NodeProcess) -> Any:
+    def _file(self, node: NodeProcess) -> Path:
         return self._cluster.folder / f"reads-{node.id}.txt"
 
     async def _write(self) -> None:
@@ -140,9 +140,8 @@ class History(AbstractAsyncContextManager["History"]):
         return max(each.ended - max(each.began, began) for each in self.answered if each.ended > began)
 
     def reads(self, node: NodeProcess) -> tuple[list[Told], list[tuple[float, str]]]:
-        """None before the reader has come so far as to make its file."""
-        file = self._file(node)
-        return reads_of(file.read_text(encoding="ascii") if file.exists() else "", node.id)
+        """None before the reader has made its file."""
+        return self._known[node.id].now()
 
     def check(self, at_least: int = ENOUGH) -> None:
         """Nobody was told anything old; and enough was read to know."""

@@ -1,9 +1,12 @@
-"""Processes that run `python -m palisade.cli` with the program imported already: forked from one that did so once.
+"""Processes that run `python -m MODULE` with the program already imported: forked from a process that imported it.
 
-Importing the program costs a second of CPU, more than most tests need for all that they look at. What runs is the same:
-the arguments, the environment, the folder, the log, and a process id and a session of its own. What differs: `/proc`
-shows the command line of the process that it was forked from, and its memory is that one's until it is written to (it
-counts as resident from the beginning, so what a test measures of its growth is the same).
+Importing the program costs a second of CPU, more than most tests need for everything else. The arguments, environment,
+folder and log are those of a started process, and so are its own process id and session. Differences: `/proc` shows the
+command line of the process that it was forked from, and memory is shared with that process until it is written to (it
+counts as resident from the beginning, so measured growth is the same).
+
+MODULE may patch the program, as `planted_fence` does. The program was imported before that, so a patch has to replace
+an attribute of a class, or of the module that uses it.
 """
 
 from __future__ import annotations
@@ -20,8 +23,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +46,14 @@ class Preloaded:
 
     def __init__(
         self, arguments: Sequence[str], stdout: int, stderr: int, environment: Mapping[str, str] = os.environ,
-        *, network: int | None = None,
+        *, network: int | None = None, module: str = PROGRAM,
     ) -> None:  # fmt: skip
-        """`arguments`: after the name of the program. `stdout`, `stderr`, `network` (a namespace): file descriptors."""
+        """`arguments`: those after `module`. `stdout`, `stderr`, `network` (a namespace): file descriptors."""
         self._server = _server()
         self.returncode: int | None = None
-        asked = {"arguments": list(arguments), "environment": dict(environment), "folder": str(Path.cwd())}
+        asked = {
+            "module": module, "arguments": list(arguments), "environment": dict(environment), "folder": str(Path.cwd()),
+        }  # fmt: skip
         given = (stdout, stderr) if network is None else (stdout, stderr, network)
         self.pid: int = self._server.ask(asked, *given)
         self._end = os.pidfd_open(self.pid)
@@ -77,40 +81,72 @@ class Preloaded:
 
 
 class _Server:
-    """The process from which they are forked, as those see it that ask it. It ends with this process."""
+    """The process from which they are forked, as seen by its clients. It ends with this process."""
 
-    def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.preloaded", str(theirs.fileno())],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
-            start_new_session=True, preexec_fn=kernel.die_with_parent,
-        )  # fmt: skip
-        theirs.close()
+    def __init__(self, connection: socket.socket, wait: Callable[[], object]) -> None:
+        """`wait` returns once the process has ended."""
+        self._socket, self._wait = connection, wait
 
     def ask(self, request: dict[str, Any], *descriptors: int) -> int:
         socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
         answer = self._socket.recv(REQUEST_BYTES_MAX)
         if not answer:
-            raise RuntimeError(f"the process that forks nodes has ended with {self._process.wait()}")
+            raise RuntimeError(f"the process that forks nodes has ended with {self._wait()}")
         return int(answer)
 
     def end(self) -> None:
         """It has ended when this returns, so what it and its children took counts as taken by this process."""
         self._socket.close()
-        self._process.wait()
+        self._wait()
 
 
-@cache
+_made: list[_Server] = []
+
+
 def _server() -> _Server:
-    made = _Server()
-    atexit.register(made.end)
-    return made
+    if not _made:
+        _made.append(_started())
+        atexit.register(_made[0].end)
+    return _made[0]
+
+
+def _started() -> _Server:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.preloaded", str(theirs.fileno())],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
+        start_new_session=True, preexec_fn=kernel.die_with_parent,
+    )  # fmt: skip
+    theirs.close()
+    return _Server(ours, process.wait)
+
+
+def fork_server() -> None:
+    """Later processes are forked from a copy of this process as it is now, with its namespaces and what it imported.
+
+    To be called before threads and event loops begin. Returns in this process only.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    own = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        kernel.die_with_parent()
+        if os.getppid() != own:
+            os._exit(1)
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(null, 1)
+        run_forked(theirs)
+        sys.exit()
+    theirs.close()
+    _made.append(_Server(ours, lambda: os.waitpid(pid, 0)))
 
 
 def serve(requests: socket.socket) -> list[str] | None:
-    """Fork on request and say how what was forked has ended. Returns the arguments in each process that is forked, None
-    in the one that forks when there is nobody any more who could ask."""
+    """Forks on request and reports how forked processes ended. Returns the module and its arguments in each process
+    that is forked, and None in the forking one once the other end is closed."""
     own = os.getpid()
     while True:
         data, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
@@ -122,7 +158,7 @@ def serve(requests: socket.socket) -> list[str] | None:
         elif (answer := os.fork()) == 0:
             requests.close()
             _become(asked, descriptors, own)
-            return [str(each) for each in asked["arguments"]]
+            return [str(each) for each in (asked["module"], *asked["arguments"])]
         for each in descriptors:
             os.close(each)
         requests.send(str(answer).encode())
@@ -145,17 +181,17 @@ def _become(asked: dict[str, Any], descriptors: list[int], parent: int) -> None:
     gc.unfreeze()
 
 
-def main() -> None:
-    requests = socket.socket(fileno=int(sys.argv[1]))
+def run_forked(requests: socket.socket) -> None:
+    """Serves, and runs in each process that is forked what it was forked for."""
     for name in MODULES:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-    arguments = serve(requests)
-    if arguments is not None:
-        sys.argv = [PROGRAM, *arguments]
-        runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
+    command = serve(requests)
+    if command is not None:
+        sys.argv = command
+        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_forked(socket.socket(fileno=int(sys.argv[1])))

@@ -24,6 +24,10 @@ from tests.faults import kernel
 from tests.support.preloaded import PROGRAM, Preloaded
 
 LONGEST_WAIT_S = 30.0
+FORKED = (
+    PROGRAM, "palisade.cli.scenarios.staged_node", "tests.support.planted_fence", "tests.support.slow_disk_node",
+)  # fmt: skip
+"""Programs that work in a process that has imported the product already."""
 WORKERS = 8
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _given_ports: set[int] = set()
@@ -115,10 +119,10 @@ class NodeProcess:
             self._process = self._begin(self.command(), log.fileno())
 
     def _begin(self, command: list[str], log: int) -> subprocess.Popen[bytes] | Preloaded:
-        """Without importing the program once more, where nothing is asked for that takes an `exec`."""
+        """Without importing the program again, unless `before_exec` or `program` requires an `exec`."""
         entering = self.before_exec or kernel.Entering()
-        if isinstance(entering, kernel.Entering) and command[:3] == [sys.executable, "-m", PROGRAM]:
-            return Preloaded(command[3:], log, log, network=entering.network)
+        if isinstance(entering, kernel.Entering) and command[1] == "-m" and command[2] in FORKED:
+            return Preloaded(command[3:], log, log, network=entering.network, module=command[2])
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, preexec_fn=self._prepare)
 
     def _prepare(self) -> None:

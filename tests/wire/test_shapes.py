@@ -65,11 +65,11 @@ def test_lines_of_json_become_entries_and_the_last_of_a_key_counts() -> None:
     ("line", "says"),
     [
         (b"{", "line 1: "),
-        (b"[]", "is no object such as"),
+        (b"[]", "is not an object such as"),
         (b'{"key": "/a"}', "give either value or value_base64"),
         (b'{"key": "/a", "value": 1, "value_base64": ""}', "give either value or value_base64"),
         (b'{"key": "", "value": 1}', "the key is empty"),
-        (b'{"key": 5, "value": 1}', "key is no text"),
+        (b'{"key": 5, "value": 1}', "key is not a string"),
         (b'{"key_base64": "?", "value": 1}', "key_base64 is not base64"),
         (b'{"key": "/a", "value": 1, "ttl": 5}', "unknown field 'ttl'"),
         (b'{"key": "\xff"}', "line 1: "),

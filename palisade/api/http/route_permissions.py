@@ -85,6 +85,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/readyz"): OPEN,
     ("GET", "/openapi.json"): OPEN,
     ("GET", "/metrics"): SIGNED_IN,
+    ("GET", "/v1/login"): OPEN,
     ("POST", "/v1/login"): OPEN,
     ("POST", "/v3/auth/authenticate"): OPEN,
     ("GET", "/v1/kv"): BY_REQUEST,

@@ -132,7 +132,7 @@ class HttpServer:
         app.add_routes(
             Health(DocumentKind.MEMBER, partial(not_ready, service), Exposition(services, self._partitions)).routes()
         )
-        app.add_routes(LoginRoutes(service, services.authorizer).routes())
+        app.add_routes(LoginRoutes(service, services.authorizer, cluster).routes())
         app.add_routes(Keys(service).routes())
         app.add_routes(Watches(service, progress_s).routes())
         app.add_routes(ClusterRoutes(services, cluster).routes())

@@ -20,6 +20,7 @@ from palisade.api.http.problems import refuse
 from palisade.api.http.request_body import Spec, a_flag, a_number, content, query_of
 from palisade.api.http.request_head import Hot, HttpReply
 from palisade.api.http.v1_keys import interval_of, prefix_parameter
+from palisade.base.key_text import key_text
 from palisade.metastore.errors import KeyNotFound, MetastoreError
 from palisade.metastore.requests import FROM_KEY
 from palisade.service.authorization.callers import Who
@@ -139,7 +140,7 @@ def body_of(key: bytes, shown: ShownPage) -> bytes:
     """Raises KeyNotFound."""
     if shown.item is None:
         raise KeyNotFound(
-            f"{key[:64]!r} does not exist, as far as everything up to revision {shown.revision} is released"
+            f"the key {key_text(key)} does not exist at revision {shown.revision}, the newest released one"
         )
     answer = {"revision": shown.revision, "answered_by": shown.origin.value, "kv": shapes.key_value(shown.item)}
     return json.dumps(answer).encode() + b"\n"

@@ -25,6 +25,7 @@ from palisade.api.http.v1_json_requests import (
     txn_from,
     whereabouts,
 )
+from palisade.base.key_text import key_text
 from palisade.metastore.errors import KeyNotFound, MetastoreError
 from palisade.metastore.requests import (
     Compare,
@@ -98,7 +99,9 @@ class Keys:
         if read.count_only:
             return answer(shapes.range_shape(result))
         if not result.kvs:
-            raise KeyNotFound(f"{read.key[:64]!r} does not exist at revision {read.revision or result.revision}")
+            raise KeyNotFound(
+                f"the key {key_text(read.key)} does not exist at revision {read.revision or result.revision}"
+            )
         (kv,) = result.kvs
         headers = headers_of(kv, result.revision)
         if wants_json(request):
@@ -124,7 +127,9 @@ class Keys:
             return await self._write(request, write)
         result = await self._write(request, Txn((compare,), (write,), ()))
         if not result.succeeded:
-            raise PreconditionFailed(f"{key[:64]!r} is not as it was expected at revision {result.revision}")
+            raise PreconditionFailed(
+                f"precondition failed for the key {key_text(key)} at revision {result.revision}; nothing was changed"
+            )
         return result.results[0]
 
     # Many keys.

@@ -135,6 +135,10 @@ class StreamConnection(asyncio.Protocol):
         if body.get("protocol") != PROTOCOL:
             spoken = str(body.get("protocol"))[:32]
             raise ProtocolError(f"protocol {spoken} is not spoken here, but {PROTOCOL}: use a client of this version")
+        if body.get("identify") is True:
+            self._write(FrameKind.WELCOME, self._server.identity())
+            self.close()
+            return
         self._follows = body.get("follows") is True
         self._timeout_s = self._deadline(body.get("timeout_ms"))
         guard = self._server.guard(self._transport, self._tasks.spawn)

@@ -84,6 +84,11 @@ class StreamServer:
             "streams": streams,
         }
 
+    def identity(self) -> dict[str, Any]:
+        """The response to a client that asks for the cluster before it shows credentials."""
+        lineage = self.service.store.lineage
+        return {"protocol": PROTOCOL, "cluster": self._cluster, "cluster_id": lineage.cluster_id}
+
     def _leadership(self) -> list[Any]:
         group = self.service.group
         streams = {each.id: each.addresses["stream"] for each in group.members.members if "stream" in each.addresses}

@@ -1,24 +1,27 @@
-"""The demo catalog of a new local cluster: loaded once, through the API that users have."""
+"""The demo catalog of a new local cluster: loaded once, through the client API."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from palisade.cli.cluster_check import check_streams
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.client import Client
 from palisade.client.bulk_load import LoadReport, load_demo, read_demo
-from palisade.wire.credentials import Credentials
+from palisade.wire.credentials import Credentials, StoredToken
 
 PATIENCE_S = 30.0
 Tell = Callable[[SupervisorEvent], None]
 
 
 async def ensure_demo(endpoints: list[str], tell: Tell, shown: Credentials | None = None) -> LoadReport | None:
-    """Load what is missing; None when the catalog was complete. Raises what the client and the reader raise."""
+    """Loads the missing entries; None if the catalog is complete. Raises the errors of the client and of the reader."""
+    if isinstance(shown, StoredToken):
+        await check_streams(endpoints, shown)
     async with Client(endpoints, timeout_s=PATIENCE_S, credentials=shown) as client:
         report = await load_demo(client, read_demo, lambda done, total: tell(progress(done, total)))
     if report is not None:
-        text = f"demo catalog: {report.entries} entries, {report.written} of them written now (prefix /catalog/)"
+        text = f"demo catalog: {report.entries} entries, {report.written} of them written (prefix /catalog/)"
         tell(SupervisorEvent("demo-loaded", text, {"entries": report.entries, "written": report.written}))
     return report
 

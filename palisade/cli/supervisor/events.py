@@ -1,20 +1,21 @@
-"""What `palisade up` has to say: one value per event, for people and for programs.
+"""The events of `palisade up`: text for people, JSON for programs.
 
-With --json each is a line: {"event": "node-ready", "node": "n1", ...}. The names and fields are stable:
+With --json each event is one line: {"event": "node-ready", "node": "n1", ...}. The names and fields are stable:
 
     formatted      data_dir, cluster, nodes, base_port     a new cluster
-    opened         data_dir, cluster, nodes, base_port     the one that is there
+    opened         data_dir, cluster, nodes, base_port     the existing cluster
     node-started   node, pid, log
     node-ready     node, http, peer, stream
     node-exited    node, reason, log_lines, restart_in_s (null: it stays down)
     waiting        nodes                                    not ready after a while
     ready          urls, endpoints
+    no-user        remedy                                   authorization is on, and no user exists
     demo           done, total                              entries of the demo catalog
     demo-loaded    entries, written
     demo-failed    reason
     status         nodes (as `palisade status --json`)
     stopping       signal
-    killed         node                                     it did not stop within its time
+    killed         node                                     it did not stop in time
     stopped
 """
 

@@ -1,4 +1,4 @@
-"""How events reach people and programs: a live table on a terminal, plain lines elsewhere, JSON lines with --json."""
+"""The output of `palisade up`: a live table on a terminal, plain lines elsewhere, JSON lines with --json."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from palisade.cli.status_table import status_table
 from palisade.cli.supervisor.events import SupervisorEvent
-from palisade.service.status import changes_of, line_of, status_table
+from palisade.service.status import changes_of, line_of
 
 
 class ClusterScreen(Protocol):
-    """Entered before the first event, left after the last."""
+    """Entered before the first event, left after the last one."""
 
     def __enter__(self) -> ClusterScreen: ...
     def __exit__(
@@ -27,7 +28,7 @@ class ClusterScreen(Protocol):
 
 
 class ScreenLines:
-    """One line per event. Status lines come when something changed: role, leader, readiness, members."""
+    """One line per event. A status line follows each change of a role, the leader, readiness or the members."""
 
     def __init__(self, out: IO[str], as_json: bool) -> None:
         self._out = out
@@ -58,7 +59,7 @@ class ScreenLines:
             self._print("status: " + "; ".join(map(line_of, rows)))
 
     def _is_tenth(self, event: SupervisorEvent) -> bool:
-        """Whether another ten percent of the demo catalog is there."""
+        """Whether another tenth of the demo catalog is loaded."""
         tenth = int(10 * event.fields["done"] / max(1, event.fields["total"]))
         fresh, self._tenth = tenth != self._tenth, tenth
         return fresh
@@ -68,7 +69,7 @@ class ScreenLines:
 
 
 class LiveTable:
-    """Events scroll above, the table of nodes stays below; a progress bar while the demo catalog loads."""
+    """Events scroll above the table of nodes, which stays; a progress bar while the demo catalog loads."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -98,10 +99,10 @@ class LiveTable:
         if event.name.startswith("demo-"):
             self._task = None
             self._draw()
-        self._console.print(event.text, markup=False, highlight=False)
+        self._console.print(event.text, markup=False, highlight=False, soft_wrap=True)
 
     def status(self, rows: Sequence[dict[str, Any]]) -> None:
-        self._table = status_table(rows)
+        self._table = status_table(rows, self._console.width)
         self._draw()
 
     def _draw(self) -> None:

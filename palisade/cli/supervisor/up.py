@@ -1,4 +1,4 @@
-"""`palisade up`: folder, ports, processes, readiness, demo catalog, in this order; then all of it back on a signal."""
+"""`palisade up`: folder, ports, processes, readiness, first user, demo catalog, in this order; a signal stops all."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from palisade.base.directory_lock import DirectoryLock
 from palisade.base.errors import ConfigError, PalisadeError
 from palisade.base.port_probe import PortUnavailable, check_free
 from palisade.catalog.demo.flights import DataSetError
+from palisade.cli.cluster_check import OtherCluster
 from palisade.cli.supervisor.cluster import LocalCluster
 from palisade.cli.supervisor.demo import ensure_demo
 from palisade.cli.supervisor.events import SupervisorEvent
+from palisade.cli.supervisor.first_user import check_first_user
 from palisade.cli.supervisor.screen import ClusterScreen
 from palisade.cli.supervisor.status import Nodes
+from palisade.cli.target import LAYOUT_FILE, LOCAL_FOLDER, VARIABLE
 from palisade.metastore.errors import MetastoreError
 from palisade.node.data_dir_marker import FolderError, Marker
 from palisade.node.local_layout import BASE_PORT, NODES, Layout, check_same, layout_from_json
@@ -28,7 +31,6 @@ from palisade.raftgroup.errors import DataDirectoryError, RaftError
 from palisade.wire.auth_errors import AuthorizationError, Unauthenticated
 from palisade.wire.credentials import Credentials
 
-MARKER = "cluster.json"
 READY_POLL_S = 0.1
 WAITING_AFTER_S = 15.0
 STATUS_S = 1.0
@@ -47,7 +49,7 @@ class UpRefused(PalisadeError):
 
 @dataclass(frozen=True, slots=True)
 class UpRequest:
-    """None for `nodes` and `base_port`: as the folder says, else the defaults. Options go on to every node."""
+    """None for `nodes` and `base_port`: those of the folder, else the defaults. All nodes get `node_options`."""
 
     data_dir: Path
     nodes: int | None = None
@@ -55,11 +57,11 @@ class UpRequest:
     demo: bool = True
     node_options: list[str] = field(default_factory=list)
     credentials: Credentials | None = None
-    """Who loads the demo catalog, where users have to sign in."""
+    """For loading the demo catalog, where users have to sign in."""
 
 
 async def up(request: UpRequest, screen: ClusterScreen) -> int:
-    """Run until a signal; the exit code. Raises UpRefused when the cluster can't start."""
+    """Runs until a signal; returns the exit code. Raises UpRefused if the cluster cannot start."""
     with opened(request, screen) as (folder, layout):
         cluster = LocalCluster(layout, folder, screen.tell, request.node_options)
         stop = Stop(cluster, screen)
@@ -71,18 +73,18 @@ async def up(request: UpRequest, screen: ClusterScreen) -> int:
             finally:
                 await cluster.stop()
         screen.tell(
-            SupervisorEvent("stopped", "stopped; start again with the same --data-dir to go on with the same data")
+            SupervisorEvent("stopped", "stopped; start again with the same --data-dir to continue with the same data")
         )
         return stop.exit_code
 
 
 @contextlib.contextmanager
 def opened(request: UpRequest, screen: ClusterScreen) -> Iterator[tuple[Path, Layout]]:
-    """The locked folder and its layout, formatted if it is new; every port of it is free. Raises UpRefused."""
+    """The locked folder and its layout, formatted if it is new; all its ports are free. Raises UpRefused."""
     folder = request.data_dir.absolute()
     lock = None
     try:
-        marker = Marker(folder, MARKER)
+        marker = Marker(folder, LAYOUT_FILE)
         lock = DirectoryLock(folder, DataDirectoryError)
         layout = settle_layout(marker, folder, request, screen)
     except (ConfigError, DataDirectoryError, FolderError, PortUnavailable) as error:
@@ -96,14 +98,14 @@ def opened(request: UpRequest, screen: ClusterScreen) -> Iterator[tuple[Path, La
 
 
 def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: ClusterScreen) -> Layout:
-    """What the folder holds, or what is asked for in a new one; written down only when all ports are free."""
+    """The layout of the folder, or the requested one for a new folder; written only if all ports are free."""
     content = marker.read()
     if content is None:
         layout = new_layout(request)
     else:
         layout = layout_from_json(content)
         check_same(layout, request.nodes, request.base_port)
-    check_ports(layout)
+    check_ports(layout, formatted=content is not None)
     if content is None:
         marker.write(layout.to_json())
     verb, name = ("new cluster", "formatted") if content is None else ("cluster", "opened")
@@ -113,7 +115,7 @@ def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: Clus
 
 
 def new_layout(request: UpRequest) -> Layout:
-    """Every cluster gets a name of its own, so that the nodes of two never take each other for members."""
+    """Every cluster gets a unique name, so that nodes of two clusters never accept each other as members."""
     return Layout(
         f"local-{secrets.token_hex(4)}",
         NODES if request.nodes is None else request.nodes,
@@ -121,20 +123,24 @@ def new_layout(request: UpRequest) -> Layout:
     )
 
 
-def check_ports(layout: Layout) -> None:
-    """Raise PortUnavailable for the first one that is in use."""
+def check_ports(layout: Layout, *, formatted: bool) -> None:
+    """Raises PortUnavailable for the first port in use. `formatted`: the cluster exists, and its ports are fixed."""
+    remedy = f"give another --base-port (now {layout.base_port})"
+    if formatted:
+        remedy = (
+            f"give the --data-dir of another cluster. This one keeps base port {layout.base_port}; to run a backup on "
+            "other ports, restore it into a new folder with 'palisade restore --base-port'"
+        )
     for member in layout.members():
         for purpose, address in (("HTTP", member.http), ("peer", member.peer), ("stream", member.stream)):
             if address is not None:
-                remedy = f"start with another --base-port and --data-dir (now {layout.base_port})"
                 check_free(address, f"{purpose} of {member.id}", remedy)
     for node, address in layout.swim().items():
-        remedy = f"start with another --base-port and --data-dir (now {layout.base_port})"
         check_free(address, f"SWIM of {node}", remedy, udp=True)
 
 
 class Stop:
-    """The first signal stops in good order, the second at once."""
+    """The first signal stops the nodes in order, the second one kills them."""
 
     def __init__(self, cluster: LocalCluster, screen: ClusterScreen) -> None:
         self.asked = asyncio.Event()
@@ -164,7 +170,7 @@ class Stop:
 
 
 async def _until_stopped(stop: Stop, serving: Coroutine[None, None, None]) -> None:
-    """Run `serving` until a signal; what it raises comes through."""
+    """Runs `serving` until a signal. Raises what it raises."""
     task = asyncio.create_task(serving)
     asked = asyncio.create_task(stop.asked.wait())
     try:
@@ -181,7 +187,8 @@ async def _serve(
     request: UpRequest, layout: Layout, cluster: LocalCluster, nodes: Nodes, screen: ClusterScreen
 ) -> None:
     await _wait_ready(layout, cluster, nodes, screen)
-    _tell_ready(layout, screen)
+    _tell_ready(request.data_dir, layout, screen)
+    await check_first_user(layout, screen.tell)
     if request.demo:
         await _load_demo(layout, screen, request.credentials)
     while True:
@@ -191,7 +198,7 @@ async def _serve(
 
 
 async def _wait_ready(layout: Layout, cluster: LocalCluster, nodes: Nodes, screen: ClusterScreen) -> None:
-    """Until every node is ready. Raises UpRefused when one refuses to run."""
+    """Waits until every node is ready. Raises UpRefused if one refuses to run."""
     loop = asyncio.get_running_loop()
     members = {member.id: member for member in layout.members()}
     waiting, next_word = dict(members), loop.time() + WAITING_AFTER_S
@@ -212,15 +219,22 @@ async def _wait_ready(layout: Layout, cluster: LocalCluster, nodes: Nodes, scree
         await asyncio.sleep(READY_POLL_S if waiting else 0)
 
 
-def _tell_ready(layout: Layout, screen: ClusterScreen) -> None:
+def _tell_ready(data_dir: Path, layout: Layout, screen: ClusterScreen) -> None:
     urls = [f"http://{member.http}" for member in layout.members()]
     endpoints = [str(member.stream) for member in layout.members()]
-    text = f"ready: {'  '.join(urls)}\nstream endpoints: {','.join(endpoints)}   (Ctrl-C stops the cluster)"
+    text = f"ready: {'  '.join(urls)}   (Ctrl-C stops the cluster)\n{how_to_reach(data_dir, endpoints)}"
     screen.tell(SupervisorEvent("ready", text, {"urls": urls, "endpoints": endpoints}))
 
 
+def how_to_reach(data_dir: Path, endpoints: list[str]) -> str:
+    """The line to paste where commands do not find the cluster by themselves (`palisade/cli/target.py`)."""
+    found = data_dir.absolute() == (Path() / LOCAL_FOLDER).absolute()
+    where = "commands in this folder find the cluster; elsewhere" if found else "for commands and programs"
+    return f"{where}:\nexport {VARIABLE}={','.join(endpoints)}"
+
+
 async def _signed_in(load: Callable[[], Coroutine[Any, Any, Any]], patience_s: float) -> None:
-    """In a new cluster the first user is made in a moment."""
+    """Runs `load`; in a new cluster the first user may be created a moment later."""
     until = asyncio.get_running_loop().time() + patience_s
     while True:
         try:
@@ -233,10 +247,10 @@ async def _signed_in(load: Callable[[], Coroutine[Any, Any, Any]], patience_s: f
 
 
 async def _load_demo(layout: Layout, screen: ClusterScreen, shown: Credentials | None) -> None:
-    """A demo catalog that can't be loaded now is said, and the cluster runs without it."""
+    """If the demo catalog cannot be loaded, a message says so, and the cluster runs without it."""
     try:
         endpoints = [str(member.stream) for member in layout.members()]
         await _signed_in(partial(ensure_demo, endpoints, screen.tell, shown), FIRST_USER_S if shown else 0.0)
-    except (DataSetError, MetastoreError, RaftError, AuthorizationError, OSError) as error:
-        text = f"the demo catalog is not complete: {error}; the next start goes on with it"
+    except (DataSetError, MetastoreError, RaftError, AuthorizationError, OtherCluster, OSError) as error:
+        text = f"the demo catalog is not complete: {error}; the next start continues with it"
         screen.tell(SupervisorEvent("demo-failed", text, {"reason": str(error)}))

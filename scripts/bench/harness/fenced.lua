@@ -1,5 +1,7 @@
 -- Fenced reads of one key, over HTTP. Argument: a file whose first line is the key, percent-encoded.
 function init(arguments)
+  local token = os.getenv("PALISADE_BENCH_TOKEN")
+  if token then wrk.headers["Authorization"] = "Bearer " .. token end
   wrk.method, wrk.path = "GET", "/v1/fenced/" .. io.lines(arguments[1])()
   only = wrk.format()
 end

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import aiohttp
@@ -16,15 +19,18 @@ from harness.wrk import PUT, SCRIPTS, HttpFigures, run_wrk, write_keys
 FENCED = SCRIPTS / "fenced.lua"
 STRICT = "strict/"
 STALL_WRITES_S = 1.0
+USER = "writer"
 
 
 class FencedCluster(Palisade):
-    """`make_strict` once it is ready."""
+    """`make_strict` once it is ready. `token`, if any, goes with each request."""
+
+    token: str | None = None
 
     async def make_strict(self) -> None:
         """And every node serves fenced reads. Raises NotReady."""
         url, body = f"{self.urls[0]}/v1/regions/bench", {"prefix": STRICT}
-        async with aiohttp.ClientSession() as session, session.put(url, json=body) as answer:
+        async with aiohttp.ClientSession(headers=self._headers) as session, session.put(url, json=body) as answer:
             if answer.status != 200:
                 raise NotReady(f"the region was refused: {await answer.text()}")
         await self.all_serve(range(len(self.urls)))
@@ -43,12 +49,16 @@ class FencedCluster(Palisade):
         """Of keys that begin with `prefix`, at that node."""
         file = self.folder / f"keys-{prefix.strip('/') or 'plain'}"
         write_keys(file, [b"%s%08d" % (prefix.encode(), each) for each in range(keys)])
-        return await run_wrk(PUT, self.urls[number], file, connections=connections, duration_s=seconds)
+        return await run_wrk(
+            PUT, self.urls[number], file, connections=connections, duration_s=seconds, token=self.token
+        )
 
     async def fenced_reads(self, number: int, key: str, connections: int, seconds: float) -> HttpFigures:
         file = self.folder / "key-fenced"
         file.write_text(quote(key, safe="") + "\n", encoding="ascii")
-        return await run_wrk(FENCED, self.urls[number], file, connections=connections, duration_s=seconds)
+        return await run_wrk(
+            FENCED, self.urls[number], file, connections=connections, duration_s=seconds, token=self.token
+        )
 
     async def longest_stall_s(self, writer: int, during: Callable[[], Awaitable[object]]) -> float:
         """Of strict writes, one after the other, while `during` runs and some time behind it. Raises NotReady."""
@@ -73,3 +83,32 @@ class FencedCluster(Palisade):
             await during()
             ended.set()
         return longest
+
+
+class SignedIn(FencedCluster):
+    """With authorization on: `make_strict` signs a user in that may read and write every key, and takes its token."""
+
+    def __init__(self, folder: Path, password: str) -> None:
+        file = folder.with_suffix(".password")
+        file.write_text(password)
+        options = ("--authorization", "on", "--join-token", password, "--root-password-file", str(file))
+        super().__init__(folder, options=options)
+        self._password = password
+        self._headers = {"Authorization": f"Basic {base64.b64encode(f'root:{password}'.encode()).decode()}"}
+
+    async def make_strict(self) -> None:
+        await super().make_strict()
+        await self._catalog("create-user", {"user": USER, "password": self._password})
+        for privilege in ("read", "write"):
+            await self._catalog("grant", {"subject": f"user:{USER}", "privilege": privilege, "prefix": ""})
+        signed_in = await self._do("/v1/login", {"user": USER, "password": self._password})
+        self.token = signed_in["token"]
+
+    async def _catalog(self, operation: str, body: dict[str, str]) -> None:
+        await self._do(f"/v1/catalog/operations/{operation}?wait_s=20", body)
+
+    async def _do(self, path: str, body: dict[str, str]) -> Any:
+        found = await self.post(await self.leader(), path, body)
+        if found is None:
+            raise NotReady(f"POST {path} was refused")
+        return found

@@ -15,13 +15,19 @@ from palisade.node.local_layout import LOOPBACK, PEER_OFFSET, STREAM_OFFSET, SWI
 
 
 class Palisade(System):
-    """`program` runs a node under something else, such as a profiler."""
+    """`program` runs a node under something else, such as a profiler; `options` are given to each node."""
 
     name = "palisade"
     version = VERSION
 
-    def __init__(self, folder: Path, program: tuple[str, ...] = (sys.executable, "-P", "-m", "palisade.cli")) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        program: tuple[str, ...] = (sys.executable, "-P", "-m", "palisade.cli"),
+        options: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(folder)
+        self._options = options
         numbers = range(1, NODES + 1)
         base = free_base_port([offset + number for offset in (0, PEER_OFFSET, STREAM_OFFSET) for number in numbers])
         self._layout = layout = Layout("bench", NODES, base)
@@ -33,7 +39,7 @@ class Palisade(System):
             self._add(member.id, arguments(layout, member.id))
 
     def _add(self, name: str, options: Sequence[str]) -> None:
-        given = [*self._program, "node", *options, "--data-dir", str(self.folder / name)]
+        given = [*self._program, "node", *options, *self._options, "--data-dir", str(self.folder / name)]
         self.processes.append(Process(name, given, self.folder / f"{name}.log", {"PYTHONPATH": str(CODE_ROOT)}))
 
     def add_follower(self) -> int:

@@ -39,6 +39,7 @@ class System(ABC):
         folder.mkdir(parents=True)
         self.urls: list[str] = []
         self.processes: list[Process] = []
+        self._headers: dict[str, str] = {}
         self._session: aiohttp.ClientSession | None = None
 
     @abstractmethod
@@ -101,7 +102,9 @@ class System(ABC):
         if self._session is None:
             raise RuntimeError("use it in 'async with'")
         try:
-            async with self._session.request(method, self.urls[number] + path, json=body) as answer:
+            async with self._session.request(
+                method, self.urls[number] + path, json=body, headers=self._headers
+            ) as answer:
                 return answer.status, await answer.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return 0, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ SCRIPTS = Path(__file__).parent
 PUT, RANGE = SCRIPTS / "put.lua", SCRIPTS / "range.lua"
 MARK = "RESULT "
 GRACE_S = 30.0
+TOKEN = "PALISADE_BENCH_TOKEN"
+"""The environment variable from which the scripts take the token."""
 
 
 class LoadFailed(Exception):
@@ -27,14 +30,17 @@ class HttpFigures:
     p99_ms: float
 
 
-async def run_wrk(script: Path, url: str, keys: Path, *, connections: int, duration_s: float) -> HttpFigures:
-    """One thread of wrk against one server. Raises LoadFailed when any request failed."""
+async def run_wrk(
+    script: Path, url: str, keys: Path, *, connections: int, duration_s: float, token: str | None = None
+) -> HttpFigures:
+    """One thread of wrk against one server; each request carries `token`. Raises LoadFailed if any request failed."""
     wrk = await asyncio.create_subprocess_exec(
         *("wrk", "-t1", f"-c{connections}", f"-d{duration_s:.0f}s", "--timeout", "10s"),
         *("-s", str(script), url, "--", str(keys)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,
+        env=os.environ | ({TOKEN: token} if token is not None else {}),
     )
     try:
         async with asyncio.timeout(duration_s + GRACE_S):

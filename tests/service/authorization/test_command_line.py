@@ -48,7 +48,7 @@ def test_what_is_shown(
 
 @pytest.mark.parametrize(
     ("user", "token_file", "text"),
-    [("alice", None, "PALISADE_PASSWORD"), (None, "none", "can't be read"), ("alice", "token", "either")],
+    [("alice", None, "PALISADE_PASSWORD"), (None, "none", "cannot be read"), ("alice", "token", "either")],
 )
 def test_what_can_not_be_shown_is_wrong_usage(user: str | None, token_file: str | None, text: str) -> None:
     with pytest.raises(click.UsageError, match=text):

@@ -32,7 +32,7 @@ V3_RANGE = {"key": b64("/a/k")}
 CREATE_TABLE = {"columns": [{"name": "v", "type": "INT32"}]}
 
 OPEN = {("GET", "/livez"), ("GET", "/readyz"), ("GET", "/openapi.json")}
-LOGINS = {("POST", "/v1/login"), ("POST", "/v3/auth/authenticate")}
+LOGINS = {("GET", "/v1/login"), ("POST", "/v1/login"), ("POST", "/v3/auth/authenticate")}
 
 TABLE: dict[tuple[str, str], tuple[str, Any, set[str]]] = {
     # (method, path): (url, body, who of root, alice, bob, node is let in). alice reads /a/ and writes /a/x/.

@@ -1,0 +1,27 @@
+"""The reason of a network error, as a person reads it: "connection refused", never empty, no Python. Pure."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+
+def reason_of(error: BaseException) -> str:
+    """In lower case, without address and errno."""
+    inner = getattr(error, "os_error", None)
+    if isinstance(inner, OSError) and inner is not error:
+        return reason_of(inner)
+    if isinstance(error, TimeoutError):
+        return str(error) or "no answer in time"
+    if isinstance(error, socket.gaierror):
+        return _lower(error.strerror or "the host name cannot be resolved")
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return _lower(os.strerror(error.errno))
+    text = str(error)
+    if isinstance(error, OSError) and "Connect call failed" in text:
+        return "connection refused" if "[Errno 111]" in text else "no connection"
+    return text or type(error).__name__
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,85 @@
+"""Stored credentials are sent only to the cluster that issued them.
+
+`palisade login` stores a token together with the ID of its cluster. Before a command sends such a token, it asks every
+address for its cluster ID, without credentials. An address with another ID ends the command; an address that does not
+answer is not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from palisade.base.errors import PalisadeError
+from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.wire.credentials import StoredToken
+
+ASK_S = 2.0
+READ_BYTES = 64 * 1024
+
+
+class OtherCluster(PalisadeError):
+    """An address belongs to another cluster than the stored token. Nothing was sent to it."""
+
+    code = "other-cluster"
+
+
+async def check_streams(endpoints: Sequence[str], token: StoredToken, timeout_s: float = ASK_S) -> tuple[str, ...]:
+    """The endpoints that belong to the cluster of the token. Raises OtherCluster, and OSError if none answers."""
+    answers = await asyncio.gather(
+        *(asyncio.wait_for(cluster_at_stream(each), timeout_s) for each in endpoints), return_exceptions=True
+    )
+    sure, failures = [], []
+    for endpoint, answer in zip(endpoints, answers, strict=True):
+        if isinstance(answer, BaseException):
+            failures.append(answer)
+            continue
+        require_same(endpoint, answer, token)
+        sure.append(endpoint)
+    if not sure:
+        raise next((each for each in failures if isinstance(each, OSError)), failures[0])
+    return tuple(sure)
+
+
+async def check_http(address: str, token: StoredToken, timeout_s: float = ASK_S) -> None:
+    """Raises OtherCluster, NoAnswer."""
+    async with HttpRequests(timeout_s=timeout_s) as requests:
+        answer = await requests.json(address, "/v1/login")
+    found = answer.content
+    if answer.status != 200 or not isinstance(found, dict):
+        raise NoAnswer(address, f"HTTP {answer.status} instead of the cluster ID; the token was not sent")
+    require_same(address, str(found.get("cluster_id", "")), token)
+
+
+def require_same(address: str, cluster_id: str, token: StoredToken) -> None:
+    """Raises OtherCluster. A node without a cluster ID is another cluster: it may become one."""
+    if cluster_id == token.cluster_id:
+        return
+    what = f"belongs to cluster {cluster_id}" if cluster_id else "does not name its cluster"
+    raise OtherCluster(
+        f"{address} {what}, and the token in {token.file} is for cluster {token.cluster_id}; the token was not sent. "
+        "Give the --endpoints of that cluster, or sign in here with 'palisade login'"
+    )
+
+
+async def cluster_at_stream(endpoint: str) -> str:
+    """The cluster ID of the node; empty if it does not name one. Raises OSError."""
+    from palisade.base.frames import FrameError, FrameParser, encode
+    from palisade.base.version import VERSION
+    from palisade.wire.stream_frames import PROTOCOL, FrameKind
+
+    host, _, port = endpoint.rpartition(":")
+    reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    hello = {"protocol": PROTOCOL, "client": f"palisade-cli/{VERSION}", "identify": True}
+    parser = FrameParser()
+    try:
+        writer.write(encode(FrameKind.HELLO, hello))
+        while data := await reader.read(READ_BYTES):
+            for kind, body in parser.feed(data):
+                found = body.get("cluster_id") if kind == FrameKind.WELCOME and isinstance(body, dict) else None
+                return str(found or "")
+    except FrameError:
+        return ""
+    finally:
+        writer.close()
+    return ""

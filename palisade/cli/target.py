@@ -1,0 +1,86 @@
+"""Which cluster a command talks to. One rule, for all commands that connect to a cluster.
+
+The first of these counts:
+
+1. the option: `--endpoints` (streams of any nodes) or, where a command has it, `--at` (HTTP of one node)
+2. `PALISADE_ENDPOINTS`
+3. the local cluster in the folder `.palisade` of the working directory, as `palisade up` has formatted it
+4. the ports of `palisade up`: 127.0.0.1:7601, 7602, 7603
+
+The local cluster counts whether or not it runs: a command for a stopped cluster fails, and never reaches another one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from palisade.base.address import Address, AddressError
+
+if TYPE_CHECKING:
+    from palisade.node.local_layout import Layout
+
+VARIABLE = "PALISADE_ENDPOINTS"
+LOCAL_FOLDER = ".palisade"
+LAYOUT_FILE = "cluster.json"
+DEFAULT = ("127.0.0.1:7601", "127.0.0.1:7602", "127.0.0.1:7603")
+DEFAULT_HTTP = "127.0.0.1:7401"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`endpoints`: 'host:port' of streams. `http`: an HTTP address if one is known without a request.
+
+    `source`: where they come from, for error messages."""
+
+    endpoints: tuple[str, ...]
+    source: str
+    http: str | None = None
+
+
+def find_target(given: tuple[str, ...] | None, environ: Mapping[str, str], folder: Path) -> Target:
+    """`given`: the option. `folder`: the working directory. Raises click.UsageError."""
+    if given:
+        return Target(given, "--endpoints")
+    text = environ.get(VARIABLE)
+    if text:
+        try:
+            return Target(read_endpoints(text), VARIABLE)
+        except click.BadParameter as error:
+            raise click.UsageError(f"{VARIABLE}: {error.message}") from None
+    local = local_layout(folder / LOCAL_FOLDER)
+    if local is not None:
+        members = local.members()
+        streams = tuple(str(member.stream) for member in members)
+        return Target(streams, f"the cluster in {LOCAL_FOLDER}", str(members[0].http))
+    return Target(DEFAULT, "the default", DEFAULT_HTTP)
+
+
+def local_layout(folder: Path) -> Layout | None:
+    """The layout of the cluster that `palisade up` keeps in `folder`; None without one. Raises click.UsageError."""
+    from palisade.base.errors import ConfigError
+    from palisade.node.local_layout import layout_from_json
+
+    file = folder / LAYOUT_FILE
+    try:
+        return layout_from_json(json.loads(file.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, AttributeError, ConfigError) as error:
+        raise click.UsageError(f"{file} cannot be read: {error}; give --endpoints, or restore the file") from None
+
+
+def read_endpoints(text: str) -> tuple[str, ...]:
+    """'host:port,host:port', each validated. Raises click.BadParameter."""
+    try:
+        found = tuple(str(Address.parse(part.strip())) for part in text.split(",") if part.strip())
+    except AddressError as error:
+        raise click.BadParameter(str(error)) from None
+    if not found:
+        raise click.BadParameter("is empty; give host:port of at least one node")
+    return found

@@ -1,0 +1,204 @@
+"""A broker's view: which segments answer a query, which nodes serve them, and exactly what is missing. Pure (S2 to S5).
+
+The view is a function of the coordinator's records and of the announcements, both read from the change feed. Each
+change has the revision of its key; a change that arrives after a later one of the same key has no effect. So changes
+may arrive in any order and repeatedly, as callbacks over a network do (seed 003). `settle` states that everything up to
+a revision has arrived; what arrives later up to that revision is a repetition.
+
+A segment is queryable if it is used, its record says loaded, and one announcement of it was seen, in either order. A
+broker that starts later has not seen it; but a record is marked loaded only by a transaction that finds an
+announcement, so a settled record is proof enough. It stays queryable without any server: then it is missing.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from palisade.catalog.publication import Manifest
+from palisade.catalog.segment import Segment, SegmentRecord
+from palisade.catalog.timeline import Interval, SegmentId, ServingState, Timeline, TimelineSegment
+from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource, SegmentsUnavailable
+
+
+class OnMissing(enum.StrEnum):
+    """What a lookup does if segments that it counts on have no server."""
+
+    FAIL = "fail"
+    WARN = "warn"
+    ALLOW = "allow"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPart:
+    """A segment and the part of its interval that it answers for."""
+
+    segment: Segment
+    start_ms: int
+    end_ms: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentAnswer:
+    """As of `revision`. `parts`: what is served, in order of time. `missing`: queryable, but without a server.
+    `unserved`: with replication factor 0. The answer is complete if nothing is missing."""
+
+    revision: int
+    parts: tuple[SegmentPart, ...]
+    missing: tuple[Segment, ...]
+    unserved: tuple[Segment, ...]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of a segment. `record_revision`: of the last change of its record, removals included."""
+
+    record: SegmentRecord | None = None
+    record_revision: int = 0
+    announced_ever: bool = False
+    nodes: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    """Node -> (revision, whether it announces the segment)."""
+    serving: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _DataSource:
+    manifest: Manifest
+    manifest_revision: int = 0
+    timeline: Timeline = field(default_factory=Timeline)
+    entries: dict[SegmentId, _Entry] = field(default_factory=dict)
+    waiting: set[SegmentId] = field(default_factory=set)
+    """Loaded by their records, without a known announcement, at a revision that has not settled."""
+    hidden: set[SegmentId] = field(default_factory=set)
+    """Their generations are not visible yet. A visible generation stays so."""
+    retired: set[SegmentId] = field(default_factory=set)
+    """Without a record or with announcements that ended: forgotten once no earlier change can arrive."""
+
+
+class BrokerView:
+    """`settled`: the revision up to which every change has arrived; 0 before the first sync."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, _DataSource] = {}
+        self.settled = 0
+
+    def put_record(self, revision: int, record: SegmentRecord) -> None:
+        """Raises NotAllowed if it contradicts the other partitions of its chunk: the view keeps the older state."""
+        self._change_record(revision, record.segment, record)
+
+    def remove_record(self, revision: int, segment: Segment) -> None:
+        self._change_record(revision, segment, None)
+
+    def put_manifest(self, revision: int, manifest: Manifest) -> None:
+        """Records of pending generations are invisible; those that are no longer pending become visible together."""
+        source = self._source(manifest.data_source)
+        if revision <= max(source.manifest_revision, self.settled):
+            return
+        source.manifest, source.manifest_revision = manifest, revision
+        for found in list(source.hidden):
+            self._update(source, found)
+
+    def announce(self, revision: int, node: str, segment: Segment) -> None:
+        self._change_announcement(revision, node, segment, announced=True)
+
+    def withdraw(self, revision: int, node: str, segment: Segment) -> None:
+        """The node dropped the segment, or its lease ended."""
+        self._change_announcement(revision, node, segment, announced=False)
+
+    def settle(self, revision: int) -> None:
+        """Every change up to this revision has arrived, so records that say loaded count."""
+        self.settled = max(self.settled, revision)
+        for source in self._sources.values():
+            for found in [each for each in source.waiting if source.entries[each].record_revision <= self.settled]:
+                self._update(source, found)
+            for found in list(source.retired):
+                self._forget(source, found)
+
+    def lookup(self, data_source: str, interval: Interval, on_missing: OnMissing = OnMissing.FAIL) -> SegmentAnswer:
+        """Raises SegmentsUnavailable (only with FAIL), NoSuchDataSource, BrokerNotSynced."""
+        if not self.settled:
+            raise BrokerNotSynced("this node has not read the segments' records yet: ask again, or ask another node")
+        source = self._sources.get(data_source)
+        if source is None or not source.manifest.last:
+            raise NoSuchDataSource(f"no segment of data source {data_source} was ever published: check the name")
+        parts, missing, unserved = [], [], []
+        for start_ms, end_ms, chunk in source.timeline.lookup(interval):
+            for each in chunk.segments:
+                segment = Segment(data_source, each.id)
+                nodes = source.entries[each.id].serving
+                if each.state is ServingState.UNSERVED:
+                    unserved.append(segment)
+                elif nodes:
+                    parts.append(SegmentPart(segment, start_ms, end_ms, nodes))
+                else:
+                    missing.append(segment)
+        if missing and on_missing is OnMissing.FAIL:
+            raise SegmentsUnavailable([str(segment) for segment in missing])
+        return SegmentAnswer(self.settled, tuple(parts), tuple(missing), tuple(unserved))
+
+    def _change_record(self, revision: int, segment: Segment, record: SegmentRecord | None) -> None:
+        source, entry = self._entry(segment)
+        if revision <= max(entry.record_revision, self.settled):
+            return
+        before = entry.record, entry.record_revision
+        entry.record, entry.record_revision = record, revision
+        try:
+            self._update(source, segment.id)
+        except BaseException:
+            entry.record, entry.record_revision = before
+            raise
+
+    def _change_announcement(self, revision: int, node: str, segment: Segment, *, announced: bool) -> None:
+        source, entry = self._entry(segment)
+        if revision <= max(entry.nodes.get(node, (0, False))[0], self.settled):
+            return
+        entry.nodes[node] = revision, announced
+        if not announced:
+            source.retired.add(segment.id)
+        entry.announced_ever |= announced
+        entry.serving = tuple(sorted(name for name, (_, serves) in entry.nodes.items() if serves))
+        self._update(source, segment.id)
+
+    def _entry(self, segment: Segment) -> tuple[_DataSource, _Entry]:
+        source = self._source(segment.data_source)
+        return source, source.entries.setdefault(segment.id, _Entry())
+
+    def _source(self, data_source: str) -> _DataSource:
+        source = self._sources.get(data_source)
+        if source is None:
+            source = self._sources[data_source] = _DataSource(Manifest(data_source))
+        return source
+
+    def _update(self, source: _DataSource, found: SegmentId) -> None:
+        """Bring the timeline in line with the entry. Raises NotAllowed."""
+        entry = source.entries[found]
+        record = entry.record
+        source.waiting.discard(found)
+        source.hidden.discard(found)
+        if record is None:
+            source.retired.add(found)
+        elif not source.manifest.is_visible(record):
+            source.hidden.add(found)
+        if record is None or not record.used or found in source.hidden:
+            source.timeline.remove(found)
+            return
+        state = record.state()
+        if state is ServingState.QUERYABLE and not entry.announced_ever and entry.record_revision > self.settled:
+            source.waiting.add(found)
+            state = ServingState.LOADING
+        if source.timeline.get(found) != (now := TimelineSegment(found, record.core_partitions, state)):
+            source.timeline.put(now)
+
+    def _forget(self, source: _DataSource, found: SegmentId) -> None:
+        """Drop what only serves to recognize earlier changes that arrive later; they all have arrived."""
+        entry = source.entries[found]
+        for node, (revision, serves) in list(entry.nodes.items()):
+            if not serves and revision <= self.settled:
+                del entry.nodes[node]
+        over = all(serves for _, serves in entry.nodes.values())
+        if entry.record is None and not entry.nodes and entry.record_revision <= self.settled:
+            del source.entries[found]
+        elif not over or entry.record is None:
+            return
+        source.retired.discard(found)
